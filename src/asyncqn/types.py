@@ -1,0 +1,137 @@
+"""The protocols every room speaks: `Potential`, `Algorithm`, `Engine`, and what passes between them.
+
+The numbers of a run are a function of (algorithm, potential, theta0, seed, schedule).  An
+algorithm therefore never asks for the time, a random source or its neighbours: all it may know
+stands in its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from asyncqn.run import Run
+    from asyncqn.streams import Stream
+
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+
+@runtime_checkable
+class Potential(Protocol):
+    """What is minimised: U(theta) = -log p(theta) - sum_i log p(Y_i | theta), a sum over `n_data` points.
+
+    These four are all a user must write.  Everything must be pure: equal arguments give equal
+    bits, and no argument but `out` is written to.
+
+    Extras that are used where they exist:
+
+    * `dtype`: of theta (float64 when absent);
+    * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
+    * `metrics(theta)`: a dict of further numbers for the metric table;
+    * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
+    * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
+      `initial_scale="diagonal"`;
+    * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
+    """
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def n_data(self) -> int: ...
+    def value(self, theta: Array) -> float:
+        """U(theta) over all data."""
+    def grad(self, theta: Array, rows: Rows, out: Array) -> Any:
+        """Write into `out` the estimate of grad U(theta) from the data points `rows`.
+
+        out = -grad log p(theta) - (n_data / len(rows)) * sum_{i in rows} grad log p(Y_i | theta).
+        A row may occur more than once; `rows = arange(n_data)` gives the exact gradient.
+        """
+
+
+class Task(NamedTuple):
+    """What a worker is asked to compute: its own k-th step, from version `read` of the iterate."""
+
+    worker: int
+    read: int
+    stream: Stream
+    part: int = -1
+    """Which fixed block of the data to use, for algorithms that ask for one; -1: fresh rows."""
+
+
+class Asynchronous(NamedTuple):
+    """Every update is committed by itself, as it arrives."""
+
+
+class Rounds(NamedTuple):
+    """Updates are committed together: when all workers answered, or when `timeout` has passed
+    since the broadcast reached them and at least a share `quorum` of them answered."""
+
+    timeout: float
+    quorum: float
+
+
+Pattern: TypeAlias = Asynchronous | Rounds
+
+
+class Algorithm(Protocol):
+    """An optimizer as four pure functions; implemented by frozen dataclasses of parameters.
+
+    `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of
+    arrays, which `learn` and `apply` may write in place.  `Iterate` has at least a field `theta`.
+    `step` returns an update that stays valid until the same worker's next `step`.
+    """
+
+    @property
+    def pattern(self) -> Pattern:
+        """How updates reach the master."""
+    def check(self, potential: Potential) -> None:
+        """Raise `BadInput` when the parameters do not fit the potential."""
+    def init(self, theta0: Array) -> Any:
+        """The master's state at version 0, in arrays of its own."""
+    def init_worker(self, potential: Potential, theta0: Array) -> Any:
+        """The state of a worker that has not computed anything yet."""
+    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        """The update to send, from the iterate `view` (not to be written to)."""
+    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        """What the worker does after sending; returns its new state."""
+    def forget(self, local: Any) -> Any:
+        """The worker's state with its curvature memory emptied, after a rejected update."""
+    def apply(self, iterate: Any, updates: Sequence[Any]) -> Any:
+        """The master's state after committing `updates`: one, or the answers of a round."""
+    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
+        """Totals worth reporting, such as pairs accepted and rejected."""
+
+
+class Progress(NamedTuple):
+    """What a callback is shown: the state right after commit `commit`; `theta` is a copy."""
+
+    commit: int
+    time: float
+    theta: Array
+    metrics: dict[str, float]
+
+
+Callback: TypeAlias = Callable[[Progress], Any]
+
+
+class Engine(Protocol):
+    """Decides who computes what when, carries the messages, returns a `Run`."""
+
+    @property
+    def workers(self) -> int: ...
+    def minimize(
+        self,
+        potential: Potential,
+        algorithm: Algorithm,
+        *,
+        theta0: Array,
+        commits: int,
+        seed: int,
+        evaluate: int,
+        callback: Callback | None,
+    ) -> Run: ...
