@@ -1,0 +1,63 @@
+# Everything below needs only Python >= 3.11, pip and make; installs go into .venv and nowhere else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_DIR ?= demo-output
+# Worker processes of pytest.  loadgroup keeps a module's xdist_group (Ray, MPI) in one process.
+JOBS ?= 2
+PYTEST_ARGS ?=
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench reproduce clean
+
+help:
+	@echo "make demo       install the basics and run a short comparison of the algorithms"
+	@echo "make test       install everything the tests need (MPI and Ray included) and run them"
+	@echo "make lint       ruff and mypy --strict"
+	@echo "make bench      side-by-side measurements; table on screen, benchmarks/results.json on disk"
+	@echo "make reproduce  the figures of the paper, in their quick form"
+	@echo "make clean      remove .venv and everything that was generated"
+
+# Two stamps: `make demo` must not wait for MPI, Ray and the tools of the tests.
+$(VENV)/.python:
+	@echo "== creating $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "asyncqn needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.basics: pyproject.toml constraints.txt | $(VENV)/.python
+	@echo "== installing asyncqn with plots and data readers"
+	@$(PIP) --editable '.[data,plot]'
+	@touch $@
+
+$(VENV)/.everything: pyproject.toml constraints.txt | $(VENV)/.python
+	@echo "== installing asyncqn with everything its tests need (about a minute)"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.basics
+
+demo: $(VENV)/.basics
+	@$(BIN)/asyncqn demo --output $(DEMO_DIR)
+	@echo "== the report is in $(DEMO_DIR)"
+
+test: $(VENV)/.everything
+	@echo "== pytest, $(JOBS) processes"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+
+lint: $(VENV)/.everything
+	@echo "== ruff"
+	@$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/ruff format --check src tests benchmarks
+	@echo "== mypy --strict"
+	@$(BIN)/mypy
+
+bench: $(VENV)/.everything
+	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+reproduce: $(VENV)/.basics
+	@$(BIN)/asyncqn reproduce all --quick
+
+clean:
+	rm -rf $(VENV) build dist $(DEMO_DIR) .pytest_cache .hypothesis .mypy_cache .ruff_cache benchmarks/results.json
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
