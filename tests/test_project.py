@@ -1,0 +1,216 @@
+"""Promises of the project itself: pinned versions, clean text, rooms that look downward, a light import."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "asyncqn"
+GENERATED = {"__pycache__", "results.json", ".venv"}
+
+# A room may import itself, the rooms of lower rank, and those of its own rank.
+RANK = {
+    "errors": 0,
+    "types": 0,
+    "kernels": 0,
+    "streams": 1,
+    "schedule": 1,
+    "data": 1,
+    "algorithms": 2,
+    "potentials": 2,
+    "run": 3,
+    "replay": 3,
+    "engines": 4,
+    "experiments": 6,
+    "cli": 7,
+    "__init__": 8,
+    "__main__": 8,
+    "__version__": 0,
+}
+# Modules not named above, and the package as a whole, stand between the engines and the experiments.
+ELSEWHERE = 5
+
+# Beyond the ranks: what a module must not know although it stands lower.
+FORBIDDEN = {
+    "kernels": {"errors", "types"},
+    "engines.simulator": {"potentials", "algorithms", "replay"},
+    "algorithms": {"potentials", "data"},
+    "potentials": {"algorithms"},
+}
+
+HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pandas", "scipy", "sklearn")
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every text file of the project, generated ones left out."""
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", ".ci")]
+    inside = [path for folder in folders for path in sorted(folder.rglob("*"))]
+    for path in [*sorted(ROOT.iterdir()), *inside]:
+        parts = path.relative_to(ROOT).parts
+        if not path.is_file() or GENERATED & set(parts) or any(p.endswith(".egg-info") for p in parts):
+            continue
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # pictures and the like
+
+
+def lines_matching(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def module_name(path: Path) -> str:
+    """`engines.simulator` for src/asyncqn/engines/simulator.py, `engines` for its __init__."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of each asyncqn import of a file that is made at run time, even inside a function."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    only_typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    package = ["asyncqn", *path.relative_to(SOURCE).parts[:-1]]
+    for node in ast.walk(tree):
+        if id(node) in only_typing:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{stem}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == "asyncqn" or name.startswith("asyncqn."):
+                yield node.lineno, name.removeprefix("asyncqn").removeprefix(".")
+
+
+def covers(module: str, inside: str) -> bool:
+    return inside == module or inside.startswith(module + ".")
+
+
+def test_constraints_are_names_and_exact_versions_only() -> None:
+    pinned = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!]*")
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert lines
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+    assert not any(line.lower().startswith(("torch==", "nvidia")) for line in lines)
+
+
+def test_no_file_names_a_package_registry_or_a_home_folder() -> None:
+    # Put together from halves, so that this file does not match itself.
+    halves = [
+        ("files.python", "hosted"),
+        ("--index", "-url"),
+        ("--extra-index", "-url"),
+        ("/sim", "ple/"),
+        ("find", "-links"),
+        ("trusted", "-host"),
+        ("file:/", "//"),
+        ("/ho", "me/"),
+        ("/Us", "ers/"),
+        ("/ro", "ot/"),
+    ]
+    pattern = re.compile("|".join(re.escape(left + right) for left, right in halves))
+    assert lines_matching(pattern) == []
+
+
+def test_nothing_is_left_to_do_in_code_or_docs() -> None:
+    pattern = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+    assert lines_matching(pattern) == []
+
+
+def test_rooms_look_only_downward() -> None:
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = module_name(path)
+        room = name.split(".")[0]
+        for line, target in imports(path):
+            higher = RANK.get(target.split(".")[0], ELSEWHERE) > RANK.get(room, ELSEWHERE)
+            barred = any(
+                covers(module, name) and covers(bar, target)
+                for module, bars in FORBIDDEN.items()
+                for bar in bars
+            )
+            if higher or barred:
+                wrong.append(f"src/asyncqn/{path.relative_to(SOURCE)}:{line} imports asyncqn.{target}")
+    assert wrong == []
+
+
+def test_importing_asyncqn_imports_no_optional_package() -> None:
+    code = f"import sys, asyncqn; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_mpiexec_of_the_wheel_starts_three_ranks_that_meet(mpirun) -> None:
+    code = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank), c.size, flush=True)"
+    done = mpirun(3, ["-c", code])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["3 3"] * 3
+
+
+def test_local_ray_runs_two_actors(ray_local) -> None:
+    class Adder:
+        def add(self, x: int) -> int:
+            return x + 1
+
+    actors = [ray_local.remote(Adder).remote() for _ in range(2)]
+    assert ray_local.get([actor.add.remote(i) for i, actor in enumerate(actors)]) == [1, 2]
+    for actor in actors:
+        ray_local.kill(actor)
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "reproduce", "clean"])
+def test_make_knows_its_targets(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+
+
+def test_a_failing_benchmark_is_reported_and_loses_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    shutil.copy(ROOT / "benchmarks" / "run.py", folder)
+    good = dict.fromkeys(("value", "ratio"), 2.0) | {"name": "g", "unit": "s", "target": "<= 1", "met": False}
+    (folder / "bench_one.py").write_text(
+        f"def bad():\n    return [{{'name': 'no other keys'}}]\n"
+        f"def good():\n    return [{good!r}]\n"
+        "BENCHMARKS = (bad, good)\n"
+    )
+    (folder / "bench_two.py").write_text("import no_such_module\n")
+
+    def run(*picks: str) -> tuple[int, list[dict[str, object]]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.run", *picks], cwd=tmp_path, capture_output=True
+        )
+        return done.returncode, json.loads((folder / "results.json").read_text())
+
+    code, records = run()
+    assert code == 1
+    assert [(r["name"], r["unit"]) for r in records] == [
+        ("bench_two", "failed"),
+        ("bench_one.bad", "failed"),
+        ("g", "s"),
+    ]
+    (folder / "bench_two.py").unlink()
+    assert run("good") == (0, [good]), "a target that is not met is no error"
