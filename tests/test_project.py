@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "asyncqn"
-GENERATED = {"__pycache__", "results.json", ".venv"}
+GENERATED = {"__pycache__", "results.json"}
+# At the root only what we write ourselves: a log or a notebook of the user is none of our business.
+AT_ROOT = ("*.md", "*.toml", "constraints.txt", "Makefile", "LICENSE", ".gitignore")
 
 # A room may import itself, the rooms of lower rank, and those of its own rank.
 RANK = {
@@ -53,8 +55,9 @@ HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pa
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file of the project, generated ones left out."""
     folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", ".ci")]
+    at_root = [path for pattern in AT_ROOT for path in sorted(ROOT.glob(pattern))]
     inside = [path for folder in folders for path in sorted(folder.rglob("*"))]
-    for path in [*sorted(ROOT.iterdir()), *inside]:
+    for path in [*at_root, *inside]:
         parts = path.relative_to(ROOT).parts
         if not path.is_file() or GENERATED & set(parts) or any(p.endswith(".egg-info") for p in parts):
             continue
