@@ -26,6 +26,7 @@ RANK = {
     "kernels": 0,
     "streams": 1,
     "schedule": 1,
+    "cluster": 1,
     "data": 1,
     "algorithms": 2,
     "potentials": 2,
