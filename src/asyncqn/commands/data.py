@@ -1,0 +1,59 @@
+"""`asyncqn data`: store a set of ratings under a name, or list what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from asyncqn.data.cache import fetch, known_names, stored_path
+from asyncqn.data.store import open_ratings, read_header
+
+
+def data(
+    name: str, source: Path | None = None, skip_bad: bool = False, console: Console | None = None
+) -> dict[str, Any]:
+    """Store `name` unless it is stored, and describe it; sentences for a person go to `console`."""
+
+    def say(sentence: str) -> None:
+        if console is not None:
+            console.print(sentence, markup=False, highlight=False)
+
+    path = fetch(name, source, skip_bad=skip_bad, say=say)
+    ratings = open_ratings(path)
+    origin = read_header(path)["origin"]
+    summary = {
+        "name": name,
+        "path": str(path),
+        "ratings": len(ratings),
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "mean": round(float(ratings.values.mean(dtype="float64")), 4),
+        "lowest": float(ratings.values.min()),
+        "highest": float(ratings.values.max()),
+        "titles": ratings.titles is not None,
+        "skipped": int(origin.get("skipped", 0)),
+        "digest": ratings.digest,
+        "origin": origin,
+    }
+    say(
+        f"{name}: {len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items, "
+        f"mean {summary['mean']:.2f}, {summary['skipped']} bad rows skipped"
+    )
+    say(f"stored in {path}")
+    return summary
+
+
+def data_list(console: Console | None = None) -> dict[str, Any]:
+    """All names that can be asked for, and which are stored."""
+    names = known_names()
+    rows = [
+        {"name": name, "stored": stored, "path": str(stored_path(name)) if stored else None}
+        for name, stored in names.items()
+    ]
+    if console is not None:
+        for row in rows:
+            line = f"{row['name']:<16} {'stored' if row['stored'] else 'not stored'}"
+            console.print(line, markup=False, highlight=False)
+    return {"sets": rows}

@@ -1,0 +1,71 @@
+"""The one door to pyarrow: its modules, and its columns as dense indices and values."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.data.ids import Ids, Index, encode, settle
+from asyncqn.errors import BadInput, MissingExtra
+
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""Texts that mean 'no id' in a file."""
+
+
+def arrow(module: str = "pyarrow") -> Any:
+    """`pyarrow` or one of its modules, imported only when ratings are read."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra("pyarrow", "data", "Reading ratings") from error
+
+
+def encode_column(column: Any, what: str) -> tuple[Index, Ids]:
+    """Dense indices and sorted table of a column without nulls, of whole numbers or texts."""
+    types = arrow("pyarrow.types")
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        return encode(column.to_numpy(), what)
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_integer(kind):
+        return encode(column.cast(kind).to_numpy(), what)
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        raise BadInput(f"The {what} ids are of type {kind}: give whole numbers or texts.")
+    if not types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if len(column) == 0:
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype="U1")
+    column = column.unify_dictionaries()
+    # A dictionary may list words that no row uses; only those in use become ids.
+    words = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
+    codes, used = encode(np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks]), what)
+    place, table = encode(words[used], what)
+    return place[codes], table
+
+
+def encode_text_column(column: Any, what: str) -> tuple[Index, Ids]:
+    """As `encode_column`; ids out of a text file are numbers when all of them spell one."""
+    indices, table = encode_column(column, what)
+    return settle(indices, table) if table.dtype.kind == "U" else (indices, table)
+
+
+def usable_rows(users: Any, items: Any, values: Any) -> npt.NDArray[np.bool_]:
+    """Which rows have a user, an item and a finite rating."""
+    compute = arrow("pyarrow.compute")
+    present = compute.and_(compute.is_valid(users), compute.is_valid(items))
+    finite = compute.fill_null(compute.is_finite(values), False)
+    mask: npt.NDArray[np.bool_] = compute.and_(present, finite).to_numpy()
+    return mask
+
+
+def as_float32(column: Any, name: str) -> Any:
+    """The rating column in the precision ratings are kept in."""
+    lib = arrow()
+    try:
+        if lib.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return column.cast(lib.float32(), safe=False)
+    except lib.ArrowException as error:
+        raise BadInput(f"The rating column '{name}' of type {column.type} does not hold numbers.") from error

@@ -1,0 +1,133 @@
+"""Sets of ratings stored once under a name, in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asyncqn.data.download import MD5, download, md5_of
+from asyncqn.data.ratings import Ratings
+from asyncqn.data.readers import read_ratings
+from asyncqn.data.store import is_store, open_ratings, read_header, save_ratings
+from asyncqn.data.synthetic import PRESETS, REVISION, synthetic_ratings
+from asyncqn.errors import BadInput, DamagedFile, require
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def cache_dir() -> Path:
+    """Where sets are stored: $ASYNCQN_CACHE, or asyncqn in the user's cache directory."""
+    if own := os.environ.get("ASYNCQN_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncqn"
+
+
+def stored_path(name: str) -> Path:
+    """The directory of the set `name`, whether or not it is stored."""
+    require(
+        _NAME.fullmatch(name) is not None,
+        f"{name[:80]!r} is no name for a set of ratings: use letters, digits, dots and dashes.",
+    )
+    return cache_dir() / "ratings" / name
+
+
+def known_names() -> dict[str, bool]:
+    """Every name `fetch` knows or has stored, and whether it is stored."""
+    folder = cache_dir() / "ratings"
+    stored = {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
+    stored = {name for name in stored if _NAME.fullmatch(name)}
+    return {name: name in stored for name in (*MD5, *PRESETS, *sorted(stored - {*MD5, *PRESETS}))}
+
+
+def fetch(
+    name: str,
+    source: str | os.PathLike[str] | None = None,
+    *,
+    skip_bad: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Path:
+    """Store the set `name` unless it is there, and return its directory.
+
+    MovieLens names are downloaded and verified, or imported from `source`, an archive or file on
+    disk; synthetic presets are generated; any other name needs a `source`.
+    """
+    target = stored_path(name)
+    if name in PRESETS:
+        require(source is None, f"{name} is generated: choose another name for {source}.")
+        origin = {"generator": name, "seed": 0, "revision": REVISION}
+        if _is_sound(target) and read_header(target)["origin"] == origin:
+            return target
+        say(f"Generating {name}")
+        return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
+    if source is not None:
+        return _store_file(target, Path(source), skip_bad, say, MD5.get(name))
+    if _is_sound(target):
+        return target
+    if name in MD5:
+        archive = download(name, cache_dir() / "downloads", say)
+        _store_file(target, archive, skip_bad, say, MD5[name])
+        archive.unlink(missing_ok=True)
+        return target
+    raise BadInput(
+        f"There is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
+        "your own with --from FILE."
+    )
+
+
+def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Ratings:
+    """Ratings by name, or from a stored directory, or from any file `read_ratings` can read.
+
+    A synthetic preset is generated and stored when first asked for; nothing is downloaded here.
+    """
+    word = os.fspath(name_or_path)
+    if isinstance(name_or_path, str) and _NAME.fullmatch(word):
+        if is_store(stored_path(word)) or word in PRESETS:
+            return open_ratings(fetch(word))
+        if word in MD5 and not Path(word).exists():
+            raise BadInput(f"The set {word} is not stored yet: run 'asyncqn data {word}' first.")
+    place = Path(word)
+    if not place.exists():
+        raise BadInput(f"There is no file {place} and no stored set of that name: see 'asyncqn data list'.")
+    if is_store(place):
+        return open_ratings(place)
+    return read_ratings(place, skip_bad=skip_bad).ratings
+
+
+def _is_sound(target: Path) -> bool:
+    """Whether a set is stored that opens; a damaged one is made again."""
+    if not is_store(target):
+        return False
+    try:
+        open_ratings(target)
+    except DamagedFile:
+        return False
+    return True
+
+
+def _store_file(
+    target: Path, source: Path, skip_bad: bool, say: Callable[[str], None], official: str | None
+) -> Path:
+    require(source.exists(), f"There is no file {source}: name an archive or a file of ratings with --from.")
+    origin: dict[str, Any] = {"file": source.name}
+    if source.is_file():
+        try:
+            origin["md5"] = md5_of(source)
+        except OSError as error:
+            raise BadInput(f"Cannot read {source}: {error.strerror}.") from error
+        if _is_sound(target):
+            stored = read_header(target)["origin"]
+            if stored.get("md5") == origin["md5"] and (skip_bad or stored.get("skipped") == 0):
+                return target
+    if official is not None:
+        origin["official"] = origin.get("md5") == official
+        if not origin["official"]:
+            say(f"{source.name} differs from the official archive of {target.name}; it is imported as it is")
+    say(f"Reading {source}")
+    reading = read_ratings(source, skip_bad=skip_bad)
+    for problem in reading.problems:
+        say(f"Skipped: {problem}")
+    origin["skipped"] = reading.skipped
+    return save_ratings(reading.ratings, target, origin=origin)

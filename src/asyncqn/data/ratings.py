@@ -1,0 +1,197 @@
+"""`Ratings`: who rated what how, with dense indices and the ids they stand for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.data.arrow import arrow, as_float32, encode_column, usable_rows
+from asyncqn.data.columns import choose
+from asyncqn.data.ids import Ids, Index, encode, lookup
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels.ratings import mark_repeats
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Rating `values[k]` was given by user `users[k]` to item `items[k]`.
+
+    `users` and `items` are indices (int32) into the sorted tables `user_ids` and `item_ids`, which
+    may hold ids without any rating: a split keeps the whole tables.  `titles[i]` names item i.
+    The arrays may be memory maps, and are not to be written to.
+    """
+
+    users: Index
+    items: Index
+    values: npt.NDArray[np.float32]
+    user_ids: Ids
+    item_ids: Ids
+    titles: npt.NDArray[np.str_] | None = None
+
+    def __post_init__(self) -> None:
+        columns = (("users", np.int32), ("items", np.int32), ("values", np.float32))
+        for name, dtype in columns:
+            array = getattr(self, name)
+            require(
+                isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (len(self.users),),
+                f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
+                "Ratings.from_arrays converts.",
+            )
+        if self.titles is not None:
+            require(len(self.titles) == len(self.item_ids), "Ratings needs one title for every item.")
+
+    @classmethod
+    def from_arrays(
+        cls, users: Any, items: Any, values: Any, *, titles: Mapping[Any, str] | None = None
+    ) -> Ratings:
+        """From three arrays or lists of one length; ids are whole numbers or texts.
+
+        `titles` maps item ids to titles.  A repeated (user, item) pair and a rating that is not a
+        finite number are refused, naming the row.
+        """
+        user_index, user_ids = encode(users, "user")
+        item_index, item_ids = encode(items, "item")
+        try:
+            numbers = np.asarray(values, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput("The ratings must be numbers.") from error
+        require(
+            numbers.shape == user_index.shape == item_index.shape,
+            f"Users, items and ratings must be of one length, not {len(user_index)}, {len(item_index)} and "
+            f"shape {numbers.shape}.",
+        )
+        table = (
+            None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], dtype=str)
+        )
+        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, table))
+
+    @classmethod
+    def from_pandas(
+        cls, frame: Any, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> Ratings:
+        """From a pandas DataFrame; columns with common names such as userId are found by themselves."""
+        names = choose([str(c) for c in frame.columns], "The data frame", user, item, rating)
+        by_name = {str(c): c for c in frame.columns}
+        columns = (frame[by_name[name]] for name in names)
+        return cls.from_arrays(*(column.to_numpy() for column in columns))
+
+    @classmethod
+    def from_arrow(
+        cls, table: Any, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> Ratings:
+        """From a pyarrow Table or RecordBatch."""
+        if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
+            table = arrow().Table.from_batches([table])
+        names = choose(table.column_names, "The Arrow table", user, item, rating)
+        users, items = table[names.user], table[names.item]
+        values = as_float32(table[names.rating], names.rating)
+        usable = usable_rows(users, items, values)
+        if not usable.all():
+            row = int(np.argmin(usable))
+            raise BadInput(f"Row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
+        user_index, user_ids = encode_column(users, "user")
+        item_index, item_ids = encode_column(items, "item")
+        return checked(cls(user_index, item_index, values.to_numpy(), user_ids, item_ids))
+
+    @classmethod
+    def from_sparse(cls, matrix: Any) -> Ratings:
+        """From a scipy.sparse matrix, users x items; ids are row and column numbers, the shape is kept.
+
+        Stored entries are ratings, stored zeros too; entries stored twice are added, as SciPy means it.
+        """
+        entries = matrix.tocsr().tocoo()
+        require(entries.ndim == 2, "The sparse array must have two dimensions, users x items.")
+        require(entries.dtype.kind in "fiub", f"The sparse matrix holds {entries.dtype}: give numbers.")
+        n_users, n_items = entries.shape
+        rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
+        values = entries.data.astype(np.float32)
+        return checked(cls(rows, columns, values, np.arange(n_users), np.arange(n_items)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Ratings({len(self):,} ratings of {self.n_users:,} users on {self.n_items:,} items)"
+
+    @property
+    def n_users(self) -> int:
+        """Users in the table, with or without ratings."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Items in the table, with or without ratings."""
+        return len(self.item_ids)
+
+    def user_index(self, ids: Any) -> npt.NDArray[np.int64]:
+        """Dense indices of user ids, -1 for unknown ones."""
+        return lookup(self.user_ids, ids)
+
+    def item_index(self, ids: Any) -> npt.NDArray[np.int64]:
+        """Dense indices of item ids, -1 for unknown ones."""
+        return lookup(self.item_ids, ids)
+
+    def take(self, rows: Any) -> Ratings:
+        """The ratings at `rows` (indices or a mask), with the same tables."""
+        return replace(self, users=self.users[rows], items=self.items[rows], values=self.values[rows])
+
+    def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
+        """Train and test ratings, drawn without replacement; round(fraction * len) go to the test.
+
+        Both keep the tables and the order of rows.  Equal seeds give equal splits.
+        """
+        require(0.0 < test_fraction < 1.0, f"test_fraction must lie between 0 and 1, not {test_fraction}.")
+        n_test = round(test_fraction * len(self))
+        require(
+            0 < n_test < len(self),
+            f"A test fraction of {test_fraction} leaves one side of {len(self)} ratings empty.",
+        )
+        require(seed >= 0, f"The seed must not be negative, as {seed} is.")
+        test = np.zeros(len(self), dtype=bool)
+        rng = np.random.default_rng(seed)
+        test[rng.choice(len(self), size=n_test, replace=False, shuffle=False)] = True
+        return self.take(~test), self.take(test)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of ratings, tables and titles: the name of these data in a run's manifest."""
+        total = hashlib.sha256()
+        for array in (self.users, self.items, self.values, self.user_ids, self.item_ids, self.titles):
+            if array is None:
+                continue
+            total.update(f"{array.dtype.str}{array.shape}".encode())
+            total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+        return total.hexdigest()
+
+
+def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
+    """Which rows repeat the (user, item) pair of an earlier row."""
+    start = np.zeros(ratings.n_users + 2, dtype=np.int64)
+    order = np.empty(len(ratings), dtype=np.int64)
+    stamp = np.empty(ratings.n_items, dtype=np.int32)
+    repeated = np.zeros(len(ratings), dtype=bool)
+    mark_repeats(ratings.users, ratings.items, start, order, stamp, repeated)
+    return repeated
+
+
+def checked(ratings: Ratings) -> Ratings:
+    """The same ratings, once there is at least one and all are finite and about different pairs."""
+    require(len(ratings) > 0, "There are no ratings: give at least one.")
+    finite = np.isfinite(ratings.values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise BadInput(f"Row {row} has the rating {ratings.values[row]}, which is not a finite number.")
+    repeated = repeated_rows(ratings)
+    if repeated.any():
+        row = int(np.argmax(repeated))
+        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+        raise BadInput(
+            f"Row {row} rates item {item} by user {user} a second time: drop repeated pairs first."
+        )
+    return ratings

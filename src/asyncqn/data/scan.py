@@ -1,0 +1,162 @@
+"""The patient reader: one row at a time, so that every bad one can be named by its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.data.arrow import MISSING_WORDS
+from asyncqn.data.dialect import Dialect
+from asyncqn.data.ids import LONGEST_ID, Ids, Index, encode, settle, whole_number
+from asyncqn.data.ratings import Ratings
+from asyncqn.data.sources import Source
+from asyncqn.errors import BadInput
+
+_SHOWN = 10
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass
+class BadRows:
+    """What is wrong with which line: the first one stops the import, or all are counted and skipped."""
+
+    label: str
+    skip: bool
+    count: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, line: int, what: str, unit: str = "line") -> None:
+        """Raise `BadInput` for this row, or count it."""
+        sentence = f"{self.label}, {unit} {line}: {what}"
+        if not self.skip:
+            raise BadInput(f"{sentence}; mend the file, or skip bad rows with --skip-bad (skip_bad=True).")
+        self.count += 1
+        if len(self.shown) < _SHOWN:
+            self.shown.append(sentence)
+
+
+def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.NDArray[np.int64]]:
+    """The good rows of a file and the line each stands on; ids are interned as they come."""
+    user_words: dict[str, int] = {}
+    item_words: dict[str, int] = {}
+    users, items, values, lines = array("i"), array("i"), array("f"), array("q")
+    for line, fields in records(source, dialect):
+        fault = _fault(fields, dialect)
+        if fault:
+            bad.add(line, fault)
+            continue
+        users.append(user_words.setdefault(fields[dialect.user], len(user_words)))
+        items.append(item_words.setdefault(fields[dialect.item], len(item_words)))
+        values.append(float(fields[dialect.rating]))
+        lines.append(line)
+    user_index, user_ids = _encode(users, user_words)
+    item_index, item_ids = _encode(items, item_words)
+    ratings = Ratings(user_index, item_index, np.array(values, dtype=np.float32), user_ids, item_ids)
+    return ratings, np.array(lines, dtype=np.int64)
+
+
+def line_of(source: Source, dialect: Dialect, row: int) -> int:
+    """The line of the row-th record of a file in which every record is well formed."""
+    return next(line for k, (line, _) in enumerate(records(source, dialect)) if k == row)
+
+
+def records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Line number (from 1) and fields of every row that is not blank."""
+    with source.open() as stream:
+        text = io.TextIOWrapper(
+            io.BufferedReader(_Raw(stream)),
+            encoding="utf-8-sig",
+            errors="surrogateescape",
+            newline="" if dialect.quoted else None,
+        )
+        for _ in range(dialect.skip):
+            text.readline()
+        if dialect.quoted:
+            yield from _quoted(text, dialect)
+            return
+        for line, record in enumerate(text, start=dialect.skip + 1):
+            stripped = record.rstrip("\n")
+            if stripped:
+                yield line, stripped.split(dialect.delimiter)
+
+
+class _Raw(io.RawIOBase):
+    """A stream of bytes as `io.BufferedReader` wants it; closing it leaves the stream open."""
+
+    def __init__(self, stream: object) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill `buffer` with the next bytes."""
+        block: bytes = self._stream.read(len(buffer))  # type: ignore[attr-defined]
+        buffer[: len(block)] = block
+        return len(block)
+
+
+def _quoted(text: io.TextIOWrapper, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(text, delimiter=dialect.delimiter)
+    while True:
+        line = dialect.skip + reader.line_num + 1
+        try:
+            fields = next(reader, None)
+        except csv.Error:
+            # A field beyond csv's limit: show it as a row of no field, and go on behind it.
+            yield line, []
+            continue
+        if fields is None:
+            return
+        if fields:
+            yield line, fields
+
+
+def _fault(fields: list[str], dialect: Dialect) -> str | None:
+    """What is wrong with a row, or None."""
+    if len(fields) != dialect.width:
+        return (
+            f"found {len(fields)} field{'s' * (len(fields) != 1)} where {dialect.width} separated by "
+            f"{dialect.delimiter!r} are expected"
+        )
+    for role, word in (("user", fields[dialect.user]), ("item", fields[dialect.item])):
+        bare = word.strip()
+        if bare in MISSING_WORDS:
+            return f"the {role} id is missing"
+        number = whole_number(bare)
+        if dialect.whole_ids and number is None:
+            return f"the {role} id {bare[:40]!r} is not a whole number"
+        if dialect.whole_ids and number is not None and number < 0:
+            return f"the {role} id {number} is negative"
+        if len(word) > LONGEST_ID:
+            return f"the {role} id {word[:20]!r}... is longer than {LONGEST_ID} characters"
+        if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
+            return f"the {role} id is not valid UTF-8 text"
+    return _rating_fault(fields[dialect.rating].strip())
+
+
+def _rating_fault(word: str) -> str | None:
+    if word == "":
+        return "the rating is missing"
+    try:
+        value = float(word if word.isascii() and "_" not in word else "")
+    except ValueError:
+        return f"the rating {word[:40]!r} is not a number"
+    if not math.isfinite(value) or abs(value) > _LARGEST:
+        return f"the rating {word[:40]!r} is not a finite number"
+    return None
+
+
+def _encode(codes: array[int], words: dict[str, int]) -> tuple[Index, Ids]:
+    if not words:
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+    place, table = encode(list(words), "row")
+    return settle(place[np.array(codes, dtype=np.int32)], table)

@@ -1,0 +1,120 @@
+"""Where the rows are: a plain file, a file of an unpacked MovieLens directory, or a member of a zip."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from asyncqn.errors import BadInput, DamagedFile
+
+ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
+    *(RuntimeError, ValueError, KeyError, IndexError, OverflowError, OSError),
+)
+"""What `zipfile` raises on archives that are cut, altered, encrypted or packed in a way it cannot read."""
+
+_RATINGS = ("ratings.dat", "ratings.csv", "u.data")
+_TITLES = {"ratings.dat": "movies.dat", "ratings.csv": "movies.csv", "u.data": "u.item"}
+_TABLES = (".csv", ".tsv", ".dat", ".data", ".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A readable file, on its own or as a member of a zip; `label` is how messages name it."""
+
+    path: Path
+    member: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's own name, without directories."""
+        return PurePosixPath(self.member).name if self.member else self.path.name
+
+    @property
+    def label(self) -> str:
+        """The name to show: the path, or archive and member."""
+        return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The bytes, from the beginning."""
+        if self.member is None:
+            with self.path.open("rb") as stream:
+                yield stream
+            return
+        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+            yield stream
+
+    def check(self) -> None:
+        """Read a zip member to its end, where its checksum is compared; `DamagedFile` if that fails."""
+        try:
+            with self.open() as stream:
+                while self.member is not None and stream.read(1 << 22):
+                    pass
+        except ZIP_ERRORS as error:
+            raise unreadable(self, error) from error
+
+
+def unreadable(source: Source, error: Exception) -> DamagedFile | BadInput:
+    """The sentence for a file that cannot be opened, or an archive that is not whole."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return BadInput(f"Cannot read {source.path}: {error.strerror}.")
+    return DamagedFile(f"{source.path} is a damaged, truncated or encrypted zip archive: fetch it again.")
+
+
+def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
+    """The file of ratings at `path`, and the file of titles that belongs to it."""
+    place = Path(path)
+    if place.is_dir():
+        return _in_directory(place)
+    if not place.is_file():
+        raise BadInput(f"There is no file or directory {place}.")
+    with _opened(place) as stream:
+        packed = stream.read(2) == b"PK"
+    if packed or place.suffix.lower() == ".zip":
+        return _in_zip(place)
+    if place.name in _TITLES:
+        titles = place.with_name(_TITLES[place.name])
+        return Source(place), Source(titles) if titles.is_file() else None
+    return Source(place), None
+
+
+def _opened(place: Path) -> IO[bytes]:
+    try:
+        return place.open("rb")
+    except OSError as error:
+        raise unreadable(Source(place), error) from error
+
+
+def _in_directory(place: Path) -> tuple[Source, Source | None]:
+    for folder in (place, *sorted(p for p in place.iterdir() if p.is_dir())):
+        for name in _RATINGS:
+            if (folder / name).is_file():
+                return find(folder / name)
+    raise BadInput(f"{place} holds none of {', '.join(_RATINGS)}: name the file of ratings itself.")
+
+
+def _in_zip(place: Path) -> tuple[Source, Source | None]:
+    try:
+        with zipfile.ZipFile(place) as archive:
+            members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
+    except ZIP_ERRORS as error:
+        raise unreadable(Source(place), error) from error
+    by_name = {PurePosixPath(m).name: m for m in reversed(members)}
+    for name in _RATINGS:
+        if name in by_name:
+            titles = by_name.get(_TITLES[name])
+            return Source(place, by_name[name]), Source(place, titles) if titles else None
+    tables = [m for m in members if PurePosixPath(m).suffix.lower() in _TABLES]
+    if len(tables) == 1:
+        return Source(place, tables[0]), None
+    shown = ", ".join(members[:10]) or "nothing"
+    raise BadInput(f"{place} holds {shown}; unpack it and name the file of ratings.")
