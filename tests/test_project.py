@@ -45,7 +45,7 @@ ELSEWHERE = 5
 # Beyond the ranks: what a module must not know although it stands lower.
 FORBIDDEN = {
     "kernels": {"errors", "types"},
-    "engines.simulator": {"potentials", "algorithms", "replay"},
+    "simulation": {"potentials", "algorithms", "replay", "master", "run"},
     "algorithms": {"potentials", "data"},
     "potentials": {"algorithms"},
 }

@@ -1,0 +1,41 @@
+"""asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
+
+from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
+from asyncqn.cluster import Cluster
+from asyncqn.engines.simulator import Simulator
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
+from asyncqn.minimize import minimize
+from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.replay import replay
+from asyncqn.run import Run, load_run
+from asyncqn.schedule import Schedule
+from asyncqn.simulation import simulate
+from asyncqn.types import Algorithm, Engine, Potential
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ASLBFGS",
+    "LBFGS",
+    "MBLBFGS",
+    "SGD",
+    "SGLD",
+    "Algorithm",
+    "AsyncSGD",
+    "AsyncqnError",
+    "BadInput",
+    "Cluster",
+    "DamagedFile",
+    "Engine",
+    "LinearGaussian",
+    "Potential",
+    "ReplayMismatch",
+    "Run",
+    "Schedule",
+    "Simulator",
+    "StabilityWarning",
+    "load_run",
+    "minimize",
+    "replay",
+    "simulate",
+]

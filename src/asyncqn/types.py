@@ -45,6 +45,7 @@ class Potential(Protocol):
     def n_data(self) -> int: ...
     def value(self, theta: Array) -> float:
         """U(theta) over all data."""
+
     def grad(self, theta: Array, rows: Rows, out: Array) -> Any:
         """Write into `out` the estimate of grad U(theta) from the data points `rows`.
 
@@ -89,20 +90,28 @@ class Algorithm(Protocol):
     @property
     def pattern(self) -> Pattern:
         """How updates reach the master."""
+
     def check(self, potential: Potential) -> None:
         """Raise `BadInput` when the parameters do not fit the potential."""
+
     def init(self, theta0: Array) -> Any:
         """The master's state at version 0, in arrays of its own."""
+
     def init_worker(self, potential: Potential, theta0: Array) -> Any:
         """The state of a worker that has not computed anything yet."""
+
     def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
         """The update to send, from the iterate `view` (not to be written to)."""
+
     def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
         """What the worker does after sending; returns its new state."""
+
     def forget(self, local: Any) -> Any:
         """The worker's state with its curvature memory emptied, after a rejected update."""
+
     def apply(self, iterate: Any, updates: Sequence[Any]) -> Any:
         """The master's state after committing `updates`: one, or the answers of a round."""
+
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         """Totals worth reporting, such as pairs accepted and rejected."""
 

@@ -1,0 +1,46 @@
+"""One algorithm per file, and their names in files and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from asyncqn.algorithms.as_lbfgs import ASLBFGS
+from asyncqn.algorithms.async_sgd import AsyncSGD
+from asyncqn.algorithms.lbfgs import LBFGS
+from asyncqn.algorithms.mb_lbfgs import MBLBFGS
+from asyncqn.algorithms.sgd import SGD
+from asyncqn.algorithms.sgld import SGLD
+from asyncqn.errors import BadInput
+from asyncqn.plain import from_plain, to_plain
+from asyncqn.types import Algorithm
+
+ALGORITHMS: dict[str, type] = {
+    "as-lbfgs": ASLBFGS,
+    "async-sgd": AsyncSGD,
+    "mb-lbfgs": MBLBFGS,
+    "sgd": SGD,
+    "sgld": SGLD,
+    "lbfgs": LBFGS,
+}
+
+
+def make_algorithm(kind: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """An algorithm by name and parameters."""
+    if kind not in ALGORITHMS:
+        raise BadInput(f"there is no algorithm '{kind}'; there are {', '.join(ALGORITHMS)}.")
+    algorithm: Algorithm = from_plain(ALGORITHMS[kind], parameters, f"algorithm '{kind}'")
+    return algorithm
+
+
+def algorithm_to_plain(algorithm: Algorithm) -> dict[str, Any]:
+    """Its name and parameters; a user's own class is stored by name only."""
+    for kind, cls in ALGORITHMS.items():
+        if type(algorithm) is cls:
+            return {"kind": kind, "parameters": to_plain(algorithm)}
+    return {"kind": type(algorithm).__name__, "parameters": None}
+
+
+def algorithm_from_plain(plain: Mapping[str, Any]) -> Algorithm | None:
+    """The inverse; None for a user's own class."""
+    return make_algorithm(plain["kind"], plain["parameters"]) if plain["parameters"] is not None else None

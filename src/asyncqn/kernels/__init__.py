@@ -1,0 +1,1 @@
+"""Compiled free functions: arrays in, arrays out; the only room that knows numba."""

@@ -1,0 +1,176 @@
+"""as-L-BFGS: asynchronous stochastic L-BFGS as tempered underdamped Langevin dynamics.
+
+Simsekli, Yildiz, Nguyen, Richard, Cemgil (ICML 2018), Algorithms 1 and 2.  With (theta, u) as the
+worker received them, which are l_n commits old when the update is committed,
+
+    d_u     = -h H g - gamma u + sqrt(2 h gamma / beta) Z,     Z ~ N(0, I)          (5)
+    d_theta = H u                                                                   (6)
+
+and the master adds both in one commit.  H is the worker's own L-BFGS matrix (H + rho I with
+rho > 0), g its stochastic gradient on Omega = S u O.  h and gamma are the paper's h' and gamma'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_positive, check_step
+from asyncqn.algorithms.memory import (
+    ACCEPTED,
+    REJECTED,
+    InitialScale,
+    Memory,
+    PairRule,
+    check_memory,
+    clear,
+    consider_pair,
+    empty_memory,
+)
+from asyncqn.errors import require
+from asyncqn.kernels.memory import langevin_update
+from asyncqn.kernels.vectors import add_two
+from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
+
+
+class Iterate(NamedTuple):
+    """The master's (theta, u)."""
+
+    theta: Array
+    u: Array
+
+
+class Update(NamedTuple):
+    """A worker's message."""
+
+    d_theta: Array
+    d_u: Array
+
+
+class Worker(NamedTuple):
+    """A worker's memory and what it keeps of its previous step.
+
+    Step k writes entry k mod 2 of `Omega` and `g_O`, and finds the previous step's in the other.
+    The first N_O rows of Omega are O, the others S.
+    """
+
+    memory: Memory
+    update: Update
+    theta_old: Array
+    Omega: tuple[Rows, Rows]
+    g_O: tuple[Array, Array]
+    g_S: Array
+    steps: np.ndarray  # type: ignore[type-arg]  # (1,): steps since the state was last emptied
+
+
+@dataclass(frozen=True)
+class ASLBFGS:
+    """The paper's as-L-BFGS.
+
+    h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
+    temperature (`inf`: no noise); memory: M; batch: N_Omega; overlap: N_O; rho: added to H as
+    rho I; epsilon: the cautious rule y's >= epsilon |s|^2; cosine_floor and initial_scale: see
+    `algorithms.memory`.  epsilon's default and cosine_floor are our own choices.
+    """
+
+    h: float
+    gamma: float
+    beta: float
+    memory: int
+    batch: int
+    overlap: int
+    rho: float = 0.0
+    epsilon: float = 1e-4
+    initial_scale: InitialScale = "pair"
+    cosine_floor: float = 0.0
+
+    pattern = Asynchronous()
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_positive(beta=self.beta)
+        require(0.0 <= self.gamma < 2.0, f"gamma must lie in [0, 2), not {self.gamma!r}.")
+        require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
+        check_memory(self.memory, self.initial_scale, self.rule)
+        check_batch(self.batch, self.overlap)
+
+    @property
+    def rule(self) -> PairRule:
+        return PairRule(self.epsilon, self.cosine_floor)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise in d_u."""
+        return math.sqrt(2.0 * self.h * self.gamma / self.beta)
+
+    def check(self, potential: Potential) -> None:
+        check_batch(self.batch, self.overlap, potential.n_data)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), np.zeros_like(theta0))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        def vector() -> Array:
+            return np.zeros_like(theta0)
+
+        return Worker(
+            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            update=Update(vector(), vector()),
+            theta_old=vector(),
+            Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
+            g_O=(vector(), vector()),
+            g_S=vector(),
+            steps=np.zeros(1, np.int64),
+        )
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        # Draw Omega = S u O (lines 4 and 5 of Algorithm 2).
+        stream = task.stream
+        now = stream.k & 1
+        Omega, g_O = stream.rows(potential.n_data, local.Omega[now]), local.g_O[now]
+        potential.grad(view.theta, Omega[: self.overlap], g_O)
+        potential.grad(view.theta, Omega[self.overlap :], local.g_S)
+        # Compute (d_theta, d_u) by equations (5) and (6) (line 6).
+        memory, update = local.memory, local.update
+        langevin_update(
+            memory.pairs, memory.middle, memory.scale[0], memory.diagonal, self.rho,
+            view.u, g_O, local.g_S, self.overlap / self.batch, 1.0 - self.overlap / self.batch,
+            self.h, self.gamma, self.noise, stream.seed, stream.k, stream.worker,
+            update.d_theta, update.d_u,
+        )  # fmt: skip
+        return update
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        before = 1 - (task.stream.k & 1)
+        if local.steps[0] >= 1 and self.memory > 0:
+            # The overlapping gradient (line 11), s and y (line 12), cautious update (line 13).
+            g_prime = local.g_S  # free again once the update is sent
+            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
+            consider_pair(
+                local.memory, self.rule, self.initial_scale,
+                view.theta, local.theta_old, g_prime, local.g_O[before],
+            )  # fmt: skip
+        # Keep theta, O and g_O for the next step (line 8); O and g_O stay where they are.
+        local.theta_old[...] = view.theta
+        local.steps[0] += 1
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        clear(local.memory, self.initial_scale)
+        local.steps[0] = 0
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
+        return iterate
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return {
+            "pairs_accepted": sum(int(w.memory.ring[ACCEPTED]) for w in locals_),
+            "pairs_rejected": sum(int(w.memory.ring[REJECTED]) for w in locals_),
+        }

@@ -1,0 +1,32 @@
+"""Checks of parameters that several algorithms share."""
+
+from __future__ import annotations
+
+from asyncqn.errors import require
+
+
+def check_positive(**numbers: float) -> None:
+    """Every number must be positive (infinity allowed; NaN is not positive)."""
+    for name, value in numbers.items():
+        require(
+            isinstance(value, (int, float)) and value > 0.0,
+            f"{name} must be a positive number, not {value!r}.",
+        )
+
+
+def check_batch(batch: int, overlap: int | None = None, n_data: int | None = None) -> None:
+    """0 < overlap < batch, in counts of data points; batches are drawn with replacement, so any size goes."""
+    require(isinstance(batch, int) and batch >= 1, f"batch must be an integer of at least 1, not {batch!r}.")
+    if overlap is not None:
+        require(
+            isinstance(overlap, int) and 1 <= overlap < batch,
+            f"overlap must be an integer from 1 to batch - 1 = {batch - 1}, not {overlap!r}.",
+        )
+    if n_data is not None:
+        require(n_data >= 1, "the potential has no data points: n_data must be at least 1.")
+
+
+def check_step(h: float) -> None:
+    """h must be positive and finite."""
+    check_positive(h=h)
+    require(h < float("inf"), f"h must be finite, not {h!r}.")

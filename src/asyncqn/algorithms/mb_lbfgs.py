@@ -1,0 +1,174 @@
+"""mb-L-BFGS: synchronous multi-batch L-BFGS with one central memory (Berahas, Nocedal, Takac 2016).
+
+Round k, with J_k the workers that answered in time:
+
+    g = mean over J_k of g_j on a fresh Omega_j at theta_k
+    s = theta_k - theta_{k-1};  y = mean over J_k n J_{k-1} of grad_O(theta_k) - grad_O(theta_{k-1}),
+        O the part of the worker's previous Omega that it kept; cautious rule
+    theta_{k+1} = theta_k - h H g
+
+All workers use the same counts, so that means weighted by samples are plain means.  When a round
+closes is the schedule's affair: `timeout` and `quorum` stand here because they are parameters of
+the method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_step
+from asyncqn.algorithms.memory import (
+    ACCEPTED,
+    REJECTED,
+    InitialScale,
+    Memory,
+    PairRule,
+    check_memory,
+    consider_pair,
+    empty_memory,
+    product,
+)
+from asyncqn.errors import require
+from asyncqn.types import Array, Potential, Rounds, Rows, Task
+
+
+class Iterate(NamedTuple):
+    """The master's theta, the central memory, and who answered the round before."""
+
+    theta: Array
+    theta_old: Array
+    memory: Memory
+    work: Array  # (3, d): mean gradient, mean difference, product
+    answered: frozenset[int]
+
+
+class Update(NamedTuple):
+    """A worker's answer; `y` counts only if `paired`: the worker also computed on the version before."""
+
+    g: Array
+    y: Array
+    worker: int
+    paired: bool
+
+
+class Worker(NamedTuple):
+    """Step k writes entry k mod 2 of `Omega` and `g_O`, and finds the previous step's in the other."""
+
+    Omega: tuple[Rows, Rows]
+    g_O: tuple[Array, Array]
+    g: Array
+    y: Array
+    read: np.ndarray  # type: ignore[type-arg]  # (1,): version of the previous step, -2 before any
+
+
+@dataclass(frozen=True)
+class MBLBFGS:
+    """h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
+
+    timeout: time after which a round may close without everyone; quorum: the share of workers that
+    it needs even then.
+    """
+
+    h: float
+    memory: int
+    batch: int
+    overlap: int
+    timeout: float = math.inf
+    quorum: float = 0.5
+    epsilon: float = 1e-4
+    initial_scale: InitialScale = "pair"
+    cosine_floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_memory(self.memory, self.initial_scale, self.rule)
+        check_batch(self.batch, self.overlap)
+        require(self.timeout >= 0.0, f"timeout must not be negative, not {self.timeout!r}.")
+        require(0.0 < self.quorum <= 1.0, f"quorum must lie in (0, 1], not {self.quorum!r}.")
+        require(
+            self.initial_scale != "diagonal",
+            "MBLBFGS keeps its memory at the master, which has no data: initial_scale must be 'pair' or a number.",
+        )
+
+    @property
+    def rule(self) -> PairRule:
+        return PairRule(self.epsilon, self.cosine_floor)
+
+    @property
+    def pattern(self) -> Rounds:
+        return Rounds(float(self.timeout), float(self.quorum))
+
+    def check(self, potential: Potential) -> None:
+        check_batch(self.batch, self.overlap, potential.n_data)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(
+            theta=theta0.copy(),
+            theta_old=theta0.copy(),
+            memory=empty_memory(self.memory, self.initial_scale, None, theta0),
+            work=np.zeros((3, theta0.size), theta0.dtype),
+            answered=frozenset(),
+        )
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        def vector() -> Array:
+            return np.zeros_like(theta0)
+
+        return Worker(
+            Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
+            g_O=(vector(), vector()),
+            g=vector(),
+            y=vector(),
+            read=np.array([-2]),
+        )
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        now = task.stream.k & 1
+        theta, g_O = view.theta, local.g_O[now]
+        Omega = task.stream.rows(potential.n_data, local.Omega[now])
+        paired = bool(local.read[0] == task.read - 1)
+        if paired:
+            potential.grad(theta, local.Omega[1 - now][: self.overlap], local.y)
+            np.subtract(local.y, local.g_O[1 - now], out=local.y)
+        potential.grad(theta, Omega[: self.overlap], g_O)
+        potential.grad(theta, Omega[self.overlap :], local.g)
+        share = self.overlap / self.batch
+        local.g[...] = share * g_O + (1.0 - share) * local.g
+        return Update(local.g, local.y, task.worker, paired)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        local.read[0] = task.read
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        local.read[0] = -2
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        theta, theta_old, memory, work, answered = iterate
+        g, y, Hg = work
+        g[...] = 0.0
+        y[...] = 0.0
+        both = [update for update in updates if update.paired and update.worker in answered]
+        for update in updates:
+            g += update.g
+        g /= len(updates)
+        if both and self.memory > 0:
+            for update in both:
+                y += update.y
+            y /= len(both)
+            Hg[...] = 0.0  # stands for the subtracted gradient: y is a difference already
+            consider_pair(memory, self.rule, self.initial_scale, theta, theta_old, y, Hg)
+        product(memory, g, Hg)
+        theta_old[...] = theta
+        theta -= self.h * Hg
+        return iterate._replace(answered=frozenset(update.worker for update in updates))
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        ring = iterate.memory.ring
+        return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}

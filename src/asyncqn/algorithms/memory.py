@@ -1,0 +1,131 @@
+"""The L-BFGS memory: a ring of at most M curvature pairs, the rule that admits one, and H v.
+
+State is a NamedTuple of arrays written in place, so that it travels, checkpoints and compares.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels import memory as kernels
+from asyncqn.types import Array, Potential
+
+COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
+
+
+class Memory(NamedTuple):
+    """Pairs in ring slots with their Gram matrices; `ring` = [count, newest slot, accepted, rejected]."""
+
+    pairs: Array  # (2, M, d): S, and Y or H0 Y
+    gram: Array  # (2, M, M): S'Y and Y'H0 Y, float64
+    middle: Array  # (2M, 2M): N of kernels.memory
+    scale: Array  # (1,): c of H0 = c I
+    diagonal: Array  # (d,) of H0, or empty
+    ring: np.ndarray  # type: ignore[type-arg]
+
+
+class PairRule(NamedTuple):
+    """When a pair (s, y) is admitted: s != 0, s'y >= epsilon |s|^2, s'y >= cosine |s||y|.
+
+    The first is the cautious rule (Li and Fukushima 2001); the floor on the cosine is our own
+    option against matrices that tiny overlaps make wild.  epsilon must be positive: it is what
+    keeps H positive definite.
+    """
+
+    epsilon: float
+    cosine: float = 0.0
+
+
+InitialScale = float | str
+"""`"pair"`: H0 = (s'y / y'y) I of the newest pair, I before there is one; a number c: H0 = c I;
+`"diagonal"`: H0 = 1 / curvature_diagonal(theta0) of the potential."""
+
+
+def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
+    """Reject impossible memory parameters in one sentence each."""
+    require(isinstance(size, int) and size >= 0, f"memory must be an integer of at least 0, not {size!r}.")
+    require(0.0 < rule.epsilon < np.inf, f"epsilon must be a positive number, not {rule.epsilon!r}.")
+    require(0.0 <= rule.cosine < 1.0, f"cosine_floor must lie in [0, 1), not {rule.cosine!r}.")
+    if isinstance(scale, str):
+        require(
+            scale in ("pair", "diagonal"),
+            f"initial_scale must be 'pair', 'diagonal' or a positive number, not {scale!r}.",
+        )
+    else:
+        require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
+
+
+def initial_diagonal(potential: Potential | None, theta0: Array) -> Array:
+    """H0 = 1 / curvature_diagonal(theta0), checked."""
+    curvature = getattr(potential, "curvature_diagonal", None)
+    if curvature is None:
+        raise BadInput(
+            f"initial_scale='diagonal' needs a method curvature_diagonal(theta), which "
+            f"{type(potential).__name__} does not have: add it or use initial_scale='pair'."
+        )
+    diagonal = np.asarray(curvature(theta0), dtype=theta0.dtype)
+    require(
+        diagonal.shape == theta0.shape and bool(np.all(diagonal > 0) and np.all(np.isfinite(diagonal))),
+        "curvature_diagonal(theta) must return one positive finite number per coordinate of theta.",
+    )
+    return 1.0 / diagonal
+
+
+def empty_memory(size: int, scale: InitialScale, potential: Potential | None, theta0: Array) -> Memory:
+    """A memory with room for `size` pairs and none in it; only `"diagonal"` asks the potential."""
+    return Memory(
+        pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+        gram=np.zeros((2, size, size)),
+        middle=np.zeros((2 * size, 2 * size)),
+        scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
+        diagonal=initial_diagonal(potential, theta0) if scale == "diagonal" else theta0[:0].copy(),
+        ring=np.array([0, -1, 0, 0], np.int64),
+    )
+
+
+def consider_pair(
+    memory: Memory,
+    rule: PairRule,
+    scale: InitialScale,
+    theta: Array,
+    theta_old: Array,
+    g: Array,
+    g_old: Array,
+) -> bool:
+    """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
+    ring = memory.ring
+    size = memory.pairs.shape[1]
+    ss, sy, yy = kernels.pair_products(theta, theta_old, g, g_old)
+    admitted = size > 0 and 0.0 < ss < np.inf and yy < np.inf and sy > 0.0
+    if not (admitted and sy >= rule.epsilon * ss and sy >= rule.cosine * np.sqrt(ss * yy)):
+        ring[REJECTED] += 1
+        return False
+    slot = (int(ring[NEWEST]) + 1) % size
+    kernels.add_pair(memory.pairs, memory.gram, slot, theta, theta_old, g, g_old, memory.diagonal)
+    ring[COUNT] = min(int(ring[COUNT]) + 1, size)
+    ring[NEWEST] = slot
+    ring[ACCEPTED] += 1
+    if scale == "pair":
+        memory.scale[0] = sy / yy
+    kernels.factor(
+        memory.gram, int(ring[COUNT]), slot, 1.0 if scale == "diagonal" else memory.scale[0], memory.middle
+    )
+    return True
+
+
+def clear(memory: Memory, scale: InitialScale) -> None:
+    """Forget all pairs, keeping the counts of what was admitted."""
+    for part in (memory.pairs, memory.gram, memory.middle):
+        part[...] = 0
+    memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+    if scale == "pair":
+        memory.scale[0] = 1.0
+
+
+def product(memory: Memory, v: Array, out: Array) -> Array:
+    """out = H v."""
+    kernels.product(memory.pairs, memory.middle, memory.scale[0], memory.diagonal, v, out)
+    return out

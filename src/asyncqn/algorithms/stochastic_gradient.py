@@ -1,0 +1,49 @@
+"""What the first-order algorithms share: a worker that draws Omega and returns one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch
+from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
+
+
+class Worker(NamedTuple):
+    """Buffers only: a first-order worker remembers nothing."""
+
+    Omega: Rows
+    d_theta: Array
+
+
+class Update(NamedTuple):
+    d_theta: Array
+
+
+class StochasticGradient:
+    """Base of `AsyncSGD`, `SGD` and `SGLD`, which say what is made of g and how it is applied."""
+
+    batch: int
+    pattern = Asynchronous()
+
+    def check(self, potential: Potential) -> None:
+        check_batch(self.batch, n_data=potential.n_data)
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
+
+    def gradient(self, view: Any, local: Worker, potential: Potential, task: Task) -> Array:
+        """g on a fresh Omega at the worker's view of theta."""
+        potential.grad(view.theta, task.stream.rows(potential.n_data, local.Omega), local.d_theta)
+        return local.d_theta
+
+    def learn(self, view: Any, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
+        return {}

@@ -1,0 +1,40 @@
+"""The simulator: real numbers on the time axis of a simulated cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asyncqn.cluster import Cluster
+from asyncqn.plain import to_plain
+from asyncqn.replay import execute
+from asyncqn.run import Run
+from asyncqn.simulation import simulate
+from asyncqn.types import Algorithm, Array, Callback, Potential
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real."""
+
+    cluster: Cluster
+
+    @property
+    def workers(self) -> int:
+        return self.cluster.workers
+
+    def minimize(
+        self,
+        potential: Potential,
+        algorithm: Algorithm,
+        *,
+        theta0: Array,
+        commits: int,
+        seed: int,
+        evaluate: int,
+        callback: Callback | None,
+    ) -> Run:
+        schedule = simulate(self.cluster, algorithm.pattern, commits, seed)
+        return execute(
+            potential, algorithm, schedule, theta0=theta0, seed=seed, evaluate=evaluate, callback=callback,
+            commits=commits, engine={"kind": "simulator", "cluster": to_plain(self.cluster)},
+        )  # fmt: skip

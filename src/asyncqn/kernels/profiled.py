@@ -1,0 +1,266 @@
+"""Factorization with one side eliminated: ridge problems of K unknowns, and the envelope gradient.
+
+For a fixed item matrix F, user u's row minimises sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2, so
+it solves (sum f f' + lambda_u I) g = sum y f.  Ratings come grouped: those of row r of the solved
+side stand at start[r]:start[r + 1] of `others` (the row on the fixed side) and `values`.
+
+The normal equations of one row live in `system`, (K + 1) rows of `stride` numbers: the K x K
+matrix, then the right-hand side, which `solve` replaces by the solution.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from asyncqn.kernels.factorization import operation, row_add, row_dot
+from asyncqn.kernels.jit import kernel, reducing_kernel
+
+
+def scratch(rank: int, dtype: Any) -> Any:
+    """A `system` for rows of `rank` numbers; each thread needs its own."""
+    return np.zeros((rank + 1) * stride(rank), dtype)
+
+
+def stride(rank: int) -> int:
+    """The distance between rows of a `system`: a power of two, so that vectors need no mask."""
+    return 1 << (rank - 1).bit_length()
+
+
+def _add_products(_: Any, system: Any, fixed: Any, rows: Any, values: Any, step: Any, width: Any) -> Any:
+    """Add sum_i f_i f_i' and sum_i y_i f_i to `system`, for the rows that start at rows[i] of `fixed`.
+
+    Several ratings at a time: each row of the system is then loaded and stored once for all.
+    """
+
+    def loops(system: Any, fixed: Any, rows: Any, values: Any, step: Any, width: Any) -> None:
+        rank = np.uintp(len(width))
+        for i in range(len(rows)):
+            for k in range(rank):
+                scale = fixed[rows[i] + k]
+                for l in range(rank):
+                    system[k * step + l] += scale * fixed[rows[i] + l]
+            for l in range(rank):
+                system[rank * step + l] += values[i] * fixed[rows[i] + l]
+
+    def emit(row: Any, args: Any) -> None:
+        rank = len(width)
+        lanes = stride(rank)
+        builder = row(0, ir.Constant(ir.IntType(64), 0)).builder
+        sources = [row(1, builder.extract_value(args[2], i)) for i in range(len(rows))]
+        vectors = [source.load() for source in sources]
+        for k in range(rank + 1):
+            target = row(0, ir.Constant(ir.IntType(64), k * lanes), lanes)
+            total = target.load()
+            products = [
+                target.scaled(source.number(k) if k < rank else builder.extract_value(args[3], i), vector)
+                for i, (source, vector) in enumerate(zip(sources, vectors))
+            ]
+            # Adding the products first keeps the chain from one store to the next load short.
+            target.store(target.plus(total, functools.reduce(target.plus, products)))
+
+    return operation(types.void, (system, fixed, rows, values, step, width), loops, emit)
+
+
+def _metric(
+    _: Any,
+    out: Any,
+    v: Any,
+    i: Any,
+    basis: Any,
+    transposed: Any,
+    spectrum: Any,
+    base: Any,
+    n: Any,
+    width: Any,
+) -> Any:
+    """out[i row] = Q diag[1 / (base + n * spectrum)] Q' v[i row], Q flat in `basis`, Q' in `transposed`."""
+
+    def loops(
+        out: Any, v: Any, i: Any, basis: Any, transposed: Any, spectrum: Any, base: Any, n: Any, width: Any
+    ) -> None:
+        rank = np.uintp(len(width))
+        for l in range(rank):
+            out[i + l] = out.dtype.type(0.0)
+        for k in range(rank):
+            share = v[i] * transposed[k * rank]
+            for l in range(np.uintp(1), rank):
+                share += v[i + l] * transposed[k * rank + l]
+            share /= base + n * spectrum[k]
+            for l in range(rank):
+                out[i + l] += share * transposed[k * rank + l]
+
+    def emit(row: Any, args: Any) -> None:
+        places = [ir.Constant(ir.IntType(64), k * len(width)) for k in range(len(width))]
+        target, source = row(0, args[2]), row(1, args[2])
+        lines = [target.scaled(source.number(k), row(3, place).load()) for k, place in enumerate(places)]
+        shares = functools.reduce(target.plus, lines)
+        curvature = target.plus(target.splat(args[6]), target.scaled(args[7], row(5, places[0]).load()))
+        shares = target.builder.fdiv(shares, curvature)
+        lines = [target.times(target.splat_lane(shares, k), row(4, p).load()) for k, p in enumerate(places)]
+        target.store(functools.reduce(target.plus, lines))
+
+    signature = (out, v, i, basis, transposed, spectrum, base, n, width)
+    return operation(types.void, signature, loops, emit)
+
+
+add_products: Any = intrinsic(_add_products)
+metric_row: Any = intrinsic(_metric)
+
+
+@reducing_kernel
+def solve(system: Any, stride: Any, ridge: Any, width: Any) -> None:
+    """Cholesky: the last row of `system` becomes (matrix + ridge I)^-1 times what it was."""
+    rank, step = len(width), int(stride)
+    goal = rank * step
+    for k in range(rank):
+        row = k * step
+        for l in range(k):
+            total = system[row + l]
+            for p in range(l):
+                total -= system[row + p] * system[l * step + p]
+            system[row + l] = total * system[l * step + l]
+        total = system[row + k] + ridge
+        for p in range(k):
+            total -= system[row + p] * system[row + p]
+        # The diagonal keeps the reciprocal: one division a row instead of one an entry.
+        system[row + k] = system.dtype.type(1.0) / np.sqrt(total)
+        total = system[goal + k]
+        for p in range(k):
+            total -= system[row + p] * system[goal + p]
+        system[goal + k] = total * system[row + k]
+    for back in range(rank):
+        k = rank - 1 - back
+        total = system[goal + k]
+        for p in range(k + 1, rank):
+            total -= system[p * step + k] * system[goal + p]
+        system[goal + k] = total * system[k * step + k]
+
+
+@reducing_kernel
+def fit_row(
+    others: Any, values: Any, begin: Any, end: Any, fixed: Any, ridge: Any, system: Any, width: Any
+) -> None:
+    """Solve the ridge problem of the ratings begin:end; the solution is the last row of `system`."""
+    rank, one, two, three, four = np.uintp(len(width)), np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    step = np.uintp(len(system)) // (rank + one)
+    real = system.dtype.type
+    for k in range(np.uintp(len(system))):
+        system[k] = real(0.0)
+    place = begin
+    while place + four <= end:
+        rows = (
+            np.uintp(np.uint32(others[place])) * rank,
+            np.uintp(np.uint32(others[place + one])) * rank,
+            np.uintp(np.uint32(others[place + two])) * rank,
+            np.uintp(np.uint32(others[place + three])) * rank,
+        )
+        targets = (
+            real(values[place]),
+            real(values[place + one]),
+            real(values[place + two]),
+            real(values[place + three]),
+        )
+        add_products(system, fixed, rows, targets, step, width)
+        place += four
+    while place < end:
+        rows1 = (np.uintp(np.uint32(others[place])) * rank,)
+        add_products(system, fixed, rows1, (real(values[place]),), step, width)
+        place += one
+    solve(system, step, ridge, width)
+
+
+@reducing_kernel
+def solve_rows(
+    start: Any,
+    others: Any,
+    values: Any,
+    first: int,
+    last: int,
+    fixed: Any,
+    ridges: Any,
+    system: Any,
+    out: Any,
+    width: Any,
+) -> None:
+    """out[row] = the solution of every row in first:last, given the other side `fixed`."""
+    rank = np.uintp(len(width))
+    goal = np.uintp(len(system)) - np.uintp(len(system)) // (rank + np.uintp(1))
+    for row in range(np.uintp(first), np.uintp(last)):
+        begin, end = np.uintp(start[row]), np.uintp(start[row + np.uintp(1)])
+        fit_row(others, values, begin, end, fixed, ridges[row], system, width)
+        for k in range(rank):
+            out[row * rank + k] = system[goal + k]
+
+
+@reducing_kernel
+def gradient(
+    start: Any,
+    items: Any,
+    values: Any,
+    users: Any,
+    theta: Any,
+    ridges: Any,
+    scale: Any,
+    out: Any,
+    system: Any,
+    width: Any,
+) -> tuple[bool, float, float]:
+    """Add scale * sum_{m in u} (f_m.g_u - y) g_u to row m of `out`, for every u of `users`.
+
+    By the envelope theorem the solved g_u counts as a constant.  Returns whether all users exist,
+    the sum of squared errors, and sum_u lambda_u |g_u|^2.
+    """
+    rank, n_users = np.uintp(len(width)), np.uint64(len(start) - 1)
+    goal = np.uintp(len(system)) - np.uintp(len(system)) // (rank + np.uintp(1))
+    valid, squares, penalty = True, 0.0, 0.0
+    for position in range(len(users)):
+        user = np.uint64(users[position])
+        if user >= n_users:
+            valid = False
+            continue
+        begin, end = np.uintp(start[user]), np.uintp(start[user + np.uint64(1)])
+        fit_row(items, values, begin, end, theta, ridges[user], system, width)
+        penalty += float(ridges[user] * row_dot(system, goal, system, goal, width))
+        for place in range(begin, end):
+            item = np.uintp(np.uint32(items[place])) * rank
+            error = row_dot(theta, item, system, goal, width) - theta.dtype.type(values[place])
+            row_add(out, item, scale * error, system, goal, width)
+            squares += float(error) * float(error)
+    return valid, squares, penalty
+
+
+@kernel
+def group(keys: Any, others: Any, values: Any, start: Any, grouped: Any, sorted_values: Any) -> None:
+    """Counting sort by `keys`, stable: rows of key r land at start[r]:start[r + 1].
+
+    `start` must be zeros, one more than there are keys.
+    """
+    for key in keys:
+        start[key + 1] += 1
+    for r in range(1, len(start)):
+        start[r] += start[r - 1]
+    for row in range(len(keys)):
+        place = start[keys[row]]
+        grouped[place] = others[row]
+        sorted_values[place] = values[row]
+        start[keys[row]] = place + 1
+    for r in range(len(start) - 1, 0, -1):
+        start[r] = start[r - 1]
+    start[0] = 0
+
+
+@reducing_kernel
+def apply_metric(
+    v: Any, basis: Any, transposed: Any, spectrum: Any, counts: Any, base: Any, out: Any, width: Any
+) -> None:
+    """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`."""
+    rank = np.uintp(len(width))
+    for item in range(np.uintp(len(counts))):
+        row = item * rank
+        metric_row(out, v, row, basis, transposed, spectrum, base[item], counts[item], width)

@@ -1,0 +1,69 @@
+"""Small vector kernels of the master: the commit, and a look at what it produced."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.jit import kernel, reducing_kernel
+
+
+@kernel
+def add_two(a, da, b, db):  # type: ignore[no-untyped-def]
+    """a += da and b += db: the master's commit of (theta, u)."""
+    for i in range(a.size):
+        a[i] += da[i]
+        b[i] += db[i]
+
+
+@kernel
+def add_one(a, da):  # type: ignore[no-untyped-def]
+    """a += da."""
+    for i in range(a.size):
+        a[i] += da[i]
+
+
+@kernel
+def add_scaled(a, c, x):  # type: ignore[no-untyped-def]
+    """a += c x."""
+    k = a.dtype.type(c)
+    for i in range(a.size):
+        a[i] += k * x[i]
+
+
+@reducing_kernel
+def sum_of_squares(a):  # type: ignore[no-untyped-def]
+    """|a|^2 in tiles, so that float32 keeps its digits; not finite if any entry is not."""
+    total = 0.0
+    for lo in range(0, a.size, 512):
+        part = a.dtype.type(0)
+        for i in range(lo, min(lo + 512, a.size)):
+            part += a[i] * a[i]
+        total += part
+    return total
+
+
+@reducing_kernel
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """a'b in tiles, so that float32 keeps its digits."""
+    total = 0.0
+    for lo in range(0, a.size, 512):
+        part = a.dtype.type(0)
+        for i in range(lo, min(lo + 512, a.size)):
+            part += a[i] * b[i]
+        total += part
+    return total
+
+
+@kernel
+def inspect(a, words, limit):  # type: ignore[no-untyped-def]
+    """(fingerprint, how many entries are beyond `limit` or not numbers); `words`: a viewed as unsigned.
+
+    The fingerprint is the sum of the words, each times the odd number 2i + 1, folded to 32 bits:
+    enough to notice where a replay first leaves the recorded run, in one pass.
+    """
+    total = np.uint64(0)
+    beyond = 0
+    for i in range(a.size):
+        total += np.uint64(words[i]) * np.uint64(2 * i + 1)
+        beyond += not (abs(a[i]) <= limit)
+    return (total >> np.uint64(32)) ^ (total & np.uint64(0xFFFFFFFF)), beyond

@@ -1,0 +1,134 @@
+"""The master's commit, and the worker's computation: what every engine and the replay share.
+
+Nothing here knows of threads, sockets or clocks.  `Master` holds the iterate, commits updates in
+the order it is given them, guards against numbers that are none, and evaluates metrics.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from asyncqn.kernels.vectors import inspect, sum_of_squares
+from asyncqn.table import Table
+from asyncqn.types import Algorithm, Array, Callback, Potential, Progress, Task
+
+EXPLOSION = 1e12
+"""An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
+
+
+class Diverged(Exception):
+    """The iterate exploded or updates were rejected again and again."""
+
+
+def explosion_limit(theta0: Array) -> float:
+    return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
+
+
+def compute(
+    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, limit: float
+) -> Any | None:
+    """A worker's update from `view`; None if it is not finite (or beyond `limit`), and must be rejected.
+
+    The caller sends it and then lets the worker `learn` (or, after a rejection, `forget`).
+    """
+    update = algorithm.step(view, local, potential, task)
+    bound = limit * limit
+    for part in update:
+        if isinstance(part, np.ndarray) and not sum_of_squares(part) <= bound * part.size:
+            return None
+    return update
+
+
+def learn(
+    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, update: Any | None
+) -> Any:
+    """The worker's state after sending `update` (None: rejected)."""
+    if update is None:
+        return algorithm.forget(local)
+    return algorithm.learn(view, local, potential, task)
+
+
+class Master:
+    """Commits updates to the iterate and keeps what a `Run` reports of it.
+
+    fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
+    A rejected update still takes its commit number; it just changes nothing.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, potential: Potential, theta0: Array, *,
+        workers: int, last: int, evaluate: int, callback: Callback | None = None,
+    ) -> None:  # fmt: skip
+        self.algorithm = algorithm
+        self.potential = potential
+        self.iterate = algorithm.init(theta0)
+        self.version = 0
+        self.last = last
+        self.limit = explosion_limit(theta0)
+        self.patience = max(10, 2 * workers)
+        self.evaluate_every = evaluate
+        self.callback = callback
+        self.rejected = 0
+        self.rejected_in_a_row = 0
+        self.fingerprints = array("I")
+        self.records: list[dict[str, float]] = []
+        self._look()
+
+    def _look(self) -> None:
+        """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
+        self._theta = self.iterate.theta
+        self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
+
+    def commit(self, updates: Sequence[Any | None], time: float) -> None:
+        """Add one update, or the answers of a round, as the next version.
+
+        Raises `Diverged`, or StopIteration where the callback asks for it.
+        """
+        good = [update for update in updates if update is not None]
+        if len(good) < len(updates):
+            self.rejected += len(updates) - len(good)
+            self.rejected_in_a_row += len(updates) - len(good)
+        else:
+            self.rejected_in_a_row = 0
+        if good:
+            self.iterate = self.algorithm.apply(self.iterate, good)
+        self.version += 1
+        if self.iterate.theta is not self._theta:
+            self._look()
+        fingerprint, beyond = inspect(self._theta, self._words, self.limit)
+        self.fingerprints.append(fingerprint)
+        if beyond:
+            raise Diverged(f"the iterate exploded at commit {self.version}")
+        if self.rejected_in_a_row >= self.patience:
+            raise Diverged(
+                f"{self.rejected_in_a_row} updates in a row were not finite, the last at commit {self.version}"
+            )
+        if self.version % self.evaluate_every == 0 or self.version == self.last:
+            self.evaluate(time)
+
+    def evaluate(self, time: float) -> None:
+        """Add a row to the metric table and call the callback."""
+        if self.records and self.records[-1]["commit"] == self.version:
+            return
+        theta = self.iterate.theta
+        fun = float(self.potential.value(theta))
+        record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
+        optimum = getattr(self.potential, "optimum", None)
+        if optimum is not None:
+            record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
+        extra = getattr(self.potential, "metrics", None)
+        if extra is not None:
+            record.update({name: float(value) for name, value in extra(theta).items()})
+        self.records.append(record)
+        if not np.isfinite(fun):
+            raise Diverged(f"the objective is not finite at commit {self.version}")
+        if self.callback is not None:
+            self.callback(Progress(self.version, time, theta.copy(), record))
+
+    def metrics(self) -> Table:
+        table = Table.from_records(self.records)
+        return Table({n: c.astype(np.int64) if n == "commit" else c for n, c in table.items()})

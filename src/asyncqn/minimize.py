@@ -1,0 +1,85 @@
+"""minimize: the one call from which everything starts."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from asyncqn.algorithms.stability import warnings_before
+from asyncqn.errors import StabilityWarning, require
+from asyncqn.run import Run
+from asyncqn.streams import check_seed
+from asyncqn.types import Algorithm, Array, Callback, Engine, Potential
+
+_START = 0x7E7A0
+
+
+def minimize(
+    potential: Potential,
+    algorithm: Algorithm,
+    *,
+    engine: Engine,
+    theta0: Array | None = None,
+    commits: int,
+    seed: int = 0,
+    callback: Callback | None = None,
+    evaluate: int | None = None,
+) -> Run:
+    """Minimise `potential` with `algorithm` on `engine`, for `commits` commits of the master.
+
+    theta0: the start; by default the potential's own `initial`, else zeros.
+    seed: of minibatches, noise, simulated delays and the default start.
+    callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
+    evaluate: commits between two rows of the metric table (default: about 200 rows in all).
+    """
+    require(
+        isinstance(commits, (int, np.integer)) and not isinstance(commits, bool) and commits >= 1,
+        f"commits must be an integer of at least 1, not {commits!r}.",
+    )
+    seed = check_seed(seed)
+    for name in ("dim", "n_data", "value", "grad"):
+        require(
+            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
+        )
+    if evaluate is None:
+        evaluate = max(1, commits // 200)
+    require(evaluate >= 1, f"evaluate must be an integer of at least 1, not {evaluate!r}.")
+    algorithm.check(potential)
+    most = getattr(algorithm, "max_workers", None)
+    require(
+        most is None or engine.workers <= most,
+        f"{type(algorithm).__name__} is a serial reference: it runs on {most} worker, not {engine.workers}.",
+    )
+    for sentence in warnings_before(algorithm, engine.workers):
+        warnings.warn(sentence, StabilityWarning, stacklevel=2)
+    return engine.minimize(
+        potential, algorithm, theta0=starting_point(potential, theta0, seed), commits=int(commits), seed=seed,
+        evaluate=int(evaluate), callback=callback,
+    )  # fmt: skip
+
+
+def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:
+    """theta0 as a fresh contiguous vector of the potential's dtype, checked."""
+    dtype = np.dtype(getattr(potential, "dtype", np.float64))
+    require(
+        dtype in (np.dtype(np.float64), np.dtype(np.float32)),
+        f"theta must be float64 or float32, but the potential says {dtype}.",
+    )
+    if theta0 is None:
+        initial = getattr(potential, "initial", None)
+        theta0 = (
+            initial(np.random.Generator(np.random.Philox(key=[seed, _START])))
+            if initial is not None
+            else np.zeros(potential.dim, dtype)
+        )
+    given = np.asarray(theta0)
+    if given.dtype in (np.float32, np.float64) and not hasattr(potential, "dtype"):
+        dtype = given.dtype
+    start = np.array(given, dtype=dtype, order="C")
+    require(
+        start.shape == (potential.dim,),
+        f"theta0 must be a vector of dim = {potential.dim} numbers, not of shape {given.shape}.",
+    )
+    require(bool(np.isfinite(start).all()), "theta0 contains NaN or infinity.")
+    return start

@@ -1,0 +1,151 @@
+"""The linear Gaussian model: theta ~ N(0, I), Y_i ~ N(a_i'theta, noise_var), with its optimum in closed form.
+
+U(theta) = |theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var)   (+ constants, left out)
+P = I + A'A / noise_var,   theta* = P^-1 A'y / noise_var
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn.kernels import linear_gaussian as kernels
+from asyncqn.types import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class LinearGaussian:
+    """Rows a_i of `A` (n_data x dim), observations `y`; `dtype` is A's: float64 or float32."""
+
+    A: Array
+    y: Array
+    noise_var: float
+    recipe: dict[str, Any] | None = None
+    """The arguments of `random` that made it, from which a saved run can make it again."""
+    precision: npt.NDArray[np.float64] = field(init=False, repr=False)
+    optimum_theta: npt.NDArray[np.float64] = field(init=False, repr=False)
+    optimum: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        A, y = np.ascontiguousarray(self.A), np.ascontiguousarray(self.y)
+        require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
+        require(A.dtype in (np.float64, np.float32), f"A must be float64 or float32, not {A.dtype}.")
+        require(
+            y.shape == (A.shape[0],),
+            f"y must have one entry per row of A, {A.shape[0]}, but has shape {y.shape}.",
+        )
+        require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or mend those rows.")
+        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or mend those rows.")
+        require(0.0 < self.noise_var < np.inf, f"noise_var must be positive, not {self.noise_var!r}.")
+        P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
+        theta = kernels.cholesky_solve(P.copy(), b)
+        set_ = object.__setattr__
+        set_(self, "A", A)
+        set_(self, "y", y.astype(A.dtype))
+        set_(self, "precision", P)
+        set_(self, "optimum_theta", theta)
+        set_(self, "optimum", float(kernels.value(A, self.y, self.noise_var, theta.astype(A.dtype))))
+
+    @classmethod
+    def random(
+        cls,
+        dim: int = 100,
+        n_data: int = 600,
+        noise_var: float = 10.0,
+        seed: int = 0,
+        *,
+        dominant: int = 5,
+        top: float = 1000.0,
+        bulk: tuple[float, float] = (25.0, 120.0),
+        spectrum: npt.ArrayLike | None = None,
+        dtype: npt.DTypeLike = np.float64,
+    ) -> LinearGaussian:
+        """A model whose posterior precision P has a given spectrum in random directions.
+
+        `dominant` eigenvalues equal `top`, the others lie evenly (in logarithm) between the two
+        ends of `bulk`; or `spectrum` gives all `dim` of them.  All must be at least 1, the prior's
+        share.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q' with V and Q random with
+        orthonormal columns; then theta ~ N(0, I) and y from the model.
+        """
+        recipe: dict[str, Any] = {
+            "dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": seed, "dominant": dominant,
+            "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
+            "spectrum": None if spectrum is None else [float(x) for x in np.asarray(spectrum)],
+        }  # fmt: skip
+        require(isinstance(dim, int) and dim >= 1, f"dim must be an integer of at least 1, not {dim!r}.")
+        require(
+            isinstance(n_data, int) and n_data >= dim,
+            f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",
+        )
+        require(noise_var > 0, f"noise_var must be positive, not {noise_var!r}.")
+        if spectrum is None:
+            require(0 <= dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
+            lambdas = np.concatenate([np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)])
+        else:
+            lambdas = np.asarray(spectrum, np.float64)
+            require(
+                lambdas.shape == (dim,),
+                f"spectrum must list dim = {dim} eigenvalues, not {lambdas.shape}.",
+            )
+        require(
+            bool(np.all(lambdas >= 1.0) and np.all(np.isfinite(lambdas))),
+            "every eigenvalue of the posterior precision must be at least 1, the prior's share.",
+        )
+        rng = np.random.Generator(np.random.Philox(key=[seed, 0x11AEA2]))
+        A = np.zeros((n_data, dim))
+        A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
+        kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
+        truth = rng.standard_normal(dim)
+        y = kernels.times(A, truth) + np.sqrt(noise_var) * rng.standard_normal(n_data)
+        return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
+
+    @property
+    def dim(self) -> int:
+        return int(self.A.shape[1])
+
+    @property
+    def n_data(self) -> int:
+        return int(self.A.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.A.dtype
+
+    def value(self, theta: Array) -> float:
+        return float(kernels.value(self.A, self.y, self.noise_var, theta))
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out)
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """A draw from the prior N(0, I)."""
+        return rng.standard_normal(self.dim).astype(self.dtype)
+
+    def curvature_diagonal(self, theta: Array) -> Array:
+        """The diagonal of P, which is constant."""
+        return np.diag(self.precision).astype(self.dtype)
+
+    def posterior_correlation(self) -> dict[str, float]:
+        """How correlated the posterior N(theta*, P^-1) is.
+
+        `largest` and `mean`: of the absolute correlations between coordinates; `multiple`: the mean
+        over coordinates of the multiple correlation with all others; `condition`: of P.
+        """
+        covariance = np.linalg.inv(self.precision)
+        scale = np.sqrt(np.diag(covariance))
+        off = np.abs(covariance / np.outer(scale, scale))[~np.eye(self.dim, dtype=bool)]
+        multiple = np.sqrt(1.0 - 1.0 / (np.diag(covariance) * np.diag(self.precision)))
+        eigenvalues = np.linalg.eigvalsh(self.precision)
+        return {
+            "largest": float(off.max()) if off.size else 0.0,
+            "mean": float(off.mean()) if off.size else 0.0,
+            "multiple": float(multiple.mean()),
+            "condition": float(eigenvalues[-1] / eigenvalues[0]),
+        }
+
+    def reference(self) -> dict[str, Any] | None:
+        return None if self.recipe is None else {"kind": "linear-gaussian", **self.recipe}

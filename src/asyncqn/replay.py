@@ -1,0 +1,150 @@
+"""The numerical loop: every number of a run from (algorithm, potential, theta0, seed, schedule).
+
+A computation is a pure function of the version it reads and of its worker's own past.  So it can
+be executed the moment its version exists, before the next commit: no version is ever copied.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asyncqn.algorithms.stability import advise
+from asyncqn.errors import BadInput, ReplayMismatch
+from asyncqn.master import Diverged, Master, compute, learn
+from asyncqn.run import Run, load_run, manifest
+from asyncqn.schedule import DROPPED, Schedule
+from asyncqn.streams import Stream
+from asyncqn.types import Algorithm, Array, Callback, Potential, Task
+
+
+def execute(
+    potential: Potential,
+    algorithm: Algorithm,
+    schedule: Schedule,
+    *,
+    theta0: Array,
+    seed: int,
+    commits: int,
+    evaluate: int,
+    engine: dict[str, Any],
+    callback: Callback | None = None,
+) -> Run:
+    """Compute all that the schedule says was computed, and commit it as the schedule says.
+
+    `commits` is how many were asked for; a schedule in which every worker died has fewer.
+    """
+    N = schedule.commits
+    master = Master(algorithm, potential, theta0, workers=schedule.workers, last=N, evaluate=evaluate,
+                    callback=callback)  # fmt: skip
+    locals_: dict[int, Any] = {}
+    steps: dict[int, int] = {}
+    pending: dict[int, Any] = {}
+    status, message = "completed", f"{N} commits were made."
+    worker, read, commit = schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()
+    time = schedule.commit_times().tolist()
+    part = None if schedule.part is None else schedule.part.tolist()
+    starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
+    ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
+    begun = ended = 0
+    try:
+        master.evaluate(0.0)
+        for version in range(N + 1):
+            if version > 0:
+                answers = []
+                while ended < len(ends) and commit[ends[ended]] == version:
+                    answers.append(pending.pop(ends[ended]))
+                    ended += 1
+                master.commit(answers, time[version - 1])
+            while begun < len(starts) and read[starts[begun]] == version:
+                row = starts[begun]
+                begun += 1
+                w = worker[row]
+                if w not in locals_:
+                    locals_[w], steps[w] = algorithm.init_worker(potential, theta0), 0
+                task = Task(w, version, Stream(seed, w, steps[w]), -1 if part is None else part[row])
+                steps[w] += 1
+                update = compute(algorithm, potential, master.iterate, locals_[w], task, master.limit)
+                locals_[w] = learn(algorithm, potential, master.iterate, locals_[w], task, update)
+                if commit[row] != DROPPED:
+                    pending[row] = update
+        if commits > N:
+            status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
+    except StopIteration:
+        status, message = "stopped", f"the callback stopped the run after commit {master.version}."
+    except Diverged as divergence:
+        status = "diverged"
+        message = (
+            f"{divergence}: {advise(algorithm, potential, theta0, schedule.workers, list(locals_.values()))}"
+        )
+    done = schedule.until(master.version)
+    staleness = int(done.staleness.max(initial=0))
+    return Run(
+        theta=np.array(master.iterate.theta, copy=True),
+        fun=float(master.records[-1]["fun"]) if status != "diverged" else float(potential.value(master.iterate.theta)),
+        status=status,
+        message=message,
+        schedule=done,
+        metrics=master.metrics(),
+        counters={
+            "pairs_accepted": 0, "pairs_rejected": 0,
+            **algorithm.counters(master.iterate, list(locals_.values())),
+            "updates_rejected": master.rejected, "staleness_max": staleness,
+        },
+        manifest=manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine),
+        theta0=theta0.copy(),
+        fingerprints=np.array(master.fingerprints, np.uint32),
+        algorithm=algorithm,
+        potential=potential,
+    )  # fmt: skip
+
+
+def replay(
+    run: Run | str | Path, potential: Potential | None = None, algorithm: Algorithm | None = None
+) -> Run:
+    """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
+
+    The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
+    """
+    recorded = run if isinstance(run, Run) else load_run(run)
+    potential = potential if potential is not None else recorded.potential
+    algorithm = algorithm if algorithm is not None else recorded.algorithm
+    if potential is None:
+        raise BadInput(
+            f"the run does not say how to rebuild its potential ({recorded.manifest['potential']['name']}): "
+            "pass it as replay(run, potential=...)."
+        )
+    if algorithm is None:
+        raise BadInput(
+            f"the run's algorithm ({recorded.manifest['algorithm']['kind']}) is not one of asyncqn's: "
+            "pass it as replay(run, algorithm=...)."
+        )
+    again = execute(
+        potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
+        commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
+        evaluate=recorded.manifest["evaluate"], engine=recorded.manifest["engine"],
+    )  # fmt: skip
+    difference = first_difference(recorded, again)
+    if difference is not None:
+        raise ReplayMismatch(difference)
+    return again
+
+
+def first_difference(recorded: Run, again: Run) -> str | None:
+    """Where two runs of one schedule part, in words; None where every bit agrees."""
+    a, b = recorded.fingerprints, again.fingerprints
+    n = min(a.size, b.size)
+    parted = np.flatnonzero(a[:n] != b[:n])
+    if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
+        return None
+    where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
+    old, new = recorded.manifest["versions"], again.manifest["versions"]
+    changed = [f"{name} {old.get(name)} is now {new[name]}" for name in new if old.get(name) != new[name]]
+    cause = (
+        f"; since the recording {', '.join(changed)}"
+        if changed
+        else "; versions and machine are as recorded, so the potential's data or code must have changed"
+    )
+    return f"the replay first differs at commit {where} of {recorded.schedule.commits}{cause}."

@@ -1,0 +1,186 @@
+"""Schedule: who read which version, which commit delivered it, when.
+
+Version 0 is theta0 and commit n (1..N) produces version n.  A schedule has one row per
+computation, in the order in which they ended; the rows that share a commit are the answers of one
+round, in the order in which they are summed.  A computation whose answer was dropped has commit 0.
+It knows nothing of theta: with an algorithm, a potential, theta0 and a seed it determines every
+number of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+
+DROPPED = 0
+
+Ints = npt.NDArray[np.int32]
+
+
+class WorkerSummary(NamedTuple):
+    """What one worker did: computations delivered and dropped, mean staleness, mean time of a cycle."""
+
+    worker: int
+    delivered: int
+    dropped: int
+    staleness: float
+    cycle: float
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Columns of equal length; validated when made.  `time` is that of the commit (or of the drop)."""
+
+    worker: Ints
+    read: Ints
+    commit: Ints
+    time: npt.NDArray[np.float64]
+    part: Ints | None = None
+    """Which block each computation was asked for, where an algorithm asks for one."""
+
+    def __post_init__(self) -> None:
+        for name in ("worker", "read", "commit", "part"):
+            column = getattr(self, name)
+            if column is not None:
+                object.__setattr__(self, name, np.ascontiguousarray(column, np.int32))
+        object.__setattr__(self, "time", np.ascontiguousarray(self.time, np.float64))
+        self._validate()
+
+    def _validate(self) -> None:
+        n = self.worker.size
+        for name in ("read", "commit", "time", "part"):
+            column = getattr(self, name)
+            require(
+                column is None or column.shape == (n,),
+                f"schedule: column '{name}' must have {n} entries, one per computation.",
+            )
+        if n == 0:
+            return
+        require(bool((self.worker >= 0).all()), "schedule: worker numbers must not be negative.")
+        require(bool((self.read >= 0).all()), "schedule: a computation cannot read a version before 0.")
+        require(bool(np.isfinite(self.time).all()), "schedule: every time must be finite.")
+        require(bool((np.diff(self.time) >= 0).all()), "schedule: times must not decrease.")
+        delivered = self.commit != DROPPED
+        commits = self.commit[delivered]
+        steps = np.diff(commits, prepend=0)
+        require(
+            bool(((steps == 0) | (steps == 1)).all()) and (commits.size == 0 or commits[0] == 1),
+            "schedule: commits must be numbered 1, 2, 3, ... in order, without gaps.",
+        )
+        require(
+            bool((self.read[delivered] < commits).all()),
+            "schedule: a computation must read a version older than its own commit.",
+        )
+        order = np.argsort(self.worker, kind="stable")
+        same = self.worker[order][1:] == self.worker[order][:-1]
+        read, commit = self.read[order], self.commit[order]
+        free = np.maximum(commit, read)[:-1]
+        require(
+            bool((read[1:][same] >= free[same]).all()),
+            "schedule: a worker started a computation before its previous one was committed.",
+        )
+
+    def __len__(self) -> int:
+        return int(self.worker.size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("worker", "read", "commit", "time")
+        ) and (np.array_equal(self.part, other.part) if self.part is not None and other.part is not None
+               else self.part is other.part)  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def commits(self) -> int:
+        """N, the number of commits."""
+        return int(self.commit.max(initial=0))
+
+    @property
+    def workers(self) -> int:
+        """One more than the highest worker number."""
+        return int(self.worker.max(initial=-1)) + 1
+
+    @cached_property
+    def staleness(self) -> Ints:
+        """l_n of every delivered computation: commits between the version it read and its own."""
+        delivered = self.commit != DROPPED
+        return (self.commit - 1 - self.read)[delivered].astype(np.int32)
+
+    @property
+    def dropped(self) -> int:
+        """How many computations were in vain."""
+        return int((self.commit == DROPPED).sum())
+
+    def commit_times(self) -> npt.NDArray[np.float64]:
+        """The time of commits 1..N."""
+        delivered = self.commit != DROPPED
+        first = np.flatnonzero(np.diff(self.commit[delivered], prepend=0))
+        return self.time[delivered][first]
+
+    def staleness_histogram(self) -> npt.NDArray[np.int64]:
+        """How many delivered computations had staleness 0, 1, 2, ..."""
+        return np.bincount(self.staleness)
+
+    def per_worker(self) -> list[WorkerSummary]:
+        """One summary per worker that appears."""
+        summaries = []
+        for worker in np.unique(self.worker):
+            mine = self.worker == worker
+            delivered = mine & (self.commit != DROPPED)
+            stale = (self.commit - 1 - self.read)[delivered]
+            times = self.time[mine]
+            summaries.append(
+                WorkerSummary(
+                    int(worker),
+                    int(delivered.sum()),
+                    int(mine.sum() - delivered.sum()),
+                    float(stale.mean()) if stale.size else float("nan"),
+                    float(np.diff(times, prepend=0.0).mean()),
+                )
+            )
+        return summaries
+
+    def until(self, commit: int) -> Schedule:
+        """The part up to and including commit `commit`; what was still being computed counts as dropped."""
+        ends = np.flatnonzero(self.commit == commit)
+        last = int(ends[-1]) + 1 if ends.size else 0
+        if last == len(self):
+            return self
+        begun = last + np.flatnonzero(self.read[last:] <= commit)
+        rows = np.concatenate([np.arange(last), begun])
+        ended = np.concatenate([self.commit[:last], np.full(begun.size, DROPPED, np.int32)])
+        time = self.time[rows]
+        time[last:] = time[last - 1] if last else 0.0
+        part = None if self.part is None else self.part[rows]
+        return Schedule(self.worker[rows], self.read[rows], ended, time, part)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns by name, for storage."""
+        columns = {"worker": self.worker, "read": self.read, "commit": self.commit, "time": self.time}
+        return columns if self.part is None else {**columns, "part": self.part}
+
+    @classmethod
+    def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
+        """The inverse of `arrays`."""
+        try:
+            return cls(
+                columns["worker"], columns["read"], columns["commit"], columns["time"], columns.get("part")
+            )
+        except KeyError as error:
+            raise BadInput(f"schedule: the column {error} is missing.") from None
+
+    @classmethod
+    def serial(cls, commits: int) -> Schedule:
+        """One worker, no staleness, one unit of time per commit."""
+        n = np.arange(1, commits + 1)
+        return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]

@@ -1,0 +1,61 @@
+"""Table: named columns of numbers, light enough to come without pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Table(Mapping[str, npt.NDArray[Any]]):
+    """Columns of equal length by name; `len(table.columns)` columns, `table.rows` rows."""
+
+    def __init__(self, columns: Mapping[str, npt.ArrayLike]) -> None:
+        self._columns = {name: np.asarray(column) for name, column in columns.items()}
+        lengths = {column.shape for column in self._columns.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"columns differ in length: { {k: v.shape for k, v in self._columns.items()} }")
+
+    @classmethod
+    def from_records(cls, records: Sequence[Mapping[str, float]]) -> Table:
+        """One row per record; a number that a record lacks becomes NaN."""
+        names = list(dict.fromkeys(name for record in records for name in record))
+        return cls({name: np.array([record.get(name, np.nan) for record in records]) for name in names})
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self._columns.values()))) if self._columns else 0
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One row as plain Python numbers."""
+        return {name: column[index].item() for name, column in self._columns.items()}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame (pandas must be installed)."""
+        import pandas
+
+        return pandas.DataFrame(self._columns)
+
+    def __repr__(self) -> str:
+        shown = range(self.rows) if self.rows <= 10 else [*range(5), *range(self.rows - 5, self.rows)]
+        lines = ["  ".join(f"{name:>12}" for name in self._columns)]
+        for i in shown:
+            if self.rows > 10 and i == self.rows - 5:
+                lines.append("  ".join(f"{'...':>12}" for _ in self._columns))
+            lines.append("  ".join(f"{column[i]:>12.6g}" for column in self._columns.values()))
+        return "\n".join(lines)
