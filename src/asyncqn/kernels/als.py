@@ -1,0 +1,61 @@
+"""Alternating least squares: ratings grouped by row, and exact half-sweeps over one or more threads.
+
+One half-sweep replaces every row of one side by the minimiser of U given the other side, so U
+never rises.  Rows are independent, so the number of threads does not change a bit of the result.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.kernels import factorization, profiled
+from asyncqn.types import Array
+
+
+class Grouped(NamedTuple):
+    """Ratings by row of one side: row r's stand at start[r]:start[r + 1] of `others` and `values`."""
+
+    start: npt.NDArray[np.int64]
+    others: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
+    """Ratings grouped by `keys`, in linear time, each group in the order given."""
+    start = np.zeros(n_rows + 1, np.int64)
+    result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
+    profiled.group(keys, others, values, *result)
+    return result
+
+
+def solve_side(side: Grouped, fixed: Array, ridges: Array, rank: int, out: Array, threads: int = 1) -> None:
+    """out[row] = argmin over that row of U given the other side, for all rows of `side`.
+
+    `fixed`: the other side's rows, flat; `ridges[row]`: lambda of the row.
+    """
+    n_rows = len(side.start) - 1
+    # Equal shares of ratings, not of rows: a few rows hold most ratings.
+    cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
+    cuts[0], cuts[-1] = 0, n_rows
+
+    def share(part: int) -> None:
+        profiled.solve_rows(
+            *side,
+            cuts[part],
+            cuts[part + 1],
+            fixed,
+            ridges,
+            profiled.scratch(rank, out.dtype),
+            out,
+            factorization.width(rank),
+        )
+
+    if threads == 1:
+        share(0)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(share, range(threads)))

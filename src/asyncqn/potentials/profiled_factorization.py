@@ -1,0 +1,242 @@
+"""Matrix factorization with the users eliminated: what remains is a sum over users in the item rows alone.
+
+    V(F) = min_G U(F, G) = sum_m lambda_m |f_m|^2 / 2
+           + sum_u min_g [ sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2 ]
+
+Each user's row solves a K x K ridge problem exactly; by the envelope theorem the gradient is
+lambda_m f_m + sum_u (f_m.g_u - y) g_u with the solved g_u.  A data point is a user, and theta has
+K n_items numbers instead of K (n_items + n_users).  Minimisers of V and of U correspond.
+
+Our own choice: users are kept in an order shuffled by `seed`, so that consecutive rows are a
+random subset of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn.kernels import als as sides
+from asyncqn.kernels import factorization, profiled
+from asyncqn.potentials import matrix_factorization as joint
+from asyncqn.types import Array, Rows
+
+
+class Metric(NamedTuple):
+    """The curvature of item row m, about lambda_m I + n_m Q diag(Lambda) Q'."""
+
+    Q: Array
+    Lambda: Array
+    counts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class InverseMetric:
+    """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m."""
+
+    metric: Metric
+    base: Array
+    """lambda_m + delta, for every item."""
+
+    def apply(self, v: Array, out: Array) -> None:
+        """out = H0 v; `out` must not be `v`."""
+        rank = len(self.metric.Lambda)
+        joint.check_vectors(rank * len(self.base), self.base.dtype, v, out)
+        require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
+        basis, transposed = self.metric.Q.ravel(), np.ascontiguousarray(self.metric.Q.T).ravel()
+        profiled.apply_metric(
+            v,
+            basis,
+            transposed,
+            self.metric.Lambda,
+            self.metric.counts,
+            self.base,
+            out,
+            factorization.width(rank),
+        )
+
+
+class ProfiledFactorization:
+    """The potential V of the item rows; arguments as for `MatrixFactorization`.
+
+    Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
+    """
+
+    def __init__(
+        self,
+        users: npt.ArrayLike,
+        items: npt.ArrayLike,
+        values: npt.ArrayLike,
+        *,
+        n_users: int,
+        n_items: int,
+        rank: int,
+        prior: float = 1.0,
+        alpha: float = 0.0,
+        dtype: npt.DTypeLike = np.float64,
+        test: Any = None,
+        seed: int | None = 0,
+        source: Any = None,
+    ) -> None:
+        self.dtype = joint.check_model(rank, prior, alpha, dtype)
+        triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
+        self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
+        self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
+        self.mean = float(np.mean(triples.values, dtype=np.float64))
+        order = (
+            np.arange(self.n_users) if seed is None else np.random.default_rng(seed).permutation(self.n_users)
+        )
+        self.order: npt.NDArray[np.int64] = order
+        place = np.empty(self.n_users, np.int32)
+        place[order] = np.arange(self.n_users, dtype=np.int32)
+        self.by_user = sides.grouped(place[triples.users], triples.items, triples.values, self.n_users)
+        self.user_counts = np.diff(self.by_user.start)
+        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
+        self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
+        self.item_ridges = joint.ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
+        self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
+        self._width = factorization.width(self.rank)
+
+    @classmethod
+    def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> ProfiledFactorization:
+        """From an object with users, items, values, n_users and n_items, such as `asyncqn.data.Ratings`."""
+        options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
+        return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
+
+    @property
+    def dim(self) -> int:
+        return self.rank * self.n_items
+
+    @property
+    def n_data(self) -> int:
+        return self.n_users
+
+    def _gradient(self, theta: Array, rows: Rows, scale: float, out: Array) -> tuple[float, float]:
+        """Write the gradient into `out`; the sum of squared errors and of lambda_u |g_u|^2 over the rows."""
+        joint.check_vectors(self.dim, self.dtype, theta, out)
+        factorization.row_weighted(self.item_ridges, theta, self.rank, out)
+        system = profiled.scratch(self.rank, self.dtype)
+        valid, squares, penalty = profiled.gradient(
+            *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, system, self._width
+        )
+        require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        return squares, penalty
+
+    def value(self, theta: Array) -> float:
+        squares, penalty = self._gradient(theta, np.arange(self.n_users), 0.0, np.empty_like(theta))
+        return 0.5 * (squares + penalty + factorization.square_norms(theta, self.rank, self.item_ridges))
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        require(len(rows) > 0, "a gradient needs at least one row.")
+        self._gradient(theta, rows, self.n_data / len(rows), out)
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """Item rows near sqrt(|mean| / K), every number with noise 0.1 Z."""
+        return joint.starting_rows(rng, self.mean, self.rank, self.n_items).astype(self.dtype)
+
+    def _factors(self, theta: Array, threads: int) -> Array:
+        """The solved user rows in the order of the data points, flat."""
+        joint.check_vectors(self.dim, self.dtype, theta)
+        rows = np.empty(self.n_users * self.rank, self.dtype)
+        sides.solve_side(self.by_user, theta, self.user_ridges, self.rank, rows, threads)
+        return rows
+
+    def user_factors(self, theta: Array, threads: int = 1) -> Array:
+        """G = argmin U(F, .), n_users x K, by user index."""
+        G = np.empty((self.n_users, self.rank), self.dtype)
+        G[self.order] = self._factors(theta, threads).reshape(self.n_users, self.rank)
+        return G
+
+    def joint(self, theta: Array, threads: int = 1) -> Array:
+        """The theta of `MatrixFactorization` with the same value: F, then the solved G."""
+        return np.concatenate([theta, self.user_factors(theta, threads).ravel()])
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        """`rmse` on the ratings, `grad_norm` of the gradient of V, `test_rmse` where a test set is given."""
+        out = np.empty_like(theta)
+        squares, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
+        n = len(self.by_user.values)
+        norm = np.sqrt(np.square(out, dtype=np.float64).sum())
+        found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
+        if self.test is not None:
+            squares = factorization.squared_error(self.test, self.joint(theta), self.dim, self._width)
+            found["test_rmse"] = float(np.sqrt(squares / len(self.test)))
+        return found
+
+    def metric(self, theta: Array, threads: int = 1) -> Metric:
+        """One curvature shared by all items: C = sum_u n_u g_u g_u' / sum_u n_u = Q diag(Lambda) Q'.
+
+        Users who rate much count more, as they do in the sum over the raters of an item.
+        """
+        G = self._factors(theta, threads).reshape(self.n_users, self.rank).astype(np.float64)
+        # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
+        C = np.einsum("uk,ul->kl", G * (self.user_counts / self.user_counts.sum())[:, None], G)
+        Lambda, Q = np.linalg.eigh(C)
+        return Metric(Q.astype(self.dtype), Lambda.clip(0.0).astype(self.dtype), self.item_counts)
+
+    def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
+        """H0 for steps of size `step` on gradients of `batch` users; None: all of them.
+
+        delta = step * (n_data / batch) * tr C damps rows with few ratings, where a subsample's
+        gradient is mostly noise; 0 for exact gradients.
+        """
+        metric = self.metric(theta)
+        delta = 0.0 if batch is None else step * self.n_data / batch * float(metric.Lambda.sum())
+        return InverseMetric(metric, self.item_ridges + self.dtype.type(delta))
+
+    def curvature_diagonal(self, theta: Array) -> Array:
+        """lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
+        metric = self.metric(theta)
+        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1)
+        diagonal: Array = (self.item_ridges[:, None] + self.item_counts[:, None] * shared).ravel()
+        return diagonal
+
+    def reference(self) -> dict[str, Any] | None:
+        if self.source is None:
+            return None
+        return {
+            "kind": "profiled-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
+            "alpha": self.alpha, "dtype": self.dtype.name, "seed": self.seed,
+        }  # fmt: skip
+
+
+class AlsResult(NamedTuple):
+    """`theta` after the last sweep; `values`: U before the first half-sweep and after every half-sweep."""
+
+    theta: Array
+    values: list[float]
+
+
+def als(
+    potential: joint.MatrixFactorization,
+    theta: Array,
+    *,
+    sweeps: int = 10,
+    threads: int = 1,
+    track: bool = False,
+) -> AlsResult:
+    """Alternating least squares on U from `theta`: users given items, then items given users, `sweeps` times.
+
+    A reference for the objective and for speed.  `track` records U, at the cost of one pass each.
+    """
+    require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
+    require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
+    joint.check_vectors(potential.dim, potential.dtype, theta)
+    users, items, values = (potential.ratings[name].copy() for name in ("user", "item", "value"))
+    by_user = sides.grouped(users, items, values, potential.n_users)
+    by_item = sides.grouped(items, users, values, potential.n_items)
+    theta = theta.copy()
+    cut, rank = potential.n_items * potential.rank, potential.rank
+    F, G = theta[:cut], theta[cut:]
+    item_ridges, user_ridges = potential.ridges[: potential.n_items], potential.ridges[potential.n_items :]
+    history = [potential.value(theta)] if track else []
+    for _ in range(sweeps):
+        for side, fixed, ridges, out in ((by_user, F, user_ridges, G), (by_item, G, item_ridges, F)):
+            sides.solve_side(side, fixed, ridges, rank, out, threads)
+            if track:
+                history.append(potential.value(theta))
+    return AlsResult(theta, history)
