@@ -25,6 +25,7 @@ class Diverged(Exception):
 
 
 def explosion_limit(theta0: Array) -> float:
+    """The largest entry an iterate that started at theta0 may have."""
     return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
 
 
@@ -105,7 +106,7 @@ class Master:
             raise Diverged(f"the iterate exploded at commit {self.version}")
         if self.rejected_in_a_row >= self.patience:
             raise Diverged(
-                f"{self.rejected_in_a_row} updates in a row were not finite, the last at commit {self.version}"
+                f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {self.version}"
             )
         if self.version % self.evaluate_every == 0 or self.version == self.last:
             self.evaluate(time)

@@ -83,7 +83,7 @@ def execute(
     staleness = int(done.staleness.max(initial=0))
     return Run(
         theta=np.array(master.iterate.theta, copy=True),
-        fun=float(master.records[-1]["fun"]) if status != "diverged" else float(potential.value(master.iterate.theta)),
+        fun=float(potential.value(master.iterate.theta)),
         status=status,
         message=message,
         schedule=done,

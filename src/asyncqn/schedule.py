@@ -114,7 +114,7 @@ class Schedule:
     def staleness(self) -> Ints:
         """l_n of every delivered computation: commits between the version it read and its own."""
         delivered = self.commit != DROPPED
-        return (self.commit - 1 - self.read)[delivered].astype(np.int32)
+        return np.asarray((self.commit - 1 - self.read)[delivered], np.int32)
 
     @property
     def dropped(self) -> int:
@@ -125,7 +125,7 @@ class Schedule:
         """The time of commits 1..N."""
         delivered = self.commit != DROPPED
         first = np.flatnonzero(np.diff(self.commit[delivered], prepend=0))
-        return self.time[delivered][first]
+        return np.asarray(self.time[delivered][first])
 
     def staleness_histogram(self) -> npt.NDArray[np.int64]:
         """How many delivered computations had staleness 0, 1, 2, ..."""
@@ -166,7 +166,12 @@ class Schedule:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, for storage."""
-        columns = {"worker": self.worker, "read": self.read, "commit": self.commit, "time": self.time}
+        columns: dict[str, npt.NDArray[Any]] = {
+            "worker": self.worker,
+            "read": self.read,
+            "commit": self.commit,
+            "time": self.time,
+        }
         return columns if self.part is None else {**columns, "part": self.part}
 
     @classmethod

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Rows: TypeAlias = npt.NDArray[np.int64]
+Counters: TypeAlias = npt.NDArray[np.int64]
 
 
 @runtime_checkable

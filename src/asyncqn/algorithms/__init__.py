@@ -15,6 +15,19 @@ from asyncqn.errors import BadInput
 from asyncqn.plain import from_plain, to_plain
 from asyncqn.types import Algorithm
 
+__all__ = [
+    "ALGORITHMS",
+    "ASLBFGS",
+    "LBFGS",
+    "MBLBFGS",
+    "SGD",
+    "SGLD",
+    "AsyncSGD",
+    "algorithm_from_plain",
+    "algorithm_to_plain",
+    "make_algorithm",
+]
+
 ALGORITHMS: dict[str, type] = {
     "as-lbfgs": ASLBFGS,
     "async-sgd": AsyncSGD,

@@ -34,7 +34,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -64,7 +64,7 @@ class Worker(NamedTuple):
     Omega: tuple[Rows, Rows]
     g_O: tuple[Array, Array]
     g_S: Array
-    steps: np.ndarray  # type: ignore[type-arg]  # (1,): steps since the state was last emptied
+    steps: Counters  # (1,): steps since the state was last emptied
 
 
 @dataclass(frozen=True)

@@ -29,19 +29,21 @@ from asyncqn.algorithms.memory import (
 )
 from asyncqn.algorithms.stochastic_gradient import Update
 from asyncqn.kernels.vectors import add_one, dot
-from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
 
 
 class Worker(NamedTuple):
+    """The memory, and the point and gradient of the previous step."""
+
     memory: Memory
     theta_old: Array
     g: Array
     g_old: Array
     d_theta: Array
     rows: Rows
-    steps: np.ndarray  # type: ignore[type-arg]  # (1,)
+    steps: Counters  # (1,)
 
 
 @dataclass(frozen=True)

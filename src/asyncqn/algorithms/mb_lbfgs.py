@@ -34,7 +34,7 @@ from asyncqn.algorithms.memory import (
     product,
 )
 from asyncqn.errors import require
-from asyncqn.types import Array, Potential, Rounds, Rows, Task
+from asyncqn.types import Array, Counters, Potential, Rounds, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -63,7 +63,7 @@ class Worker(NamedTuple):
     g_O: tuple[Array, Array]
     g: Array
     y: Array
-    read: np.ndarray  # type: ignore[type-arg]  # (1,): version of the previous step, -2 before any
+    read: Counters  # (1,): version of the previous step, -2 before any
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class MBLBFGS:
         require(0.0 < self.quorum <= 1.0, f"quorum must lie in (0, 1], not {self.quorum!r}.")
         require(
             self.initial_scale != "diagonal",
-            "MBLBFGS keeps its memory at the master, which has no data: initial_scale must be 'pair' or a number.",
+            "MBLBFGS keeps its memory at the master, which has no data: "
+            "initial_scale must be 'pair' or a number.",
         )
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import memory as kernels
-from asyncqn.types import Array, Potential
+from asyncqn.types import Array, Counters, Potential
 
 COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
 
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
     middle: Array  # (2M, 2M): N of kernels.memory
     scale: Array  # (1,): c of H0 = c I
     diagonal: Array  # (d,) of H0, or empty
-    ring: np.ndarray  # type: ignore[type-arg]
+    ring: Counters
 
 
 class PairRule(NamedTuple):

@@ -18,6 +18,8 @@ from asyncqn.types import Array, Potential, Task
 
 
 class Iterate(NamedTuple):
+    """The master's theta and momentum."""
+
     theta: Array
     u: Array
 

@@ -21,6 +21,8 @@ from asyncqn.types import Array, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
+    """Buffers: a first-order worker remembers nothing."""
+
     Omega: Rows
     d_theta: Array
     Z: Array

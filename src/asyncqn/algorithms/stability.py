@@ -29,11 +29,11 @@ def delay_limit(staleness: int) -> float:
 
 def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
     """What can be said against the parameters before a single step is made."""
-    if isinstance(algorithm, ASLBFGS) and algorithm.gamma >= delay_limit(workers - 1):
-        limit = delay_limit(workers - 1)
+    limit = delay_limit(workers - 1)
+    if isinstance(algorithm, ASLBFGS) and algorithm.gamma >= limit:
         return [
-            f"gamma = {algorithm.gamma:g} exceeds {limit:.3g}, the limit of stale friction for {workers} workers: "
-            f"the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
+            f"gamma = {algorithm.gamma:g} exceeds {limit:.3g}, the limit of stale friction for {workers} "
+            f"workers: the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
         ]
     return []
 
@@ -50,18 +50,15 @@ def largest_curvature(
     base, moved, v, w = (np.zeros_like(theta) for _ in range(4))
     potential.grad(theta, rows, base)
     v[...] = np.random.Generator(np.random.Philox(key=1)).standard_normal(theta.size)
+    root = math.sqrt(float(np.finfo(theta.dtype).eps))
     estimate = 0.0
     for _ in range(_PROBE_ITERATIONS):
-        v /= max(float(np.linalg.norm(v)), np.finfo(theta.dtype).tiny)
+        v /= max(float(np.linalg.norm(v)), float(np.finfo(theta.dtype).tiny))
         if precondition is not None:
             w[...] = v
             precondition(w, v)
         length = float(np.linalg.norm(v))
-        step = (
-            math.sqrt(float(np.finfo(theta.dtype).eps))
-            * (1.0 + float(np.linalg.norm(theta)))
-            / max(length, 1e-300)
-        )
+        step = root * (1.0 + float(np.linalg.norm(theta))) / max(length, 1e-300)
         potential.grad(theta + step * v, rows, moved)
         np.subtract(moved, base, out=moved)
         moved /= step
@@ -79,42 +76,61 @@ def advise(
     algorithm: Algorithm, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
 ) -> str:
     """One sentence on the likely cause of a divergence and what to change."""
-    limit = delay_limit(max(workers - 1, 0))
     if isinstance(algorithm, ASLBFGS):
-        if algorithm.gamma >= limit:
-            return (
-                f"the friction gamma = {algorithm.gamma:g} is above the limit {limit:.3g} that staleness sets "
-                f"for {workers} workers; use gamma below {limit:.2g}."
-            )
-        delay = max(1.0, 2.0 * (workers - 1))
-        scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
-        bare = (float(np.median(scales)) + algorithm.rho) ** 2 * largest_curvature(potential, theta0)
-        if algorithm.h * bare * delay >= algorithm.gamma:
-            return (
-                f"the step h = {algorithm.h:g} is too large for a staleness of about {workers - 1} even without "
-                f"curvature pairs; try h below {0.5 * algorithm.gamma / (bare * delay):.1e}, or a smaller initial_scale."
-            )
-        wild = max((_wildness(algorithm, potential, theta0, w) for w in locals_[:8]), default=bare)
-        return (
-            f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {algorithm.gamma / (algorithm.h * delay):.1e} "
-            f"would be stable; use a larger overlap than {algorithm.overlap}, cosine_floor=0.3, or a fixed initial_scale."
-        )
+        return _advise_as_lbfgs(algorithm, potential, theta0, workers, locals_)
     if isinstance(algorithm, StochasticGradient):
-        h = float(algorithm.h)  # type: ignore[attr-defined]
-        curvature = largest_curvature(potential, theta0)
-        bound = limit / curvature if curvature > 0 else math.inf
-        if isinstance(algorithm, SGD):
-            bound *= 1.0 - algorithm.momentum
-        if h >= bound:
-            return (
-                f"the step h = {h:g} is above the limit {bound:.2g} for curvature {curvature:.3g} and a staleness of "
-                f"about {workers - 1}; use a smaller h or fewer workers."
-            )
-        return f"the step h = {h:g} is too large for gradients on {algorithm.batch} points; use a smaller h or a larger batch."
+        return _advise_first_order(algorithm, potential, theta0, workers)
     return "use a smaller step, or larger batches."
 
 
+def _advise_as_lbfgs(
+    algorithm: ASLBFGS, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
+) -> str:
+    limit = delay_limit(max(workers - 1, 0))
+    if algorithm.gamma >= limit:
+        return (
+            f"the friction gamma = {algorithm.gamma:g} is above the limit {limit:.3g} that staleness sets "
+            f"for {workers} workers; use gamma below {limit:.2g}."
+        )
+    # The slow loop: u gathers -h H g / gamma and theta moves by H u, both seen late.
+    delay = max(1.0, 2.0 * (workers - 1))
+    stable = algorithm.gamma / (algorithm.h * delay)
+    scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
+    bare = (float(np.median(scales)) + algorithm.rho) ** 2 * largest_curvature(potential, theta0)
+    if bare >= stable:
+        return (
+            f"the step h = {algorithm.h:g} is too large for a staleness of about {workers - 1} even without "
+            f"curvature pairs; try h below {algorithm.h * stable / (2 * bare):.1e} or a smaller initial_scale."
+        )
+    wild = max((_wildness(algorithm, potential, theta0, w) for w in locals_[:8]), default=bare)
+    return (
+        f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
+        f"use a larger overlap than {algorithm.overlap}, cosine_floor=0.3, or a fixed initial_scale."
+    )
+
+
+def _advise_first_order(
+    algorithm: StochasticGradient, potential: Potential, theta0: Array, workers: int
+) -> str:
+    h = algorithm.h
+    curvature = largest_curvature(potential, theta0)
+    bound = delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
+    if isinstance(algorithm, SGD):
+        bound *= 1.0 - algorithm.momentum
+    if h >= bound:
+        return (
+            f"the step h = {h:g} is above the limit {bound:.2g} for curvature {curvature:.3g} and a "
+            f"staleness of about {workers - 1}; use a smaller h or fewer workers."
+        )
+    return (
+        f"the step h = {h:g} is too large for gradients on {algorithm.batch} points; "
+        "use a smaller h or a larger batch."
+    )
+
+
 def _wildness(algorithm: ASLBFGS, potential: Potential, theta: Array, local: Any) -> float:
+    """|H U'' H| with the worker's own H."""
+
     def times_H(v: Array, out: Array) -> None:
         product(local.memory, v, out)
         out += algorithm.rho * v

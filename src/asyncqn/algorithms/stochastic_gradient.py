@@ -19,12 +19,15 @@ class Worker(NamedTuple):
 
 
 class Update(NamedTuple):
+    """A worker's message."""
+
     d_theta: Array
 
 
 class StochasticGradient:
     """Base of `AsyncSGD`, `SGD` and `SGLD`, which say what is made of g and how it is applied."""
 
+    h: float
     batch: int
     pattern = Asynchronous()
 

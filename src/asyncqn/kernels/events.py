@@ -13,7 +13,7 @@ from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
 
 @inlined
-def draw_time(z, w, k, seed, m, s):  # type: ignore[no-untyped-def]
+def draw_time(z, w, k, seed, m, s):
     """Time of worker w's k-th computation; z[w] caches its current block of normals."""
     if k % BLOCK == 0:
         normals_block(z[w], k, seed, 0, w, DELAYS)
@@ -21,13 +21,13 @@ def draw_time(z, w, k, seed, m, s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _earlier(times, a, b):  # type: ignore[no-untyped-def]
+def _earlier(times, a, b):
     """Order of the queue: time, then worker number."""
     return times[a] < times[b] or (times[a] == times[b] and a < b)
 
 
 @kernel
-def sift_down(heap, size, times):  # type: ignore[no-untyped-def]
+def sift_down(heap, size, times):
     """Restore the heap of worker numbers, ordered by their next event, after its root changed."""
     i = 0
     while True:
@@ -43,7 +43,7 @@ def sift_down(heap, size, times):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def asynchronous(m, s, message, master, birth, death, seed, worker, read, time):  # type: ignore[no-untyped-def]
+def asynchronous(m, s, message, master, birth, death, seed, worker, read, time):
     """First come, first served commits; returns how many there were.
 
     A worker's cycle: message/2, compute, message/2, wait for the master, service, commit, reply.
@@ -85,7 +85,7 @@ def asynchronous(m, s, message, master, birth, death, seed, worker, read, time):
 
 
 @kernel
-def rounds(m, s, message, master, birth, death, timeout, quorum, seed, N, worker, read, commit, time):  # type: ignore[no-untyped-def]
+def rounds(m, s, message, master, birth, death, timeout, quorum, seed, N, worker, read, commit, time):
     """Synchronous rounds with timeout and quorum; returns (rounds closed, computations).
 
     Round n closes when every living worker answered, or when `timeout` has passed since the

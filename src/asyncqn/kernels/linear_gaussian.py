@@ -8,7 +8,7 @@ from asyncqn.kernels.jit import reducing_kernel
 
 
 @reducing_kernel
-def gradient(A, y, noise_var, theta, rows, out):  # type: ignore[no-untyped-def]
+def gradient(A, y, noise_var, theta, rows, out):
     """out = theta + (n / |rows|) sum_{i in rows} a_i (a_i'theta - y_i) / noise_var."""
     kind = theta.dtype.type
     d = theta.size
@@ -26,7 +26,7 @@ def gradient(A, y, noise_var, theta, rows, out):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def value(A, y, noise_var, theta):  # type: ignore[no-untyped-def]
+def value(A, y, noise_var, theta):
     """|theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var), accumulated in float64."""
     total = 0.0
     for i in range(A.shape[0]):
@@ -42,7 +42,7 @@ def value(A, y, noise_var, theta):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def times(A, x):  # type: ignore[no-untyped-def]
+def times(A, x):
     """A x."""
     out = np.zeros(A.shape[0])
     for i in range(A.shape[0]):
@@ -54,7 +54,7 @@ def times(A, x):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def normal_equations(A, y, noise_var):  # type: ignore[no-untyped-def]
+def normal_equations(A, y, noise_var):
     """P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
     d = A.shape[1]
     P = np.zeros((d, d))
@@ -72,7 +72,7 @@ def normal_equations(A, y, noise_var):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def cholesky_solve(P, b):  # type: ignore[no-untyped-def]
+def cholesky_solve(P, b):
     """Solve P x = b for symmetric positive definite P, which is overwritten by its factor."""
     d = b.size
     x = b.copy()
@@ -98,7 +98,7 @@ def cholesky_solve(P, b):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def rotate(A, left, right):  # type: ignore[no-untyped-def]
+def rotate(A, left, right):
     """A <- V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
     n, d = A.shape
     w = np.empty(max(n, d))

@@ -26,7 +26,7 @@ _TILE = 4 * BLOCK
 
 
 @reducing_kernel
-def inner_products(memory, u, g, p, lo, hi):  # type: ignore[no-untyped-def]
+def inner_products(memory, u, g, p, lo, hi):
     """Add to p[0], p[1] the inner products of the memory's rows with u and g over lo..hi."""
     for j in range(memory.shape[1]):
         s, y = memory[0, j], memory[1, j]
@@ -57,7 +57,7 @@ def langevin_update(
     w_S,
     h,
     gamma,
-    noise,  # type: ignore[no-untyped-def]
+    noise,
     seed,
     k,
     worker,
@@ -111,7 +111,7 @@ def langevin_update(
 
 
 @reducing_kernel
-def product(memory, middle, scale, diagonal, v, out):  # type: ignore[no-untyped-def]
+def product(memory, middle, scale, diagonal, v, out):
     """out = H v for one vector."""
     d, m = v.size, memory.shape[1]
     kind = memory.dtype.type
@@ -146,7 +146,7 @@ def product(memory, middle, scale, diagonal, v, out):  # type: ignore[no-untyped
 
 
 @reducing_kernel
-def pair_products(theta, theta_old, g, g_old):  # type: ignore[no-untyped-def]
+def pair_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
     for lo in range(0, theta.size, _TILE):
@@ -164,7 +164,7 @@ def pair_products(theta, theta_old, g, g_old):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):  # type: ignore[no-untyped-def]
+def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
 
     gram[0, i, j] = s_i'y_j for i not younger than j (the only entries that R needs);
@@ -205,7 +205,7 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):  # type:
 
 
 @reducing_kernel
-def factor(gram, count, newest, scale, middle):  # type: ignore[no-untyped-def]
+def factor(gram, count, newest, scale, middle):
     """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
     m = gram.shape[1]
     middle[:] = 0.0

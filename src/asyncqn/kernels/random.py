@@ -31,7 +31,7 @@ BLOCK = 128
 _QUARTER = BLOCK // 4
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits_of(typing_context: Any, value: Any) -> Any:
     """The 64 bits of a float64."""
 
@@ -41,7 +41,7 @@ def _bits_of(typing_context: Any, value: Any) -> Any:
     return types.uint64(types.float64), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _float_of(typing_context: Any, value: Any) -> Any:
     """The float64 with these 64 bits."""
 
@@ -52,7 +52,7 @@ def _float_of(typing_context: Any, value: Any) -> Any:
 
 
 @inlined
-def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds of Philox4x32 on 32-bit words held in uint64."""
     for _ in range(10):
         p0 = c0 * _M0
@@ -64,9 +64,9 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _minus_two_log(x):  # type: ignore[no-untyped-def]
+def _minus_two_log(x):
     """-2 ln((x + 1/2) / 2^32) for a 32-bit x, by ln m = 2 atanh((m-1)/(m+1)) on [sqrt(1/2), sqrt 2)."""
-    bits = _bits_of(np.float64(np.int64(x)) + 0.5)
+    bits = _bits_of(np.float64(np.int64(x)) + 0.5)  # type: ignore[call-arg,var-annotated]
     shifted = bits + np.uint64(0x95F6198B5E6C6)  # carries into the exponent from mantissa sqrt(2) on
     exponent = np.int64(shifted >> np.uint64(52)) - np.int64(1023 + 32)
     mantissa = _float_of(bits - (np.uint64(exponent + np.int64(32)) << np.uint64(52)))
@@ -79,7 +79,7 @@ def _minus_two_log(x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _cos_sin(x):  # type: ignore[no-untyped-def]
+def _cos_sin(x):
     """Cosine and sine of an angle uniform on the circle: two bits of quadrant, thirty of angle."""
     quadrant = x & np.uint64(3)
     a = (np.float64(np.int64(x >> np.uint64(2))) + (0.5 - 536870912.0)) * (0.7853981633974483 / 536870912.0)
@@ -95,7 +95,7 @@ def _cos_sin(x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def normals_block(z, first, key, k, worker, purpose):  # type: ignore[no-untyped-def]
+def normals_block(z, first, key, k, worker, purpose):
     """Write normals `first` to `first` + BLOCK - 1 of a stream into z; `first` is a multiple of BLOCK.
 
     The four words of a Philox block go to the four quarters of z, so that stores are contiguous
@@ -119,7 +119,7 @@ def normals_block(z, first, key, k, worker, purpose):  # type: ignore[no-untyped
 
 
 @kernel
-def fill_normals(key, k, worker, purpose, out):  # type: ignore[no-untyped-def]
+def fill_normals(key, k, worker, purpose, out):
     """Standard normals of stream (key, worker, k) for `purpose`, as many as `out` holds."""
     z = np.empty(BLOCK)
     for first in range(0, out.size, BLOCK):
@@ -129,7 +129,7 @@ def fill_normals(key, k, worker, purpose, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fill_rows(key, k, worker, n, out):  # type: ignore[no-untyped-def]
+def fill_rows(key, k, worker, n, out):
     """Row numbers drawn uniformly from 0..n-1 with replacement (64-bit multiply-shift, bias < n/2^64)."""
     key = np.uint64(key)
     k0, k1 = key & _LOW, key >> _32
@@ -142,7 +142,7 @@ def fill_rows(key, k, worker, n, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def philox_words(counter, key):  # type: ignore[no-untyped-def]
+def philox_words(counter, key):
     """The four words of one block, for tests against the published vectors."""
     c = counter
     return philox(c[0], c[1], c[2], c[3], key[0], key[1])

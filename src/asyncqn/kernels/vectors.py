@@ -8,7 +8,7 @@ from asyncqn.kernels.jit import kernel, reducing_kernel
 
 
 @kernel
-def add_two(a, da, b, db):  # type: ignore[no-untyped-def]
+def add_two(a, da, b, db):
     """a += da and b += db: the master's commit of (theta, u)."""
     for i in range(a.size):
         a[i] += da[i]
@@ -16,14 +16,14 @@ def add_two(a, da, b, db):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_one(a, da):  # type: ignore[no-untyped-def]
+def add_one(a, da):
     """a += da."""
     for i in range(a.size):
         a[i] += da[i]
 
 
 @kernel
-def add_scaled(a, c, x):  # type: ignore[no-untyped-def]
+def add_scaled(a, c, x):
     """a += c x."""
     k = a.dtype.type(c)
     for i in range(a.size):
@@ -31,7 +31,7 @@ def add_scaled(a, c, x):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def sum_of_squares(a):  # type: ignore[no-untyped-def]
+def sum_of_squares(a):
     """|a|^2 in tiles, so that float32 keeps its digits; not finite if any entry is not."""
     total = 0.0
     for lo in range(0, a.size, 512):
@@ -43,7 +43,7 @@ def sum_of_squares(a):  # type: ignore[no-untyped-def]
 
 
 @reducing_kernel
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """a'b in tiles, so that float32 keeps its digits."""
     total = 0.0
     for lo in range(0, a.size, 512):
@@ -55,7 +55,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def inspect(a, words, limit):  # type: ignore[no-untyped-def]
+def inspect(a, words, limit):
     """(fingerprint, how many entries are beyond `limit` or not numbers); `words`: a viewed as unsigned.
 
     The fingerprint is the sum of the words, each times the odd number 2i + 1, folded to 32 bits:
