@@ -18,7 +18,7 @@ def data(
 
     def say(sentence: str) -> None:
         if console is not None:
-            console.print(sentence, markup=False, highlight=False)
+            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     path = fetch(name, source, skip_bad=skip_bad, say=say)
     ratings = open_ratings(path)
@@ -55,5 +55,5 @@ def data_list(console: Console | None = None) -> dict[str, Any]:
     if console is not None:
         for row in rows:
             line = f"{row['name']:<16} {'stored' if row['stored'] else 'not stored'}"
-            console.print(line, markup=False, highlight=False)
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     return {"sets": rows}

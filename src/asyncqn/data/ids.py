@@ -30,6 +30,9 @@ def plain_ids(ids: Any, what: str) -> Ids:
     """The ids as a one-dimensional array of int64 or of str, the two kinds a table may have."""
     try:
         array = np.asarray(ids)
+        if array.dtype.kind == "U" and not hasattr(ids, "dtype"):
+            # NumPy would turn numbers among texts into text, and drop final zero bytes.
+            array = np.array(ids, dtype=object)
     except ValueError as error:
         raise BadInput(f"The {what} ids must be a flat list of whole numbers or texts.") from error
     require(array.ndim == 1, f"The {what} ids must be one-dimensional, not of shape {array.shape}.")

@@ -140,11 +140,11 @@ def _fault(fields: list[str], dialect: Dialect) -> str | None:
             return f"the {role} id {word[:20]!r}... is longer than {LONGEST_ID} characters"
         if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
             return f"the {role} id is not valid UTF-8 text"
-    return _rating_fault(fields[dialect.rating].strip())
+    return _rating_fault(fields[dialect.rating])
 
 
 def _rating_fault(word: str) -> str | None:
-    if word == "":
+    if not word.strip():
         return "the rating is missing"
     try:
         value = float(word if word.isascii() and "_" not in word else "")
