@@ -251,14 +251,6 @@ def squared_error(ratings: Any, theta: Any, first_user: int, width: Any) -> floa
     return squares
 
 
-@kernel
-def row_weighted(weights: Any, theta: Any, rank: int, out: Any) -> None:
-    """out[row] = weights[row] * theta[row], for rows of `rank` numbers."""
-    for row in range(len(weights)):
-        for k in range(row * rank, (row + 1) * rank):
-            out[k] = weights[row] * theta[k]
-
-
 @reducing_kernel
 def square_norms(theta: Any, rank: int, weights: Any) -> float:
     """Sum over rows of weights[row] * |theta[row]|^2, in float64."""

@@ -122,6 +122,11 @@ def ridges(
     return (prior + alpha * np.bincount(rows, minlength=n_rows)).astype(dtype)
 
 
+def number_weights(row_ridges: Array, rank: int, alpha: float) -> Any:
+    """What theta is multiplied with in the prior's gradient: a scalar where all rows have the same ridge."""
+    return row_ridges[0] if alpha == 0.0 else np.repeat(row_ridges, rank)
+
+
 def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0) -> Array:
     """Rows around the constant sqrt(|mean| / K), with which f.g is near `mean` whatever the pair."""
     rows = rng.standard_normal((n_rows, rank))
@@ -167,6 +172,7 @@ class MatrixFactorization:
         user_ridges = ridges(self.prior, self.alpha, triples.users, self.n_users, self.dtype)
         self.ridges = np.concatenate([item_ridges, user_ridges])
         self.test = None if test is None else pack(check_test(test, self.n_users, self.n_items))
+        self._weights = number_weights(self.ridges, self.rank, self.alpha)
         self._width = kernels.width(self.rank)
         self._first_user = self.n_items * self.rank
 
@@ -191,10 +197,7 @@ class MatrixFactorization:
 
     def _start_from_prior(self, theta: Array, out: Array) -> None:
         check_vectors(self.dim, self.dtype, theta, out)
-        if self.alpha == 0.0:
-            np.multiply(theta, self.dtype.type(self.prior), out=out)
-        else:
-            kernels.row_weighted(self.ridges, theta, self.rank, out)
+        np.multiply(theta, self._weights, out=out)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         require(len(rows) > 0, "a gradient needs at least one row.")

@@ -99,6 +99,7 @@ class ProfiledFactorization:
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
         self.item_ridges = joint.ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
+        self._weights = joint.number_weights(self.item_ridges, self.rank, self.alpha)
         self._width = factorization.width(self.rank)
 
     @classmethod
@@ -118,7 +119,7 @@ class ProfiledFactorization:
     def _gradient(self, theta: Array, rows: Rows, scale: float, out: Array) -> tuple[float, float]:
         """Write the gradient into `out`; the sum of squared errors and of lambda_u |g_u|^2 over the rows."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
-        factorization.row_weighted(self.item_ridges, theta, self.rank, out)
+        np.multiply(theta, self._weights, out=out)
         system = profiled.scratch(self.rank, self.dtype)
         valid, squares, penalty = profiled.gradient(
             *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, system, self._width
