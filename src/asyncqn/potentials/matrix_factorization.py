@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import require
+from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
 from asyncqn.types import Array, Rows
 
@@ -101,11 +101,11 @@ def check_model(rank: int, prior: float, alpha: float, dtype: npt.DTypeLike) -> 
 def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
     """Compiled loops trust the shape of theta and out, so these are looked at in every call."""
     for v in vectors:
-        fits = v.shape == (dim,) and v.dtype == dtype and v.flags.c_contiguous
-        require(
-            fits,
-            f"theta and out must be contiguous {dtype} vectors of length {dim}, not {v.dtype} {v.shape}.",
-        )
+        # The sentence is made only when needed: formatting it costs as much as a thousand ratings.
+        if v.shape != (dim,) or v.dtype != dtype or not v.flags.c_contiguous:
+            raise BadInput(
+                f"theta and out must be contiguous {dtype} vectors of length {dim}, not {v.dtype} {v.shape}."
+            )
 
 
 def pack(triples: Triples) -> npt.NDArray[np.void]:
