@@ -10,7 +10,7 @@ import typer
 
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
-COMMANDS = ("replay",)
+COMMANDS = ("simulate", "show", "replay", "demo", "tune")
 
 _Usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of usage errors
 
@@ -36,19 +36,33 @@ def main(arguments: list[str] | None = None) -> None:
     def show(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
         print(f"asyncqn: warning: {message}", file=sys.stderr)
 
-    warnings.showwarning = show
-    warnings.simplefilter("always", StabilityWarning)
     try:
-        code = build()(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            warnings.simplefilter("always", StabilityWarning)
+            code = build()(arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except AsyncqnError as error:
         print(f"asyncqn: {error}", file=sys.stderr)
         sys.exit(2)
     except _Usage as error:
-        print(f"asyncqn: {error}", file=sys.stderr)
+        if sentence := usage_sentence(error):
+            print(f"asyncqn: {sentence}", file=sys.stderr)
         sys.exit(2)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         print("asyncqn: interrupted.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
+
+
+def usage_sentence(error: Exception) -> str:
+    """What is wrong with a command line, and which help to read; empty where help was already printed."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    first = " ".join(message.split())
+    context = getattr(error, "ctx", None)
+    if not first:
+        return ""
+    first = first[0].lower() + first[1:].rstrip(".")
+    program = context.command_path if context is not None else "asyncqn"
+    return f"{first}; try: {program} --help"

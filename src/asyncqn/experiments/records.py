@@ -1,0 +1,87 @@
+"""Tables of the experiments: lists of records in memory, Parquet and CSV on disk."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, DamagedFile, MissingExtra
+
+Record = dict[str, Any]
+"""Plain numbers and words; a number that does not exist is None, never NaN."""
+
+
+def where(records: Iterable[Record], **values: Any) -> list[Record]:
+    """The records whose columns have these values."""
+    return [r for r in records if all(r.get(name) == value for name, value in values.items())]
+
+
+def column(records: Iterable[Record], name: str) -> npt.NDArray[np.float64]:
+    """One column as numbers; None becomes NaN."""
+    return np.array([np.nan if r[name] is None else float(r[name]) for r in records])
+
+
+def distinct(records: Iterable[Record], name: str) -> list[Any]:
+    """The values of a column in order of first appearance."""
+    return list(dict.fromkeys(r[name] for r in records))
+
+
+def summary(records: Sequence[Record], name: str) -> tuple[float, float, float]:
+    """Mean and standard deviation over the records that have the number, and the share that have it."""
+    values = column(records, name)
+    good = values[np.isfinite(values)]
+    if not good.size:
+        return float("nan"), float("nan"), 0.0
+    spread = float(good.std(ddof=1)) if good.size > 1 else 0.0
+    return float(good.mean()), spread, good.size / values.size
+
+
+def write_table(records: Sequence[Record], stem: Path) -> None:
+    """Write `stem`.parquet and `stem`.csv, each whole or not at all."""
+    pyarrow, csv, parquet = _arrow()
+    names = list(dict.fromkeys(name for record in records for name in record))
+    table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
+    replace(stem.with_suffix(".parquet"), lambda path: parquet.write_table(table, path))
+    replace(stem.with_suffix(".csv"), lambda path: csv.write_csv(table, path))
+
+
+def read_table(stem: Path) -> list[Record]:
+    """The records of `stem`.parquet."""
+    pyarrow, _, parquet = _arrow()
+    path = stem.with_suffix(".parquet")
+    if not path.is_file():
+        raise BadInput(f"{path} does not exist: run the experiment first.")
+    try:
+        records: list[Record] = parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowException:
+        raise DamagedFile(f"{path} is damaged: delete it and run the experiment again.") from None
+    return records
+
+
+def replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` make a temporary sibling, then move it to `path`."""
+    scratch = path.with_name(f".{uuid.uuid4().hex[:8]}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(scratch)
+        os.replace(scratch, path)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _arrow() -> tuple[Any, Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "data", "writing tables of experiments") from None
+    return pyarrow, pyarrow.csv, pyarrow.parquet
