@@ -57,8 +57,8 @@ class Cluster:
             value = getattr(self, name)
             require(0.0 <= value < math.inf, f"{name} must be finite and not negative, not {value!r}.")
         require(
-            bool(mean.max() + self.message + self.master > 0),
-            "an update must take some time: worker_mean, message and master are all zero.",
+            bool(mean.min() + self.message + self.master > 0),
+            "an update must take some time: worker_mean, message and master are all zero for some worker.",
         )
         for name in ("deaths", "joins"):
             times = {int(w): float(t) for w, t in getattr(self, name).items()}
@@ -68,6 +68,10 @@ class Cluster:
                     0 <= worker < W, f"{name} names worker {worker}, but workers are numbered 0 to {W - 1}."
                 )
                 require(time >= 0.0, f"{name}: the time of worker {worker} must not be negative.")
+                require(
+                    name == "deaths" or time < math.inf,
+                    f"joins: the time of worker {worker} must be finite; a worker that never joins is none.",
+                )
         require(
             any(self.joins.get(w, 0.0) == 0.0 for w in range(W)),
             "at least one worker must be there from the start: every worker has a join time after 0.",

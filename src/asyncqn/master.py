@@ -90,11 +90,8 @@ class Master:
         Raises `Diverged`, or StopIteration where the callback asks for it.
         """
         good = [update for update in updates if update is not None]
-        if len(good) < len(updates):
-            self.rejected += len(updates) - len(good)
-            self.rejected_in_a_row += len(updates) - len(good)
-        else:
-            self.rejected_in_a_row = 0
+        self.rejected += len(updates) - len(good)
+        self.rejected_in_a_row = 0 if good else self.rejected_in_a_row + len(updates)
         if good:
             self.iterate = self.algorithm.apply(self.iterate, good)
         self.version += 1
@@ -128,7 +125,7 @@ class Master:
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            self.callback(Progress(self.version, time, theta.copy(), record))
+            self.callback(Progress(self.version, time, theta.copy(), dict(record)))
 
     def metrics(self) -> Table:
         table = Table.from_records(self.records)

@@ -73,7 +73,12 @@ def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Arr
             if initial is not None
             else np.zeros(potential.dim, dtype)
         )
-    given = np.asarray(theta0)
+    try:
+        given = np.asarray(theta0)
+        real = given.dtype.kind in "fiu"
+    except ValueError:  # a ragged list
+        real = False
+    require(real, f"theta0 must be a vector of dim = {potential.dim} real numbers.")
     if given.dtype in (np.float32, np.float64) and not hasattr(potential, "dtype"):
         dtype = given.dtype
     start = np.array(given, dtype=dtype, order="C")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.errors import BadInput, ReplayMismatch
+from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.master import Diverged, Master, compute, learn
 from asyncqn.run import Run, load_run, manifest
 from asyncqn.schedule import DROPPED, Schedule
@@ -37,7 +37,9 @@ def execute(
     `commits` is how many were asked for; a schedule in which every worker died has fewer.
     """
     N = schedule.commits
-    master = Master(algorithm, potential, theta0, workers=schedule.workers, last=N, evaluate=evaluate,
+    # A part of a schedule may lack workers that came later; the engine knows how many there were.
+    workers = max(schedule.workers, engine.get("workers", 0))
+    master = Master(algorithm, potential, theta0, workers=workers, last=N, evaluate=evaluate,
                     callback=callback)  # fmt: skip
     locals_: dict[int, Any] = {}
     steps: dict[int, int] = {}
@@ -76,11 +78,10 @@ def execute(
         status, message = "stopped", f"the callback stopped the run after commit {master.version}."
     except Diverged as divergence:
         status = "diverged"
-        message = (
-            f"{divergence}: {advise(algorithm, potential, theta0, schedule.workers, list(locals_.values()))}"
-        )
+        message = f"{divergence}: {advise(algorithm, potential, theta0, workers, list(locals_.values()))}"
     done = schedule.until(master.version)
     staleness = int(done.staleness.max(initial=0))
+    totals = algorithm.counters(master.iterate, list(locals_.values()))
     return Run(
         theta=np.array(master.iterate.theta, copy=True),
         fun=float(potential.value(master.iterate.theta)),
@@ -90,7 +91,7 @@ def execute(
         metrics=master.metrics(),
         counters={
             "pairs_accepted": 0, "pairs_rejected": 0,
-            **algorithm.counters(master.iterate, list(locals_.values())),
+            **{name: int(total) for name, total in totals.items()},
             "updates_rejected": master.rejected, "staleness_max": staleness,
         },
         manifest=manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine),
@@ -108,7 +109,7 @@ def replay(
 
     The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
     """
-    recorded = run if isinstance(run, Run) else load_run(run)
+    recorded = run if isinstance(run, Run) else load_run(run, potential=potential, algorithm=algorithm)
     potential = potential if potential is not None else recorded.potential
     algorithm = algorithm if algorithm is not None else recorded.algorithm
     if potential is None:
@@ -121,6 +122,12 @@ def replay(
             f"the run's algorithm ({recorded.manifest['algorithm']['kind']}) is not one of asyncqn's: "
             "pass it as replay(run, algorithm=...)."
         )
+    require(
+        int(potential.dim) == recorded.theta0.size,
+        f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
+        "pass the potential that was minimised.",
+    )
+    algorithm.check(potential)
     again = execute(
         potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
         commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,

@@ -9,6 +9,7 @@ import platform
 import shutil
 import uuid
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -92,14 +93,15 @@ class Run:
     def save(self, folder: str | Path) -> Path:
         """Write the run to `folder`, whole or not at all; an older run there is replaced."""
         folder = Path(folder)
-        if folder.exists() and not (folder / "run.json").exists() and any(folder.iterdir()):
+        ours = folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
+        if folder.exists() and not ours:
             raise BadInput(f"{folder} exists and is not a run: choose another folder, or empty it.")
         arrays: dict[str, npt.NDArray[Any]] = {
             "theta": self.theta, "theta0": self.theta0, "fingerprints": self.fingerprints,
             **{f"schedule.{name}": column for name, column in self.schedule.arrays().items()},
             **{f"metrics.{name}": column for name, column in self.metrics.items()},
         }  # fmt: skip
-        scratch = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+        scratch = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
         try:
             scratch.mkdir(parents=True)
             np.savez(scratch / "arrays.npz", **arrays)  # type: ignore[arg-type]
@@ -110,7 +112,7 @@ class Run:
             }  # fmt: skip
             (scratch / "run.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
             if folder.exists():
-                old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+                old = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
                 os.replace(folder, old)
                 os.replace(scratch, folder)
                 shutil.rmtree(old)
@@ -123,8 +125,13 @@ class Run:
         return folder
 
 
-def load_run(folder: str | Path) -> Run:
-    """Read a saved run; a folder that is none, or is damaged, gives one clear sentence."""
+def load_run(
+    folder: str | Path, *, potential: Potential | None = None, algorithm: Algorithm | None = None
+) -> Run:
+    """Read a saved run; a folder that is none, or is damaged, gives one clear sentence.
+
+    A potential or an algorithm that is given is taken instead of being rebuilt from the run.
+    """
     folder = Path(folder)
     if not (folder / "run.json").is_file():
         raise BadInput(f"{folder} is not a saved run: it has no run.json.")
@@ -147,23 +154,35 @@ def load_run(folder: str | Path) -> Run:
             fun=float(document["fun"]),
             status=document["status"],
             message=document["message"],
-            schedule=Schedule.from_arrays(_under("schedule.", arrays)),
+            schedule=_schedule(folder, _under("schedule.", arrays)),
             metrics=Table(_under("metrics.", arrays)),
             counters=document["counters"],
             manifest=manifest_,
             theta0=arrays["theta0"],
             fingerprints=arrays["fingerprints"],
-            algorithm=algorithm_from_plain(manifest_["algorithm"]),
-            potential=rebuild(manifest_["potential"]["reference"]),
+            algorithm=algorithm or algorithm_from_plain(manifest_["algorithm"]),
+            potential=potential if potential is not None else rebuild(manifest_["potential"]["reference"]),
         )
     except AsyncqnError:
         raise
     except FileNotFoundError as error:
         raise DamagedFile(f"{folder} is damaged: {Path(error.filename).name} is missing.") from None
-    except (KeyError, ValueError, TypeError, AttributeError, OSError, zipfile.BadZipFile) as error:
+    except (
+        LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RecursionError,
+        NotImplementedError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
+        text = " ".join(str(error).split()).rstrip(".")
         raise DamagedFile(
-            f"{folder} is damaged or not a run of asyncqn ({type(error).__name__}: {error})."
+            f"{folder} is damaged or not a run of asyncqn ({type(error).__name__}: {text})."
         ) from None
+
+
+def _schedule(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
+    """The stored schedule; one that breaks a schedule's rules was not written by us."""
+    try:
+        return Schedule.from_arrays(columns)
+    except BadInput as error:
+        raise DamagedFile(f"{folder} is damaged: {error}") from None
 
 
 def _under(prefix: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

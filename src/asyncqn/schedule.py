@@ -33,6 +33,20 @@ class WorkerSummary(NamedTuple):
     cycle: float
 
 
+def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
+    """The column as int32, refused rather than rounded or wrapped."""
+    given = np.asarray(column)
+    require(
+        given.size == 0 or given.dtype.kind in "iu",
+        f"schedule: column '{name}' must hold integers, not {given.dtype}.",
+    )
+    require(
+        given.size == 0 or -(2**31) <= int(given.min()) <= int(given.max()) < 2**31,
+        f"schedule: column '{name}' holds numbers beyond 32 bits.",
+    )
+    return np.ascontiguousarray(given, np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Columns of equal length; validated when made.  `time` is that of the commit (or of the drop)."""
@@ -48,13 +62,13 @@ class Schedule:
         for name in ("worker", "read", "commit", "part"):
             column = getattr(self, name)
             if column is not None:
-                object.__setattr__(self, name, np.ascontiguousarray(column, np.int32))
+                object.__setattr__(self, name, _whole_numbers(name, column))
         object.__setattr__(self, "time", np.ascontiguousarray(self.time, np.float64))
         self._validate()
 
     def _validate(self) -> None:
         n = self.worker.size
-        for name in ("read", "commit", "time", "part"):
+        for name in ("worker", "read", "commit", "time", "part"):
             column = getattr(self, name)
             require(
                 column is None or column.shape == (n,),
@@ -80,7 +94,8 @@ class Schedule:
         order = np.argsort(self.worker, kind="stable")
         same = self.worker[order][1:] == self.worker[order][:-1]
         read, commit = self.read[order], self.commit[order]
-        free = np.maximum(commit, read)[:-1]
+        # A worker may compute several blocks of one version, else it first waits for its own commit.
+        free = (np.maximum(commit, read) if self.part is None else read)[:-1]
         require(
             bool((read[1:][same] >= free[same]).all()),
             "schedule: a worker started a computation before its previous one was committed.",
@@ -151,12 +166,15 @@ class Schedule:
         return summaries
 
     def until(self, commit: int) -> Schedule:
-        """The part up to and including commit `commit`; what was still being computed counts as dropped."""
-        ends = np.flatnonzero(self.commit == commit)
+        """The part up to and including commit `commit`; what was still being computed counts as dropped.
+
+        Nobody has begun to compute on version `commit` itself at the moment it comes to be.
+        """
+        ends = np.flatnonzero((self.commit == commit) & (self.commit != DROPPED))
         last = int(ends[-1]) + 1 if ends.size else 0
         if last == len(self):
             return self
-        begun = last + np.flatnonzero(self.read[last:] <= commit)
+        begun = last + np.flatnonzero(self.read[last:] < commit)
         rows = np.concatenate([np.arange(last), begun])
         ended = np.concatenate([self.commit[:last], np.full(begun.size, DROPPED, np.int32)])
         time = self.time[rows]

@@ -29,11 +29,13 @@ from asyncqn.algorithms.memory import (
     Memory,
     PairRule,
     check_memory,
+    clear,
     consider_pair,
     empty_memory,
     product,
 )
 from asyncqn.errors import require
+from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.types import Array, Counters, Potential, Rounds, Rows, Task
 
 
@@ -166,6 +168,10 @@ class MBLBFGS:
             Hg[...] = 0.0  # stands for the subtracted gradient: y is a difference already
             consider_pair(memory, self.rule, self.initial_scale, theta, theta_old, y, Hg)
         product(memory, g, Hg)
+        if not sum_of_squares(Hg) < np.inf:
+            # The answers were finite, so the pairs are to blame: go on without them, theta stays finite.
+            clear(memory, self.initial_scale)
+            product(memory, g, Hg)
         theta_old[...] = theta
         theta -= self.h * Hg
         return iterate._replace(answered=frozenset(update.worker for update in updates))

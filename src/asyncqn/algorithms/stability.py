@@ -76,6 +76,10 @@ def advise(
     algorithm: Algorithm, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
 ) -> str:
     """One sentence on the likely cause of a divergence and what to change."""
+    g = np.zeros_like(theta0)
+    potential.grad(theta0, np.arange(potential.n_data), g)
+    if not np.isfinite(g).all():
+        return "the gradient at theta0 is not finite; mend the potential or its data."
     if isinstance(algorithm, ASLBFGS):
         return _advise_as_lbfgs(algorithm, potential, theta0, workers, locals_)
     if isinstance(algorithm, StochasticGradient):

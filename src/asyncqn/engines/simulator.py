@@ -36,5 +36,6 @@ class Simulator:
         schedule = simulate(self.cluster, algorithm.pattern, commits, seed)
         return execute(
             potential, algorithm, schedule, theta0=theta0, seed=seed, evaluate=evaluate, callback=callback,
-            commits=commits, engine={"kind": "simulator", "cluster": to_plain(self.cluster)},
+            commits=commits,
+            engine={"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)},
         )  # fmt: skip
