@@ -7,16 +7,26 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from asyncqn.errors import require
 from asyncqn.plain import to_plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+
+
+def check_run_folder(folder: Path) -> None:
+    """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
+    free = not folder.exists() or (
+        folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
+    )
+    require(free, f"{folder} exists and is not a run: choose another folder, or empty it.")
 
 
 class Advance(Protocol):
@@ -31,16 +41,21 @@ class Output:
     def __init__(self, json_: bool, quiet: bool) -> None:
         self.json, self.quiet = json_, quiet
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
-        self.stdout = Console(stderr=json_, highlight=False)
+        # Off a terminal nothing is folded: a script or a file gets each line whole.
+        self.stdout = Console(stderr=json_, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """A remark on the way; silent with --quiet."""
-        self.console.print(text)
+        self.console.print(text, markup=False)
 
     def show(self, renderable: Any) -> None:
         """What the command is for: to stdout, or to stderr when stdout carries JSON."""
         if not (self.json and self.quiet):
-            self.stdout.print(renderable)
+            self.stdout.print(renderable, markup=False)
+
+    def fail(self, sentence: str) -> None:
+        """What went wrong: to stderr, even with --quiet."""
+        print(f"asyncqn: {sentence}", file=sys.stderr)
 
     def result(self, values: dict[str, Any]) -> None:
         """The one JSON object."""

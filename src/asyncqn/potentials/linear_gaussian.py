@@ -21,8 +21,8 @@ from asyncqn.types import Array, Rows
 class LinearGaussian:
     """Rows a_i of `A` (n_data x dim), observations `y`; `dtype` is A's: float64 or float32."""
 
-    A: Array
-    y: Array
+    A: Array = field(repr=False)
+    y: Array = field(repr=False)
     noise_var: float
     recipe: dict[str, Any] | None = None
     """The arguments of `random` that made it, from which a saved run can make it again."""

@@ -1,0 +1,27 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from asyncqn.errors import BadInput
+
+
+def write_whole(path: str | Path, content: bytes | str) -> Path:
+    """Write beside `path`, then move into place: nobody ever sees half a file.
+
+    Folders on the way are made.  What the system refuses becomes one sentence.
+    """
+    path = Path(path)
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(scratch, path)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path
