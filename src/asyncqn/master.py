@@ -7,11 +7,13 @@ the order it is given them, guards against numbers that are none, and evaluates 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from asyncqn.checkpoint import Arrays, Saved, flatten
 from asyncqn.kernels.vectors import inspect, sum_of_squares
 from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Callback, Potential, Progress, Task
@@ -58,14 +60,18 @@ class Master:
 
     fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
     A rejected update still takes its commit number; it just changes nothing.
+    pause: entered around every evaluation, so that an engine's clock can stand still.
+    staleness, alive: what an engine wants its callback to see in `Progress`.
     """
 
     def __init__(
         self, algorithm: Algorithm, potential: Potential, theta0: Array, *,
         workers: int, last: int, evaluate: int, callback: Callback | None = None,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         self.algorithm = algorithm
         self.potential = potential
+        self.theta0 = theta0
         self.iterate = algorithm.init(theta0)
         self.version = 0
         self.last = last
@@ -73,6 +79,10 @@ class Master:
         self.patience = max(10, 2 * workers)
         self.evaluate_every = evaluate
         self.callback = callback
+        self.pause = pause
+        self.time = 0.0
+        self.staleness = 0.0
+        self.alive = workers
         self.rejected = 0
         self.rejected_in_a_row = 0
         self.fingerprints = array("I")
@@ -95,6 +105,7 @@ class Master:
         if good:
             self.iterate = self.algorithm.apply(self.iterate, good)
         self.version += 1
+        self.time = time
         if self.iterate.theta is not self._theta:
             self._look()
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
@@ -112,6 +123,10 @@ class Master:
         """Add a row to the metric table and call the callback."""
         if self.records and self.records[-1]["commit"] == self.version:
             return
+        with self.pause():
+            self._evaluate(time)
+
+    def _evaluate(self, time: float) -> None:
         theta = self.iterate.theta
         fun = float(self.potential.value(theta))
         record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
@@ -125,8 +140,32 @@ class Master:
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            self.callback(Progress(self.version, time, theta.copy(), dict(record)))
+            self.callback(
+                Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
+            )
 
     def metrics(self) -> Table:
         table = Table.from_records(self.records)
         return Table({n: c.astype(np.int64) if n == "commit" else c for n, c in table.items()})
+
+    def save(self) -> tuple[dict[str, Any], Arrays]:
+        """What a checkpoint keeps of the master: numbers, and arrays by name, all copies."""
+        document = {
+            "commit": self.version, "last_time": self.time, "rejected": self.rejected,
+            "rejected_in_a_row": self.rejected_in_a_row,
+        }  # fmt: skip
+        arrays = flatten("iterate", self.iterate)
+        arrays["theta0"] = self.theta0.copy()
+        arrays["fingerprints"] = np.array(self.fingerprints, np.uint32)
+        return document, arrays | {f"metrics.{name}": np.array(c) for name, c in self.metrics().items()}
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from a checkpoint."""
+        document = saved.document
+        self.version, self.time = saved.commit, float(document["last_time"])
+        self.rejected, self.rejected_in_a_row = document["rejected"], document["rejected_in_a_row"]
+        self.iterate = saved.tree("iterate", self.iterate)
+        self.fingerprints = array("I", saved.arrays["fingerprints"].tolist())
+        table = Table(saved.under("metrics."))
+        self.records = [table.row(i) for i in range(table.rows)]
+        self._look()

@@ -6,12 +6,14 @@ be executed the moment its version exists, before the next commit: no version is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
+from asyncqn.checkpoint import Checkpoints, Saved, flatten
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.master import Diverged, Master, compute, learn
 from asyncqn.run import Run, load_run, manifest
@@ -31,6 +33,7 @@ def execute(
     evaluate: int,
     engine: dict[str, Any],
     callback: Callback | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Run:
     """Compute all that the schedule says was computed, and commit it as the schedule says.
 
@@ -51,15 +54,28 @@ def execute(
     starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
     ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
     begun = ended = 0
+    about = manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine)
+    first = 0
+    if checkpoints is not None:
+        checkpoints.prepare()
+        if checkpoints.start is not None:
+            first = resume_execution(checkpoints.start, master, locals_, steps, pending, seed)
+            begun = int((schedule.read < first).sum())
+            ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
     try:
-        master.evaluate(0.0)
-        for version in range(N + 1):
-            if version > 0:
+        if first == 0:
+            master.evaluate(0.0)
+        for version in range(first, N + 1):
+            if version > first:
                 answers = []
                 while ended < len(ends) and commit[ends[ended]] == version:
                     answers.append(pending.pop(ends[ended]))
                     ended += 1
                 master.commit(answers, time[version - 1])
+                if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
+                    checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
+                    if checkpoints.interrupted and version < N:
+                        raise KeyboardInterrupt
             while begun < len(starts) and read[starts[begun]] == version:
                 row = starts[begun]
                 begun += 1
@@ -74,32 +90,80 @@ def execute(
                     pending[row] = update
         if commits > N:
             status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
+    except KeyboardInterrupt:
+        if checkpoints is None or not checkpoints.interrupted:
+            raise
+        status, message = "interrupted", checkpoints.advice(master.version)
     except StopIteration:
         status, message = "stopped", f"the callback stopped the run after commit {master.version}."
     except Diverged as divergence:
         status = "diverged"
         message = f"{divergence}: {advise(algorithm, potential, theta0, workers, list(locals_.values()))}"
-    done = schedule.until(master.version)
-    staleness = int(done.staleness.max(initial=0))
-    totals = algorithm.counters(master.iterate, list(locals_.values()))
+    done = schedule if master.version == N else schedule.until(master.version)
+    return conclude(master, done, list(locals_.values()), status, message, theta0, about)
+
+
+def conclude(
+    master: Master, schedule: Schedule, locals_: Sequence[Any], status: str, message: str, theta0: Array,
+    about: dict[str, Any],
+) -> Run:  # fmt: skip
+    """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
+    totals = master.algorithm.counters(master.iterate, locals_)
     return Run(
         theta=np.array(master.iterate.theta, copy=True),
-        fun=float(potential.value(master.iterate.theta)),
+        fun=float(master.potential.value(master.iterate.theta)),
         status=status,
         message=message,
-        schedule=done,
+        schedule=schedule,
         metrics=master.metrics(),
         counters={
             "pairs_accepted": 0, "pairs_rejected": 0,
             **{name: int(total) for name, total in totals.items()},
-            "updates_rejected": master.rejected, "staleness_max": staleness,
+            "updates_rejected": master.rejected,
+            "staleness_max": int(schedule.staleness.max(initial=0)),
         },
-        manifest=manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine),
+        manifest=about,
         theta0=theta0.copy(),
         fingerprints=np.array(master.fingerprints, np.uint32),
-        algorithm=algorithm,
-        potential=potential,
+        algorithm=master.algorithm,
+        potential=master.potential,
     )  # fmt: skip
+
+
+def execution_snapshot(
+    master: Master, locals_: dict[int, Any], steps: dict[int, int], pending: dict[int, Any],
+    about: dict[str, Any],
+) -> Saved:  # fmt: skip
+    """The loop between two versions: the master, all workers, and the updates that wait for their commit."""
+    document, arrays = master.save()
+    for worker, local in locals_.items():
+        arrays |= flatten(f"worker.{worker}", local)
+    for row, update in pending.items():
+        arrays |= flatten(f"pending.{row}", update)
+    document |= {
+        "manifest": about, "workers": {str(w): k for w, k in steps.items()},
+        "pending": list(pending), "rejected_pending": [row for row, u in pending.items() if u is None],
+    }  # fmt: skip
+    return Saved(document, arrays)
+
+
+def resume_execution(
+    saved: Saved, master: Master, locals_: dict[int, Any], steps: dict[int, int], pending: dict[int, Any],
+    seed: int,
+) -> int:  # fmt: skip
+    """Fill the loop's state from a checkpoint; returns the version to go on from."""
+    algorithm, potential, theta0 = master.algorithm, master.potential, master.theta0
+    # One step of a worker that is thrown away shows what an update of this algorithm looks like.
+    sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential,
+                            Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
+    master.restore(saved)
+    for worker, k in saved.document["workers"].items():
+        locals_[int(worker)] = saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0))
+        steps[int(worker)] = int(k)
+    for row in saved.document["pending"]:
+        rejected = row in saved.document["rejected_pending"]
+        pending[row] = None if rejected else saved.tree(f"pending.{row}", sample, in_place=False)
+    return master.version
 
 
 def replay(

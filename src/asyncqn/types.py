@@ -77,7 +77,21 @@ class Rounds(NamedTuple):
     quorum: float
 
 
-Pattern: TypeAlias = Asynchronous | Rounds
+class Blocks(NamedTuple):
+    """The data lie in `n_blocks` fixed blocks, and each computation is asked for one (`Task.part`).
+
+    A version closes when a share `quorum` of its blocks is answered.  Idle workers duplicate a
+    block that has been out for `backup_after` times the mean time of an answer; the first answer
+    wins.  A worker may answer several blocks of one version, so that here the arrays of an update
+    must stay valid until it is committed, beyond the worker's next step.
+    """
+
+    n_blocks: int
+    backup_after: float
+    quorum: float
+
+
+Pattern: TypeAlias = Asynchronous | Rounds | Blocks
 
 
 class Algorithm(Protocol):
@@ -85,7 +99,8 @@ class Algorithm(Protocol):
 
     `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of
     arrays, which `learn` and `apply` may write in place.  `Iterate` has at least a field `theta`.
-    `step` returns an update that stays valid until the same worker's next `step`.
+    `step` returns an update that stays valid until the same worker's next `step`.  Where workers read
+    only some fields of the iterate, an attribute `sent` names them; real engines send no others.
     """
 
     @property
@@ -118,12 +133,17 @@ class Algorithm(Protocol):
 
 
 class Progress(NamedTuple):
-    """What a callback is shown: the state right after commit `commit`; `theta` is a copy."""
+    """What a callback is shown: the state right after commit `commit`; `theta` is a copy.
+
+    Real engines add the mean staleness since the last call and how many workers are there.
+    """
 
     commit: int
     time: float
     theta: Array
     metrics: dict[str, float]
+    staleness: float = 0.0
+    workers: int = 0
 
 
 Callback: TypeAlias = Callable[[Progress], Any]

@@ -86,6 +86,8 @@ class MBLBFGS:
     initial_scale: InitialScale = "pair"
     cosine_floor: float = 0.0
 
+    sent = ("theta",)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         check_memory(self.memory, self.initial_scale, self.rule)

@@ -32,6 +32,8 @@ class SGD(StochasticGradient):
     batch: int
     momentum: float = 0.0
 
+    sent = ("theta",)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         check_batch(self.batch)

@@ -1,0 +1,44 @@
+"""Clock: the time axis of a real run, which stands still while metrics are evaluated."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LONGEST = 0.05
+"""Seconds that a sleeper sleeps at most before it looks again whether the clock stood still."""
+
+
+class Clock:
+    """Counts units of `unit` seconds from `start`; thread-safe for one pauser and many readers."""
+
+    def __init__(self, unit: float = 1.0, start: float = 0.0) -> None:
+        self.unit = unit
+        self._zero = time.perf_counter() - start * unit
+        self._frozen: float | None = None
+
+    def now(self) -> float:
+        frozen = self._frozen
+        return frozen if frozen is not None else (time.perf_counter() - self._zero) / self.unit
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The clock stands still inside the block."""
+        begin = time.perf_counter()
+        self._frozen = (begin - self._zero) / self.unit
+        try:
+            yield
+        finally:
+            self._zero += time.perf_counter() - begin
+            self._frozen = None
+
+    def remaining(self, until: float) -> float:
+        """Seconds until then, not negative."""
+        return max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
+
+    def sleep_until(self, until: float) -> None:
+        """Sleep until the clock shows `until`."""
+        while (seconds := self.remaining(until)) > 0.0:
+            time.sleep(min(seconds, LONGEST))
