@@ -103,8 +103,8 @@ def _advise_as_lbfgs(
     bare = (float(np.median(scales)) + algorithm.rho) ** 2 * largest_curvature(potential, theta0)
     if bare >= stable:
         return (
-            f"the step h = {algorithm.h:g} is too large for a staleness of about {workers - 1} even without "
-            f"curvature pairs; try h below {algorithm.h * stable / (2 * bare):.1e} or a smaller initial_scale."
+            f"the step h = {algorithm.h:g} is too large for a staleness of about {workers - 1} even "
+            f"without pairs; try h below {algorithm.h * stable / (2 * bare):.1e} or a smaller initial_scale."
         )
     wild = max((_wildness(algorithm, potential, theta0, w) for w in locals_[:8]), default=bare)
     return (

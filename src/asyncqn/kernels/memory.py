@@ -21,62 +21,166 @@ import numpy as np
 from asyncqn.kernels.jit import reducing_kernel
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 
-_TILE = 4 * BLOCK
-"""Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK."""
+_TILE = 16 * BLOCK
+"""Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK.
+
+Inside a tile every loop runs over slices from 0, over few arrays: so the compiler can prove that
+indices are in range and that little can alias, and vectorises.
+"""
 
 
 @reducing_kernel
-def inner_products(memory, u, g, p, lo, hi):
-    """Add to p[0], p[1] the inner products of the memory's rows with u and g over lo..hi."""
-    for j in range(memory.shape[1]):
-        s, y = memory[0, j], memory[1, j]
-        su = sg = yu = yg = memory.dtype.type(0)
-        for i in range(lo, hi):
-            su += s[i] * u[i]
-            sg += s[i] * g[i]
-            yu += y[i] * u[i]
-            yg += y[i] * g[i]
-        m = memory.shape[1] + j
-        p[0, j] += su
-        p[1, j] += sg
-        p[0, m] += yu
-        p[1, m] += yg
+def _dots_of_three(s0, s1, s2, y0, y1, y2, u, g):
+    """The inner products of three pairs with u and g, in one sweep over eight streams."""
+    su0 = su1 = su2 = sg0 = sg1 = sg2 = yu0 = yu1 = yu2 = yg0 = yg1 = yg2 = u.dtype.type(0)
+    for i in range(u.size):
+        su0 += s0[i] * u[i]
+        su1 += s1[i] * u[i]
+        su2 += s2[i] * u[i]
+        yu0 += y0[i] * u[i]
+        yu1 += y1[i] * u[i]
+        yu2 += y2[i] * u[i]
+        sg0 += s0[i] * g[i]
+        sg1 += s1[i] * g[i]
+        sg2 += s2[i] * g[i]
+        yg0 += y0[i] * g[i]
+        yg1 += y1[i] * g[i]
+        yg2 += y2[i] * g[i]
+    return (su0, su1, su2), (sg0, sg1, sg2), (yu0, yu1, yu2), (yg0, yg1, yg2)
+
+
+@reducing_kernel
+def _dots(s, y, u, g):
+    """s'u, s'g, y'u, y'g."""
+    su = sg = yu = yg = s.dtype.type(0)
+    for i in range(s.size):
+        su += s[i] * u[i]
+        sg += s[i] * g[i]
+        yu += y[i] * u[i]
+        yg += y[i] * g[i]
+    return su, sg, yu, yg
+
+
+@reducing_kernel
+def _two_dots(s, y, v):
+    """s'v, y'v."""
+    sv = yv = s.dtype.type(0)
+    for i in range(s.size):
+        sv += s[i] * v[i]
+        yv += y[i] * v[i]
+    return sv, yv
+
+
+@reducing_kernel
+def _combine(out, a, v, b, w):
+    """out = a v + b w."""
+    for i in range(out.size):
+        out[i] = a * v[i] + b * w[i]
+
+
+@reducing_kernel
+def _add_pair_of(out, a, s, b, y):
+    """out += a s + b y."""
+    for i in range(out.size):
+        out[i] += a * s[i] + b * y[i]
+
+
+@reducing_kernel
+def _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2):
+    """out += a0 s0 + a1 s1 + a2 s2 + b0 y0 + b1 y1 + b2 y2."""
+    for i in range(out.size):
+        out[i] += a0 * s0[i] + a1 * s1[i] + a2 * s2[i] + b0 * y0[i] + b1 * y1[i] + b2 * y2[i]
+
+
+@reducing_kernel
+def _combine_with_three(out, a, v, b, w, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2):
+    """out = a v + b w + three pairs, in one sweep."""
+    for i in range(out.size):
+        pairs = a0 * s0[i] + a1 * s1[i] + a2 * s2[i] + b0 * y0[i] + b1 * y1[i] + b2 * y2[i]
+        out[i] = a * v[i] + b * w[i] + pairs
+
+
+@reducing_kernel
+def _combine_with_memory(out, a, v, b, w, memory, c, weight, lo, hi):
+    """out = a v + b w + weight (S c[:m] + Y c[m:]) over lo..hi, three pairs at a time."""
+    m = memory.shape[1]
+    kind = memory.dtype.type
+    j = 0
+    if m < 3:
+        _combine(out, a, v, b, w)
+    while j + 3 <= m:
+        a0, a1, a2 = kind(weight * c[j]), kind(weight * c[j + 1]), kind(weight * c[j + 2])
+        b0, b1, b2 = kind(weight * c[m + j]), kind(weight * c[m + j + 1]), kind(weight * c[m + j + 2])
+        s0, s1, s2 = memory[0, j, lo:hi], memory[0, j + 1, lo:hi], memory[0, j + 2, lo:hi]
+        y0, y1, y2 = memory[1, j, lo:hi], memory[1, j + 1, lo:hi], memory[1, j + 2, lo:hi]
+        if j == 0:
+            _combine_with_three(out, a, v, b, w, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
+        else:
+            _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
+        j += 3
+    while j < m:
+        a0, b0 = kind(weight * c[j]), kind(weight * c[m + j])
+        _add_pair_of(out, a0, memory[0, j, lo:hi], b0, memory[1, j, lo:hi])
+        j += 1
+
+
+@reducing_kernel
+def _add_dots(p, memory, u, g, lo, hi):
+    """p[0] += [S Y]'u and p[1] += [S Y]'g over lo..hi, three pairs at a time."""
+    m = memory.shape[1]
+    j = 0
+    while j + 3 <= m:
+        su, sg, yu, yg = _dots_of_three(
+            memory[0, j, lo:hi], memory[0, j + 1, lo:hi], memory[0, j + 2, lo:hi],
+            memory[1, j, lo:hi], memory[1, j + 1, lo:hi], memory[1, j + 2, lo:hi], u[lo:hi], g[lo:hi],
+        )  # fmt: skip
+        for a in range(3):
+            p[0, j + a] += su[a]
+            p[1, j + a] += sg[a]
+            p[0, m + j + a] += yu[a]
+            p[1, m + j + a] += yg[a]
+        j += 3
+    while j < m:
+        su1, sg1, yu1, yg1 = _dots(memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi])
+        p[0, j] += su1
+        p[1, j] += sg1
+        p[0, m + j] += yu1
+        p[1, m + j] += yg1
+        j += 1
+
+
+@reducing_kernel
+def _scale_by(out, diagonal, rho, v):
+    """out = (diagonal + rho) v."""
+    for i in range(out.size):
+        out[i] = (diagonal[i] + rho) * v[i]
+
+
+@reducing_kernel
+def _add_noise(out, noise, z):
+    """out += noise z."""
+    for i in range(out.size):
+        out[i] += out.dtype.type(noise * z[i])
 
 
 @reducing_kernel
 def langevin_update(
-    memory,
-    middle,
-    scale,
-    diagonal,
-    rho,
-    u,
-    g_O,
-    g_S,
-    w_O,
-    w_S,
-    h,
-    gamma,
-    noise,
-    seed,
-    k,
-    worker,
-    d_theta,
-    d_u,
-):
+    memory, middle, scale, diagonal, rho, u, g_O, g_S, w_O, w_S, h, gamma, noise, seed, k, worker,
+    d_theta, d_u,
+):  # fmt: skip
     """Equations (5) and (6) of the paper in two passes over the memory.
 
     g = w_O g_O + w_S g_S; d_theta = (H + rho I) u; d_u = -h (H + rho I) g - gamma u + noise Z.
     """
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
+    one = kind(1)
     g = d_u  # the blended gradient rests where its update will be written
     p = np.zeros((2, 2 * m))
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
-        for i in range(lo, hi):
-            g[i] = kind(w_O) * g_O[i] + kind(w_S) * g_S[i]
-        inner_products(memory, u, g, p, lo, hi)
+        _combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
+        _add_dots(p, memory, u, g, lo, hi)
     c = np.zeros((2, 2 * m))
     for r in range(2):
         for i in range(2 * m):
@@ -85,29 +189,20 @@ def langevin_update(
     z = np.zeros(BLOCK)
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
+        x, v, u_, a = d_theta[lo:hi], d_u[lo:hi], u[lo:hi], kind(scale + rho)
         if diagonal.size:
-            for i in range(lo, hi):
-                a = diagonal[i] + kind(rho)
-                d_theta[i] = a * u[i]
-                d_u[i] = a * g[i]
+            _scale_by(x, diagonal[lo:hi], kind(rho), u_)
+            _scale_by(v, diagonal[lo:hi], kind(rho), v)
+            _combine_with_memory(x, one, x, kind(0), u_, memory, c[0], 1.0, lo, hi)
+            _combine_with_memory(v, kind(-h), v, kind(-gamma), u_, memory, c[1], -h, lo, hi)
         else:
-            a = kind(scale + rho)
-            for i in range(lo, hi):
-                d_theta[i] = a * u[i]
-                d_u[i] = a * g[i]
-        for j in range(m):
-            s, y = memory[0, j], memory[1, j]
-            su, sg, yu, yg = kind(c[0, j]), kind(c[1, j]), kind(c[0, m + j]), kind(c[1, m + j])
-            for i in range(lo, hi):
-                d_theta[i] += su * s[i] + yu * y[i]
-                d_u[i] += sg * s[i] + yg * y[i]
-        for i in range(lo, hi):
-            d_u[i] = -kind(h) * d_u[i] - kind(gamma) * u[i]
+            _combine_with_memory(x, a, u_, kind(0), u_, memory, c[0], 1.0, lo, hi)
+            _combine_with_memory(v, kind(-h) * a, v, kind(-gamma), u_, memory, c[1], -h, lo, hi)
         if noise > 0.0:
             for first in range(lo, hi, BLOCK):
                 normals_block(z, first, seed, k, worker, NOISE)
-                for i in range(min(BLOCK, hi - first)):
-                    d_u[first + i] += kind(noise * z[i])
+                part = d_u[first : min(first + BLOCK, hi)]
+                _add_noise(part, noise, z)
 
 
 @reducing_kernel
@@ -119,30 +214,34 @@ def product(memory, middle, scale, diagonal, v, out):
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
         for j in range(m):
-            s, y = memory[0, j], memory[1, j]
-            sv = yv = kind(0)
-            for i in range(lo, hi):
-                sv += s[i] * v[i]
-                yv += y[i] * v[i]
+            sv, yv = _two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], v[lo:hi])
             p[j] += sv
             p[m + j] += yv
+    c = np.zeros(2 * m)
+    for i in range(2 * m):
+        for j in range(2 * m):
+            c[i] += middle[i, j] * p[j]
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
+        x = out[lo:hi]
         if diagonal.size:
-            for i in range(lo, hi):
-                out[i] = diagonal[i] * v[i]
+            _scale_by(x, diagonal[lo:hi], kind(0), v[lo:hi])
+            _combine_with_memory(x, kind(1), x, kind(0), x, memory, c, 1.0, lo, hi)
         else:
-            for i in range(lo, hi):
-                out[i] = kind(scale) * v[i]
-        for j in range(m):
-            s, y = memory[0, j], memory[1, j]
-            a = b = 0.0
-            for i in range(2 * m):
-                a += middle[j, i] * p[i]
-                b += middle[m + j, i] * p[i]
-            a_, b_ = kind(a), kind(b)
-            for i in range(lo, hi):
-                out[i] += a_ * s[i] + b_ * y[i]
+            _combine_with_memory(x, kind(scale), v[lo:hi], kind(0), v[lo:hi], memory, c, 1.0, lo, hi)
+
+
+@reducing_kernel
+def _difference_products(theta, theta_old, g, g_old):
+    """(s's, s'y, y'y) of one tile."""
+    ss = sy = yy = theta.dtype.type(0)
+    for i in range(theta.size):
+        s = theta[i] - theta_old[i]
+        y = g[i] - g_old[i]
+        ss += s * s
+        sy += s * y
+        yy += y * y
+    return ss, sy, yy
 
 
 @reducing_kernel
@@ -150,13 +249,8 @@ def pair_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
     for lo in range(0, theta.size, _TILE):
-        a = b = c = theta.dtype.type(0)
-        for i in range(lo, min(lo + _TILE, theta.size)):
-            s = theta[i] - theta_old[i]
-            y = g[i] - g_old[i]
-            a += s * s
-            b += s * y
-            c += y * y
+        hi = min(lo + _TILE, theta.size)
+        a, b, c = _difference_products(theta[lo:hi], theta_old[lo:hi], g[lo:hi], g_old[lo:hi])
         ss += a
         sy += b
         yy += c
@@ -171,35 +265,27 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     gram[1, i, j] = y_i'H0 y_j, with H0 = I unless a diagonal is given.
     """
     m, d = memory.shape[1], theta.size
-    s, y = memory[0, slot], memory[1, slot]
+    one = memory.dtype.type(1)
     for j in range(m):
         gram[0, j, slot] = 0.0
         gram[1, j, slot] = 0.0
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
-        for i in range(lo, hi):
-            s[i] = theta[i] - theta_old[i]
-            y[i] = g[i] - g_old[i]
+        s, y = memory[0, slot, lo:hi], memory[1, slot, lo:hi]
+        _combine(s, one, theta[lo:hi], -one, theta_old[lo:hi])
+        _combine(y, one, g[lo:hi], -one, g_old[lo:hi])
         # y is still the raw difference of gradients here; the others' second halves are H0 y.
         for j in range(m):
-            sj, yj = memory[0, j], memory[1, j]
-            sy = yy = theta.dtype.type(0)
-            for i in range(lo, hi):
-                sy += sj[i] * y[i]
-                yy += yj[i] * y[i]
+            sy, yy = _two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], y)
             gram[0, j, slot] += sy
-            if j != slot:
+            if j != slot or not diagonal.size:
                 gram[1, j, slot] += yy
-        own = theta.dtype.type(0)
         if diagonal.size:
-            for i in range(lo, hi):
-                raw = y[i]
-                y[i] = diagonal[i] * raw
-                own += raw * y[i]
-        else:
-            for i in range(lo, hi):
-                own += y[i] * y[i]
-        gram[1, slot, slot] += own
+            scaled = np.empty_like(y)
+            _scale_by(scaled, diagonal[lo:hi], one - one, y)
+            own, _ = _two_dots(scaled, y, y)
+            gram[1, slot, slot] += own
+            y[:] = scaled
     for j in range(m):
         gram[1, slot, j] = gram[1, j, slot]
 
