@@ -123,6 +123,9 @@ def test_bad_rows_of_parquet_are_named_by_row_or_skipped(tmp_path):
     reading = read_ratings(tmp_path / "t.parquet", skip_bad=True)
     assert (len(reading.ratings), reading.skipped) == (1, 3)
     assert reading.problems[-1].endswith("row 3: user 1 rates item 1 a second time")
+    table = pa.table({"user": [1.0, np.nan], "item": [1, 2], "rating": [1, 2]})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    assert read_ratings(tmp_path / "t.parquet", skip_bad=True).skipped == 1
 
 
 def test_bad_title_lines_are_named_or_skipped(tmp_path):

@@ -1,5 +1,8 @@
 """Ratings: ids there and back, constructors, splits."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from asyncqn.data import Ratings, as_ratings
 from asyncqn.data.ids import LONGEST_ID
+from asyncqn.data.ratings import repeated_rows
 from asyncqn.errors import BadInput
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6)
@@ -146,6 +150,31 @@ def test_bad_tables_are_refused_with_their_row():
         as_ratings(3.5)
     with pytest.raises(BadInput, match="three different columns"):
         Ratings.from_arrow(nulls, user="item")
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
+def test_a_repeated_pair_is_every_row_after_its_first(pairs):
+    users, items = np.array(pairs, dtype=np.int32).T
+    ratings = Ratings(users, items, np.ones(len(pairs), np.float32), np.arange(5), np.arange(5))
+    assert repeated_rows(ratings).tolist() == [pair in pairs[:k] for k, pair in enumerate(pairs)]
+
+
+def test_without_pyarrow_arrays_work_and_files_name_the_extra(tmp_path):
+    code = f"""
+import sys
+sys.modules["pyarrow"] = sys.modules["pandas"] = sys.modules["scipy.sparse"] = None
+from asyncqn.data import as_ratings, open_ratings, read_ratings, save_ratings
+from asyncqn.errors import MissingExtra
+ratings = as_ratings(([1, 2], ["a", "b"], [3, 4]))
+assert open_ratings(save_ratings(ratings, {str(tmp_path / "set")!r})).digest == ratings.digest
+open({str(tmp_path / "r.csv")!r}, "w").write("user,item,rating\\n1,2,3\\n")
+try:
+    read_ratings({str(tmp_path / "r.csv")!r})
+except MissingExtra as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'asyncqn[data]'" in done.stdout
 
 
 @given(rated_pairs())

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from asyncqn.data import read_ratings
 from asyncqn.data import text as fast
+from asyncqn.data.dialect import detect
+from asyncqn.data.scan import BadRows, scan
+from asyncqn.data.sources import find
 from asyncqn.errors import BadInput
 
 ROWS = [(1, 31, 2.5), (1, 7, 3.0), (2, 31, 4.0), (15, 2, 5.0)]
@@ -135,6 +138,11 @@ def test_what_a_csv_writer_wrote_is_read_back(tmp_path_factory, users, items, da
         writer = csv.writer(stream)
         writer.writerows([("user", "item", "rating"), *rows])
     assert rows_of(read_ratings(file).ratings) == rows
+    source, _ = find(file)
+    dialect = detect(source, movielens=False, user=None, item=None, rating=None, delimiter=None)
+    patient, lines = scan(source, dialect, BadRows("t.csv", skip=False))
+    assert rows_of(patient) == rows
+    assert lines[0] == 2
 
 
 def test_ids_are_numbers_only_when_all_of_a_column_spell_one(tmp_path):

@@ -54,9 +54,12 @@ def encode_text_column(column: Any, what: str) -> tuple[Index, Ids]:
 def usable_rows(users: Any, items: Any, values: Any) -> npt.NDArray[np.bool_]:
     """Which rows have a user, an item and a finite rating."""
     compute = arrow("pyarrow.compute")
-    present = compute.and_(compute.is_valid(users), compute.is_valid(items))
-    finite = compute.fill_null(compute.is_finite(values), False)
-    mask: npt.NDArray[np.bool_] = compute.and_(present, finite).to_numpy()
+    floating = arrow("pyarrow.types").is_floating
+    mask = np.ones(len(values), dtype=bool)
+    for column in (users, items, values):
+        # pandas writes a missing number as NaN, which Arrow counts as valid.
+        good = compute.is_finite(column) if floating(column.type) else compute.is_valid(column)
+        mask &= compute.fill_null(good, False).to_numpy()
     return mask
 
 

@@ -20,6 +20,7 @@ from asyncqn.data.sources import Source
 from asyncqn.errors import BadInput
 
 _SHOWN = 10
+_REMEMBERED = 10_000
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -47,14 +48,27 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
     user_words: dict[str, int] = {}
     item_words: dict[str, int] = {}
     users, items, values, lines = array("i"), array("i"), array("f"), array("q")
+    # Ids and ratings come again and again: one that was found good once needs no second look.
+    numbers: dict[str, float] = {}
+    user, item, rating, width = dialect.user, dialect.item, dialect.rating, dialect.width
     for line, fields in records(source, dialect):
-        fault = _fault(fields, dialect)
-        if fault:
-            bad.add(line, fault)
-            continue
-        users.append(user_words.setdefault(fields[dialect.user], len(user_words)))
-        items.append(item_words.setdefault(fields[dialect.item], len(item_words)))
-        values.append(float(fields[dialect.rating]))
+        if (
+            len(fields) != width
+            or fields[user] not in user_words
+            or fields[item] not in item_words
+            or fields[rating] not in numbers
+        ):
+            if fault := _fault(fields, dialect):
+                bad.add(line, fault)
+                continue
+            if len(numbers) >= _REMEMBERED:
+                numbers.clear()
+            numbers[fields[rating]] = float(fields[rating])
+            user_words.setdefault(fields[user], len(user_words))
+            item_words.setdefault(fields[item], len(item_words))
+        users.append(user_words[fields[user]])
+        items.append(item_words[fields[item]])
+        values.append(numbers[fields[rating]])
         lines.append(line)
     user_index, user_ids = _encode(users, user_words)
     item_index, item_ids = _encode(items, item_words)

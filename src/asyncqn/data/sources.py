@@ -95,7 +95,11 @@ def _opened(place: Path) -> IO[bytes]:
 
 
 def _in_directory(place: Path) -> tuple[Source, Source | None]:
-    for folder in (place, *sorted(p for p in place.iterdir() if p.is_dir())):
+    try:
+        below = sorted(p for p in place.iterdir() if p.is_dir())
+    except OSError as error:
+        raise unreadable(Source(place), error) from error
+    for folder in (place, *below):
         for name in _RATINGS:
             if (folder / name).is_file():
                 return find(folder / name)
