@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.potentials.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.matrix_factorization import MatrixFactorization, Triples, pack, shuffled
 from asyncqn.types import Potential
 
 RANKS = [1, 2, 5, 8, 33]
@@ -97,6 +97,20 @@ def test_the_order_of_the_ratings_changes_only_roundings(seed: int | None) -> No
     rows = np.arange(300)
     np.testing.assert_allclose(gradient(a, theta, rows), gradient(b, theta, rows), **tolerance(a))
     assert a.value(theta) == pytest.approx(b.value(theta), rel=1e-12)
+
+
+def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
+    n = 50_000
+    ratings = pack(Triples(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32)))
+    orders = [shuffled(ratings, np.random.default_rng(seed))["user"] for seed in (0, 0, 1)]
+    assert np.array_equal(orders[0], orders[1])
+    assert not np.array_equal(orders[0], orders[2])
+    assert np.array_equal(np.sort(orders[0]), np.arange(n))
+    # Any 1000 consecutive rows: the mean of their indices is n/2 with deviation n / sqrt(12 * 1000).
+    means = orders[0].reshape(50, 1000).mean(axis=1)
+    assert np.abs(means - n / 2).max() < 5 * n / np.sqrt(12_000)
+    # Place and index are uncorrelated, up to 1 / sqrt(n).
+    assert abs(np.corrcoef(orders[0], np.arange(n))[0, 1]) < 5 / np.sqrt(n)
 
 
 @pytest.mark.parametrize("dtype", REAL)

@@ -196,6 +196,15 @@ def gradient_range(
 
 
 @kernel
+def deal(ratings: Any, piles: Any, end: Any, out: Any) -> None:
+    """Put every rating on its pile; `end` holds where the piles start in `out`, and then where they end."""
+    for row in range(len(ratings)):
+        pile = piles[row]
+        out[end[pile]] = ratings[row]
+        end[pile] += 1
+
+
+@kernel
 def gather(ratings: Any, rows: Any, start: int, stop: int, buffer: Any) -> bool:
     """Copy ratings[rows[start:stop]] to the head of `buffer`; False where a row does not exist.
 
