@@ -7,8 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.errors import require
-from asyncqn.kernels import random
+from asyncqn.kernels import random, shuffling
 from asyncqn.types import Array, Rows
+
+_FILL = {
+    "replacement": random.fill_rows,
+    "shuffled": shuffling.fill_shuffled,
+    "blocks": shuffling.fill_block,
+}
+SAMPLING = tuple(_FILL)
+"""How a subsample is drawn: `"replacement"`, independent rows, as in the paper; `"shuffled"`, passes over
+the data, each in a random order of the worker's own; `"blocks"`, passes over blocks of consecutive
+rows in random order, for data that are stored in random order (far kinder to the cache)."""
 
 
 class Stream(NamedTuple):
@@ -18,9 +28,9 @@ class Stream(NamedTuple):
     worker: int
     k: int
 
-    def rows(self, n_data: int, out: Rows) -> Rows:
-        """Fill `out` with row numbers drawn uniformly from 0..n_data-1, with replacement."""
-        random.fill_rows(self.seed, self.k, self.worker, n_data, out)
+    def rows(self, n_data: int, out: Rows, sampling: str = "replacement") -> Rows:
+        """Fill `out` with row numbers from 0..n_data-1; see `SAMPLING`."""
+        _FILL[sampling](self.seed, self.k, self.worker, n_data, out)
         return out
 
     def normals(self, out: Array) -> Array:

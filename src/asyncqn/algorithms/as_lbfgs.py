@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_positive, check_step
+from asyncqn.algorithms.checks import check_batch, check_positive, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     ACCEPTED,
     REJECTED,
@@ -87,6 +87,7 @@ class ASLBFGS:
     epsilon: float = 1e-4
     initial_scale: InitialScale = "pair"
     cosine_floor: float = 0.0
+    sampling: str = "replacement"
 
     pattern = Asynchronous()
 
@@ -97,6 +98,7 @@ class ASLBFGS:
         require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
         check_memory(self.memory, self.initial_scale, self.rule)
         check_batch(self.batch, self.overlap)
+        check_sampling(self.sampling)
 
     @property
     def rule(self) -> PairRule:
@@ -131,7 +133,7 @@ class ASLBFGS:
         # Draw Omega = S u O (lines 4 and 5 of Algorithm 2).
         stream = task.stream
         now = stream.k & 1
-        Omega, g_O = stream.rows(potential.n_data, local.Omega[now]), local.g_O[now]
+        Omega, g_O = stream.rows(potential.n_data, local.Omega[now], self.sampling), local.g_O[now]
         potential.grad(view.theta, Omega[: self.overlap], g_O)
         potential.grad(view.theta, Omega[self.overlap :], local.g_S)
         # Compute (d_theta, d_u) by equations (5) and (6) (line 6).

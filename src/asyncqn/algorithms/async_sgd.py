@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_step
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update, Worker
 from asyncqn.kernels.vectors import add_one
 from asyncqn.types import Array, Potential, Task
@@ -29,10 +29,12 @@ class AsyncSGD(StochasticGradient):
 
     h: float
     batch: int
+    sampling: str = "replacement"
 
     def __post_init__(self) -> None:
         check_step(self.h)
         check_batch(self.batch)
+        check_sampling(self.sampling)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy())

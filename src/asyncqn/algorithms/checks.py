@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncqn.errors import require
+from asyncqn.streams import SAMPLING
 
 
 def check_positive(**numbers: float) -> None:
@@ -12,6 +13,14 @@ def check_positive(**numbers: float) -> None:
             isinstance(value, (int, float)) and value > 0.0,
             f"{name} must be a positive number, not {value!r}.",
         )
+
+
+def check_sampling(sampling: str) -> None:
+    """One of the ways of `streams.SAMPLING`."""
+    require(
+        sampling in SAMPLING,
+        f"sampling must be one of {', '.join(map(repr, SAMPLING))}, not {sampling!r}.",
+    )
 
 
 def check_batch(batch: int, overlap: int | None = None, n_data: int | None = None) -> None:

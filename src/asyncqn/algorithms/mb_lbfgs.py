@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_step
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     ACCEPTED,
     REJECTED,
@@ -85,6 +85,7 @@ class MBLBFGS:
     epsilon: float = 1e-4
     initial_scale: InitialScale = "pair"
     cosine_floor: float = 0.0
+    sampling: str = "replacement"
 
     sent = ("theta",)
 
@@ -92,6 +93,7 @@ class MBLBFGS:
         check_step(self.h)
         check_memory(self.memory, self.initial_scale, self.rule)
         check_batch(self.batch, self.overlap)
+        check_sampling(self.sampling)
         require(self.timeout >= 0.0, f"timeout must not be negative, not {self.timeout!r}.")
         require(0.0 < self.quorum <= 1.0, f"quorum must lie in (0, 1], not {self.quorum!r}.")
         require(
@@ -135,7 +137,7 @@ class MBLBFGS:
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         now = task.stream.k & 1
         theta, g_O = view.theta, local.g_O[now]
-        Omega = task.stream.rows(potential.n_data, local.Omega[now])
+        Omega = task.stream.rows(potential.n_data, local.Omega[now], self.sampling)
         paired = bool(local.read[0] == task.read - 1)
         if paired:
             potential.grad(theta, local.Omega[1 - now][: self.overlap], local.y)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_step
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update, Worker
 from asyncqn.errors import require
 from asyncqn.types import Array, Potential, Task
@@ -31,12 +31,14 @@ class SGD(StochasticGradient):
     h: float
     batch: int
     momentum: float = 0.0
+    sampling: str = "replacement"
 
     sent = ("theta",)
 
     def __post_init__(self) -> None:
         check_step(self.h)
         check_batch(self.batch)
+        check_sampling(self.sampling)
         require(0.0 <= self.momentum < 1.0, f"momentum must lie in [0, 1), not {self.momentum!r}.")
 
     def init(self, theta0: Array) -> Iterate:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.async_sgd import Iterate
-from asyncqn.algorithms.checks import check_batch, check_positive, check_step
+from asyncqn.algorithms.checks import check_batch, check_positive, check_sampling, check_step
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update
 from asyncqn.algorithms.stochastic_gradient import Worker as GradientWorker
 from asyncqn.kernels.vectors import add_one, add_scaled
@@ -35,11 +35,13 @@ class SGLD(StochasticGradient):
     h: float
     beta: float
     batch: int
+    sampling: str = "replacement"
 
     def __post_init__(self) -> None:
         check_step(self.h)
         check_positive(beta=self.beta)
         check_batch(self.batch)
+        check_sampling(self.sampling)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy())

@@ -29,6 +29,7 @@ class StochasticGradient:
 
     h: float
     batch: int
+    sampling: str
     pattern = Asynchronous()
 
     def check(self, potential: Potential) -> None:
@@ -39,7 +40,8 @@ class StochasticGradient:
 
     def gradient(self, view: Any, local: Worker, potential: Potential, task: Task) -> Array:
         """g on a fresh Omega at the worker's view of theta."""
-        potential.grad(view.theta, task.stream.rows(potential.n_data, local.Omega), local.d_theta)
+        Omega = task.stream.rows(potential.n_data, local.Omega, self.sampling)
+        potential.grad(view.theta, Omega, local.d_theta)
         return local.d_theta
 
     def learn(self, view: Any, local: Worker, potential: Potential, task: Task) -> Worker:

@@ -1,0 +1,90 @@
+"""Passes over the data without replacement, as a function of (key, worker, step) and without memory.
+
+A permutation of 0..n-1 comes from a Feistel network on the smallest power of two that holds n, whose
+round keys are Philox words of the pass; numbers beyond n are sent through again (cycle walking).
+So a worker's k-th subsample is known from k alone, on every engine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.random import ORDER, philox
+
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = 8
+"""Rounds of the network: even, so that both halves have their own width again at the end."""
+
+
+@inlined
+def _pass_keys(key, epoch, worker, keys):
+    """Round keys of one pass, and 64 further random bits."""
+    key = np.uint64(key)
+    k0, k1 = key & _LOW, key >> _32
+    for r in range(0, _ROUNDS, 2):
+        x0, x1, x2, x3 = philox(np.uint64(r), np.uint64(ORDER), np.uint64(epoch), np.uint64(worker), k0, k1)
+        keys[r], keys[r + 1] = (x0 << _32) | x1, (x2 << _32) | x3
+    x0, x1, _, _ = philox(np.uint64(_ROUNDS), np.uint64(ORDER), np.uint64(epoch), np.uint64(worker), k0, k1)
+    return (x0 << _32) | x1
+
+
+@inlined
+def _width(n):
+    """Bits that hold 0..n-1, at least 2."""
+    bits = 2
+    while (1 << bits) < n:
+        bits += 1
+    return bits
+
+
+@inlined
+def _permute(x, n, bits, keys):
+    """Where the pass's permutation of 0..n-1 sends x."""
+    right_bits = np.uint64(bits // 2)
+    left_bits = np.uint64(bits) - right_bits
+    x = np.uint64(x)
+    while True:
+        a, b = left_bits, right_bits
+        left, right = x >> b, x & ((np.uint64(1) << b) - np.uint64(1))
+        for r in range(_ROUNDS):
+            f = (right + np.uint64(1)) * _MIX + keys[r]
+            f ^= f >> np.uint64(29)
+            f *= np.uint64(0xBF58476D1CE4E5B9)
+            f = (f >> np.uint64(20)) & ((np.uint64(1) << a) - np.uint64(1))
+            left, right = right, left ^ f
+            a, b = b, a
+        x = (left << b) | right
+        if x < np.uint64(n):
+            return np.int64(x)
+
+
+@kernel
+def fill_shuffled(key, k, worker, n, out):
+    """The k-th batch of a worker's passes over 0..n-1, each pass in an order of its own."""
+    keys = np.empty(_ROUNDS, np.uint64)
+    bits = _width(n)
+    epoch = -1
+    for i in range(out.size):
+        position = k * out.size + i
+        if position // n != epoch:
+            epoch = position // n
+            _pass_keys(key, epoch, worker, keys)
+        out[i] = _permute(position % n, n, bits, keys)
+
+
+@kernel
+def fill_block(key, k, worker, n, out):
+    """The k-th of a worker's blocks of consecutive rows: the blocks of a pass in random order.
+
+    Every pass cuts the rows (a circle) at another random place, so that each row is as likely as
+    any other; n mod |out| rows are left out of a pass.
+    """
+    keys = np.empty(_ROUNDS, np.uint64)
+    blocks = max(1, n // out.size)
+    cut = _pass_keys(key, k // blocks, worker, keys) % np.uint64(n)
+    block = _permute(k % blocks, blocks, _width(blocks), keys)
+    first = (np.int64(cut) + block * out.size) % n
+    for i in range(out.size):
+        out[i] = (first + i) % n
