@@ -114,18 +114,17 @@ def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
 
 
 @pytest.mark.parametrize("dtype", REAL)
-def test_dtype_is_kept_and_equal_arguments_give_equal_bits(dtype: type) -> None:
+def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type) -> None:
     potential = model(oracle.problem(6), dtype=dtype, seed=0)
     theta = potential.initial(np.random.default_rng(0))
     assert isinstance(potential, Potential)
     assert theta.dtype == dtype
     assert potential.curvature_diagonal(theta).dtype == dtype
     rows = np.random.default_rng(1).integers(0, 300, 1000)
-    before = theta.copy()
+    theta.flags.writeable = rows.flags.writeable = False
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda _: gradient(potential, theta, rows).tobytes(), range(8)))
     assert len(set(results)) == 1
-    assert np.array_equal(theta, before)
 
 
 def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None:
