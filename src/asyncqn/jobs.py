@@ -35,7 +35,7 @@ DEFAULT_ALGORITHM = "as-lbfgs"
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "as-lbfgs": {
-        "h": 1e-4, "gamma": 0.02, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40,
+        "h": 1.5e-4, "gamma": 0.02, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40,
         "initial_scale": 0.02, "cosine_floor": 0.3,
     },
     "async-sgd": {"h": 2e-5, "batch": 6},
