@@ -63,7 +63,9 @@ def wants_log(values: npt.NDArray[Any]) -> bool:
     return bool(finite.size and finite.min() > 0 and finite.max() > 10 * finite.min())
 
 
-def convergence(tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED) -> Figure:
+def convergence(
+    tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
+) -> Figure:
     """The metric of one or several runs, by name, over time."""
     require(bool(tables), "there is no run to draw.")
     figure = new_figure()

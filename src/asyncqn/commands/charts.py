@@ -16,7 +16,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 def line_chart(
     x: npt.NDArray[np.floating], y: npt.NDArray[np.floating], *, width: int = 60, height: int = 10, log: bool
 ) -> list[str]:
-    """y over x as lines of text, its range at the left and that of x below; what is not finite is left out."""
+    """y over x as lines of text, with the ranges of both; what is not finite is left out."""
     keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
     x, y = x[keep].astype(float), y[keep].astype(float)
     if not x.size:
@@ -53,7 +53,7 @@ def _places(values: npt.NDArray[np.floating], count: int) -> npt.NDArray[np.int6
     low, high = values.min(), values.max()
     if high == low:
         return np.full(values.size, (count - 1) // 2, np.int64)
-    return np.rint((values - low) / (high - low) * (count - 1)).astype(np.int64)
+    return np.asarray(np.rint((values - low) / (high - low) * (count - 1)), np.int64)
 
 
 def bar(share: float, width: int = 30) -> str:

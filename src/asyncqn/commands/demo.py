@@ -25,6 +25,8 @@ TARGET = 0.05
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `demo`."""
+
     @app.command()
     def demo(
         output: Annotated[
@@ -98,7 +100,7 @@ def _words(value: float | None) -> str:
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>asyncqn: three algorithms compared</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem; }}
 table {{ border-collapse: collapse; width: 100%; }} img {{ max-width: 100%; }}
 td, th {{ text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #ddd; }}
 td:first-child, th:first-child {{ text-align: left; }} code {{ background: #f4f4f4; padding: 0 .2rem; }}
@@ -135,9 +137,9 @@ def _report(runs: dict[str, Run], rows: dict[str, dict[str, Any]], picture: byte
     )
     parameters = "".join(f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in runs.values())
     return _PAGE.format(
-        problem=f"A linear Gaussian model with {problem['dim']} parameters and {problem['n_data']} observations.",
-        cluster=f"{WORKERS} workers with log-normal times (spread {SPREAD:.0%}), messages of {MESSAGE:g} units.",
+        problem=f"A linear Gaussian model: {problem['dim']} parameters, {problem['n_data']} observations.",
+        cluster=f"{WORKERS} workers, log-normal times (spread {SPREAD:.0%}), messages of {MESSAGE:g} units.",
         picture=base64.b64encode(picture).decode(),
         target=TARGET, rows=cells, parameters=parameters, seed=SEED,
-        versions=html.escape(", ".join(f"{k} {v}" for k, v in versions.items() if k in ("asyncqn", "numpy", "numba"))),
+        versions=html.escape(", ".join(f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba"))),
     )  # fmt: skip

@@ -12,6 +12,8 @@ from asyncqn.errors import ReplayMismatch
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `replay`."""
+
     @app.command()
     def replay(
         run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],

@@ -19,6 +19,8 @@ MOST_WORKERS = 12
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `show`."""
+
     @app.command()
     def show(
         run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],

@@ -20,6 +20,8 @@ _PROBLEM, _ALGORITHM, _CLUSTER = "Problem", "Algorithm", "Cluster"
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `simulate`."""
+
     @app.command()
     def simulate(
         job: Annotated[
