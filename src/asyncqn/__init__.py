@@ -3,10 +3,12 @@
 from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
 from asyncqn.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
+from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from asyncqn.minimize import minimize
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.replay import replay
+from asyncqn.resume import resume
 from asyncqn.run import Run, load_run
 from asyncqn.schedule import Schedule
 from asyncqn.simulation import simulate
@@ -34,8 +36,10 @@ __all__ = [
     "Schedule",
     "Simulator",
     "StabilityWarning",
+    "Threads",
     "load_run",
     "minimize",
     "replay",
+    "resume",
     "simulate",
 ]

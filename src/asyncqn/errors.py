@@ -19,6 +19,10 @@ class ReplayMismatch(AsyncqnError):
     """A replay that computed other bits than the recorded run."""
 
 
+class WorkerFailed(AsyncqnError):
+    """A worker's computation raised an error; its text names the worker and the step."""
+
+
 class MissingExtra(AsyncqnError, ImportError):
     """An optional dependency that is not installed."""
 

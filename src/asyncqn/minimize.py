@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from asyncqn.algorithms.stability import warnings_before
+from asyncqn.checkpoint import Checkpoints
 from asyncqn.errors import StabilityWarning, require
 from asyncqn.run import Run
 from asyncqn.streams import check_seed
@@ -25,6 +27,8 @@ def minimize(
     seed: int = 0,
     callback: Callback | None = None,
     evaluate: int | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | float = 30.0,
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, for `commits` commits of the master.
 
@@ -32,6 +36,9 @@ def minimize(
     seed: of minibatches, noise, simulated delays and the default start.
     callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
     evaluate: commits between two rows of the metric table (default: about 200 rows in all).
+    checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
+    good order (status "interrupted").
+    checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     """
     require(
         isinstance(commits, (int, np.integer)) and not isinstance(commits, bool) and commits >= 1,
@@ -56,6 +63,7 @@ def minimize(
     return engine.minimize(
         potential, algorithm, theta0=starting_point(potential, theta0, seed), commits=int(commits), seed=seed,
         evaluate=int(evaluate), callback=callback,
+        checkpoints=None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every),
     )  # fmt: skip
 
 

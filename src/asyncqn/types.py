@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from asyncqn.checkpoint import Checkpoints
     from asyncqn.run import Run
     from asyncqn.streams import Stream
 
@@ -164,4 +165,5 @@ class Engine(Protocol):
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        checkpoints: Checkpoints | None = None,
     ) -> Run: ...

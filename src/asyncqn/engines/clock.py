@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LONGEST = 0.05
@@ -38,7 +38,10 @@ class Clock:
         """Seconds until then, not negative."""
         return max(0.0, (until - self.now()) * self.unit) if until < math.inf else math.inf
 
-    def sleep_until(self, until: float) -> None:
-        """Sleep until the clock shows `until`."""
+    def sleep_until(self, until: float, unless: Callable[[], bool] = lambda: False) -> bool:
+        """Sleep until the clock shows `until`; give up early, and say False, when `unless` holds."""
         while (seconds := self.remaining(until)) > 0.0:
+            if unless():
+                return False
             time.sleep(min(seconds, LONGEST))
+        return True

@@ -89,7 +89,8 @@ class Core:
     manifest (`kind` at least); pause: entered around every evaluation,
     so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
     is dropped; silence: a worker that computes longer counts as lost; reach: time a broadcast needs
-    to reach the workers, from which a round's timeout counts; start: a checkpoint to go on from.
+    to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
+    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Core:
         evaluate: int, workers: int, engine: Mapping[str, Any], callback: Callback | None = None,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         max_staleness: int | None = None, silence: float = math.inf, reach: float = 0.0,
+        service: float = 0.0,
         due: Callable[[int], bool] | None = None, start: Saved | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(algorithm.pattern, (Asynchronous, Rounds)):
@@ -105,6 +107,7 @@ class Core:
         self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
         self.commits, self.seed, self.workers = commits, seed, workers
         self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
+        self.service = service
         self.pattern = algorithm.pattern
         self.engine = to_plain(dict(engine))
         self.master = Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
@@ -146,6 +149,11 @@ class Core:
     def returning(self) -> list[int]:
         """The workers of the checkpoint this run goes on from, to be joined again by number."""
         return sorted(self._returning)
+
+    @property
+    def next_worker(self) -> int:
+        """The number that the next new worker gets."""
+        return self._next
 
     @property
     def deadline(self) -> float:
@@ -277,6 +285,7 @@ class Core:
         return [self._assign(w, member) for w, member in self.members.items() if member.waiting]
 
     def _commit(self, workers: list[int], read: list[int], updates: list[Any | None]) -> None:
+        self._now += self.service
         self.recording.delivered(workers, read, self._now)
         self._tell_progress(read)
         if not self._guarded(lambda: self.master.commit(updates, self._now)):

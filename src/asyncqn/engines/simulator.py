@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from asyncqn.checkpoint import Checkpoints
 from asyncqn.cluster import Cluster
+from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.plain import to_plain
 from asyncqn.replay import execute
 from asyncqn.run import Run
@@ -32,10 +34,12 @@ class Simulator:
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        checkpoints: Checkpoints | None = None,
     ) -> Run:
         schedule = simulate(self.cluster, algorithm.pattern, commits, seed)
-        return execute(
-            potential, algorithm, schedule, theta0=theta0, seed=seed, evaluate=evaluate, callback=callback,
-            commits=commits,
-            engine={"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)},
-        )  # fmt: skip
+        with listening_for_interrupts(checkpoints):
+            return execute(
+                potential, algorithm, schedule, theta0=theta0, seed=seed, evaluate=evaluate,
+                callback=callback, checkpoints=checkpoints, commits=commits,
+                engine={"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)},
+            )  # fmt: skip

@@ -1,0 +1,63 @@
+"""resume: go on with a run from its last checkpoint, to the total it was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from asyncqn.algorithms import algorithm_from_plain
+from asyncqn.checkpoint import Checkpoints, load_checkpoint
+from asyncqn.engines.named import engine_from_plain
+from asyncqn.errors import BadInput, require
+from asyncqn.potentials import rebuild
+from asyncqn.run import Run
+from asyncqn.types import Algorithm, Callback, Engine, Potential
+
+
+def resume(
+    folder: str | Path,
+    potential: Potential | None = None,
+    algorithm: Algorithm | None = None,
+    *,
+    engine: Engine | None = None,
+    callback: Callback | None = None,
+    checkpoint_every: int | float = 30.0,
+) -> Run:
+    """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
+
+    The potential and the algorithm are rebuilt where the checkpoint knows how, else must be given.
+    engine: by default the one that wrote it; the simulator's checkpoints need the simulator.
+    """
+    saved = load_checkpoint(folder)
+    about = saved.document["manifest"]
+    if potential is None:
+        potential = rebuild(about["potential"]["reference"])
+    if potential is None:
+        raise BadInput(
+            f"the checkpoint does not say how to rebuild its potential ({about['potential']['name']}): "
+            "pass it as resume(folder, potential=...)."
+        )
+    if algorithm is None:
+        algorithm = algorithm_from_plain(about["algorithm"])
+    if algorithm is None:
+        raise BadInput(
+            f"the checkpoint's algorithm ({about['algorithm']['kind']}) is not one of asyncqn's: "
+            "pass it as resume(folder, algorithm=...)."
+        )
+    theta0 = saved.arrays["theta0"]
+    require(
+        int(potential.dim) == theta0.size,
+        f"the checkpoint is of dimension {theta0.size} but the potential has dim = {potential.dim}: "
+        "pass the potential that was being minimised.",
+    )
+    algorithm.check(potential)
+    simulated = about["engine"]["kind"] == "simulator"
+    chosen = engine if engine is not None else engine_from_plain(about["engine"])
+    require(
+        simulated == (type(chosen).__name__ == "Simulator"),
+        "a simulated run goes on only on the simulator, a real one only on a real engine.",
+    )
+    return chosen.minimize(
+        potential, algorithm, theta0=theta0, commits=about["commits"], seed=about["seed"],
+        evaluate=about["evaluate"], callback=callback,
+        checkpoints=Checkpoints(folder, checkpoint_every, saved),
+    )  # fmt: skip
