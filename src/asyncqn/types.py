@@ -36,6 +36,8 @@ class Potential(Protocol):
     * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
     * `metrics(theta)`: a dict of further numbers for the metric table;
     * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
+    * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
+      `BlockLBFGS` judges its steps by it;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
     * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
@@ -82,9 +84,9 @@ class Blocks(NamedTuple):
     """The data lie in `n_blocks` fixed blocks, and each computation is asked for one (`Task.part`).
 
     A version closes when a share `quorum` of its blocks is answered.  Idle workers duplicate a
-    block that has been out for `backup_after` times the mean time of an answer; the first answer
-    wins.  A worker may answer several blocks of one version, so that here the arrays of an update
-    must stay valid until it is committed, beyond the worker's next step.
+    block that has been out for `backup_after` times the mean time of an answer, less two standard
+    deviations; the first answer wins.  A worker may answer several blocks of one version, so that
+    here the arrays of an update must stay valid until it is committed, beyond the worker's next step.
     """
 
     n_blocks: int
