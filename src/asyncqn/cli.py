@@ -10,7 +10,7 @@ import typer
 
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
-COMMANDS = ("simulate", "show", "replay", "demo", "tune")
+COMMANDS = ("simulate", "show", "replay", "demo", "tune", "run", "resume")
 
 _Usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of usage errors
 

@@ -1,0 +1,149 @@
+"""`asyncqn run`: run a job on a real engine; and how a real run is shown, which `resume` shares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from asyncqn.commands.output import Json, Output, Quiet, check_run_folder
+from asyncqn.errors import BadInput
+
+if TYPE_CHECKING:
+    from asyncqn.cluster import Cluster
+    from asyncqn.run import Run
+    from asyncqn.types import Callback, Engine, Progress
+
+DIVERGED, INTERRUPTED = 3, 130
+"""Exit codes: a run that diverged worked as asked, but is of no use; 130 is what Ctrl-C means to a shell."""
+
+
+class Options(NamedTuple):
+    """What the command line says of the engine."""
+
+    workers: int | None
+    slow: Cluster | None
+    time_unit: float
+    address: str | None
+
+
+def _threads(options: Options) -> Engine:
+    from asyncqn.engines.threads import Threads
+
+    workers = options.workers or (options.slow.workers if options.slow is not None else 2)
+    return Threads(workers, slow=options.slow, time_unit=options.time_unit)
+
+
+ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads}
+"""How each engine is made from the options, by its name on the command line."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+
+    @app.command()
+    def run(
+        job: Annotated[
+            Path | None, typer.Argument(help="TOML file with [problem], [algorithm], [run].")
+        ] = None,
+        engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "threads",
+        workers: Annotated[int | None, typer.Option(help="How many workers.")] = None,
+        commits: Annotated[int | None, typer.Option(help="Commits of the master.")] = None,
+        seed: Annotated[int | None, typer.Option(help="Of minibatches, noise and start.")] = None,
+        evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None,
+        checkpoint: Annotated[
+            Path | None, typer.Option(help="Keep checkpoints in this folder.", metavar="DIR")
+        ] = None,
+        checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
+        slow: Annotated[
+            bool, typer.Option("--slow", help="Stretch computations to times drawn from the job's [cluster].")
+        ] = False,
+        time_unit: Annotated[float, typer.Option(help="Seconds of one unit of time.")] = 1.0,
+        address: Annotated[str | None, typer.Option(help="Of an existing Ray cluster.")] = None,
+        save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Run a job on a real engine of this machine or cluster.
+
+        Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
+        """
+        from asyncqn.jobs import load_job
+        from asyncqn.minimize import minimize
+
+        if engine not in ENGINES:
+            raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
+        out = Output(json, quiet)
+        given = {"commits": commits, "seed": seed, "evaluate": evaluate}
+        overrides: dict[str, dict[str, Any]] = {"run": {k: v for k, v in given.items() if v is not None}}
+        if workers is not None and slow:
+            overrides["cluster"] = {"workers": workers}
+        plan = load_job(job, overrides)
+        if save is not None:
+            check_run_folder(save)  # before the work, not after it
+        chosen = ENGINES[engine](Options(workers, plan.cluster if slow else None, time_unit, address))
+        out.say(f"{plan.algorithm}\n{chosen}")
+        raise typer.Exit(
+            show_run(
+                lambda callback: minimize(
+                    plan.problem, plan.algorithm, engine=chosen, commits=plan.run.commits,
+                    seed=plan.run.seed, evaluate=plan.run.evaluate, callback=callback,
+                    checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+                ),
+                plan.run.commits, save, out,
+            )
+        )  # fmt: skip
+
+
+def show_run(go: Callable[[Callback], Run | None], commits: int, save: Path | None, out: Output) -> int:
+    """Run with live progress, save, print; returns the exit code.  None: another rank has the run."""
+    with out.progress("run", commits) as advance:
+        run = go(_Live(advance).progressed)
+    if run is None:
+        return 0
+    if save is not None:
+        run.save(save)
+    numbers = {**real_summary(run), "run": None if save is None else str(save)}
+    if run.status in ("diverged", "interrupted"):
+        out.fail(f"diverged: {run.message}" if run.status == "diverged" else run.message)
+    if not out.json and not (out.quiet and run.status == "diverged"):
+        for name, value in numbers.items():
+            if value is not None:
+                out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
+    out.result(numbers)
+    return {"diverged": DIVERGED, "interrupted": INTERRUPTED}.get(run.status, 0)
+
+
+def real_summary(run: Run) -> dict[str, Any]:
+    """What `simulate` prints, and what only a real run has; seconds are those of the time axis."""
+    engine = run.manifest["engine"]
+    seconds = run.time * float(engine.get("time_unit", 1.0))
+    return {
+        **run.summary(),
+        "engine": engine["kind"],
+        "workers": engine["workers"],
+        "workers_lost": engine.get("workers_lost", 0),
+        "workers_joined": engine.get("workers_joined", 0),
+        "seconds": seconds,
+        "commits_per_second": run.schedule.commits / seconds if seconds > 0 else 0.0,
+        "resumed_from": engine.get("resumed_from"),
+    }
+
+
+class _Live:
+    """Turns a `Progress` into a line: objective, commits per second, staleness, workers."""
+
+    def __init__(self, advance: Callable[..., None]) -> None:
+        self.advance = advance
+        self.commit, self.time = 0, time.monotonic()
+
+    def progressed(self, progress: Progress) -> None:
+        now, metrics = time.monotonic(), progress.metrics
+        rate = (progress.commit - self.commit) / max(now - self.time, 1e-9)
+        self.commit, self.time = progress.commit, now
+        note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
+        note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {progress.workers} workers"
+        self.advance(progress.commit, note)
