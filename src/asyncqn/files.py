@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from asyncqn.errors import BadInput
@@ -23,5 +24,6 @@ def write_whole(path: str | Path, content: bytes | str) -> Path:
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
     finally:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()
     return path

@@ -25,6 +25,7 @@ from asyncqn.cluster import Cluster
 from asyncqn.errors import BadInput
 from asyncqn.plain import from_plain
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.streams import check_seed
 from asyncqn.types import Algorithm, Potential
 
 Section = Mapping[str, Any]
@@ -60,12 +61,13 @@ class Plan:
     evaluate: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("commits", 1), ("seed", 0), ("evaluate", 1)):
+        check_seed(self.seed)
+        for name in ("commits", "evaluate"):
             value = getattr(self, name)
             if name == "evaluate" and value is None:
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise BadInput(f"{name} must be an integer of at least {least}, not {value!r}.")
+            if not _is_integer(value) or value < 1:
+                raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def make_problem(section: Section) -> Potential:
     """The potential that a [problem] section describes."""
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
-    if kind not in PROBLEMS:
+    if not isinstance(kind, str) or kind not in PROBLEMS:
         raise BadInput(f"there is no problem {kind!r}; there is {', '.join(PROBLEMS)}.")
     known = {
         p.name: str(p.annotation)
@@ -148,7 +150,7 @@ def _algorithm(given: dict[str, Any], over: dict[str, Any]) -> Algorithm:
     else:
         kind = kind or DEFAULT_ALGORITHM
         parameters = DEFAULT_PARAMETERS.get(kind, {}) if isinstance(kind, str) else {}
-    if kind not in ALGORITHMS:
+    if not isinstance(kind, str) or kind not in ALGORITHMS:
         raise BadInput(f"there is no algorithm {kind!r}; there are {', '.join(ALGORITHMS)}.")
     known = {f.name: str(f.type) for f in dataclasses.fields(ALGORITHMS[kind]) if f.init}
     return make_algorithm(kind, _typed({**parameters, **over}, known, f"algorithm '{kind}'"))

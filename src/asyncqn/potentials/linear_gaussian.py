@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
+from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 
@@ -82,8 +83,13 @@ class LinearGaussian:
             f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",
         )
         require(noise_var > 0, f"noise_var must be positive, not {noise_var!r}.")
+        check_seed(seed)
         if spectrum is None:
             require(0 <= dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
+            require(
+                min(bulk) >= 1.0,
+                f"an eigenvalue must be at least 1, the prior's share: bulk = {bulk!r}.",
+            )
             lambdas = np.concatenate([np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)])
         else:
             lambdas = np.asarray(spectrum, np.float64)
