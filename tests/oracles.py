@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from asyncqn.minimize import minimize
 from asyncqn.streams import Stream
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -119,7 +120,11 @@ class PairList:
     def times(self, v: np.ndarray) -> np.ndarray:
         h0 = self.scale
         if h0 == "pair":
-            h0 = (self.pairs[-1][0] @ self.pairs[-1][1]) / (self.pairs[-1][1] @ self.pairs[-1][1]) if self.pairs else 1.0
+            h0 = (
+                (self.pairs[-1][0] @ self.pairs[-1][1]) / (self.pairs[-1][1] @ self.pairs[-1][1])
+                if self.pairs
+                else 1.0
+            )
         return two_loop(self.pairs, float(h0), v)
 
 
@@ -205,9 +210,8 @@ def mb_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
 
 
 def heavy_ball(
-    potential: Any, theta0: np.ndarray, h: float, gamma: float, gradients: Callable[[int, np.ndarray], np.ndarray],
-    steps: int,
-) -> np.ndarray:  # fmt: skip
+    theta0: np.ndarray, h: float, gamma: float, steps: int, gradients: Callable[[int, np.ndarray], np.ndarray]
+) -> np.ndarray:
     """theta+ = theta + u, u+ = (1 - gamma) u - h g(theta): both from the values before the step."""
     theta, u, out = theta0.copy(), np.zeros_like(theta0), [theta0.copy()]
     for k in range(steps):
@@ -215,6 +219,18 @@ def heavy_ball(
         theta, u = theta + u, u + (-h * g - gamma * u)
         out.append(theta.copy())
     return np.array(out)
+
+
+def thetas_of(
+    potential: Any, algorithm: Any, engine: Any, commits: int, **more: Any
+) -> tuple[Any, np.ndarray]:
+    """A run and its iterates after every commit, version 0 first."""
+    seen: list[np.ndarray] = []
+    run = minimize(
+        potential, algorithm, engine=engine, commits=commits, evaluate=1,
+        callback=lambda progress: seen.append(progress.theta), **more,
+    )  # fmt: skip
+    return run, np.array(seen)
 
 
 # ---------------------------------------------------------------- the cluster as an event model
@@ -252,7 +268,9 @@ def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int,
     return rows[:commits]
 
 
-def plain_rounds(cluster: Any, timeout: float, quorum: float, commits: int, seed: int) -> list[tuple[int, int, int, float]]:
+def plain_rounds(
+    cluster: Any, timeout: float, quorum: float, commits: int, seed: int
+) -> list[tuple[int, int, int, float]]:
     """(worker, read, commit, time) of rounds, by walking through candidate closing times of each round."""
     half, W = cluster.message / 2, cluster.workers
     join = [cluster.joins.get(w, 0.0) for w in range(W)]
@@ -264,7 +282,9 @@ def plain_rounds(cluster: Any, timeout: float, quorum: float, commits: int, seed
     for version in range(commits):
         heard = broadcast + half
         begin = [max(heard, busy_until[w]) for w in range(W)]
-        arrive = [begin[w] + times[w][0] + half if begin[w] + times[w][0] <= death[w] else np.inf for w in range(W)]
+        arrive = [
+            begin[w] + times[w][0] + half if begin[w] + times[w][0] <= death[w] else np.inf for w in range(W)
+        ]
         moments = sorted({t for t in [*arrive, *death, heard + timeout] if heard <= t < np.inf})
         for now in moments:
             here = [w for w in range(W) if arrive[w] <= now]

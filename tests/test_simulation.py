@@ -163,7 +163,7 @@ def test_a_busy_master_keeps_to_the_bounds_of_a_closed_queue():
 
 
 def test_an_open_busy_master_waits_as_the_m_d_1_queue():
-    """Many slow workers with widely spread times are nearly a Poisson stream: W_q = rho mu_m / (2 (1 - rho))."""
+    """Many slow workers with spread times are nearly a Poisson stream: W_q = rho mu_m / (2 (1 - rho))."""
     W, mu_m, load, N = 400, 1.0, 0.5, 200_000
     mean = W * mu_m / load
     cluster = Cluster(W, mean, mean, 0.0, mu_m)

@@ -67,7 +67,7 @@ def error_bound(H, v, dtype):
 @settings(max_examples=80)
 @given(
     M=st.integers(0, 6), count=st.integers(0, 20), d=st.integers(1, 12), seed=st.integers(0, 10**6),
-    scale=st.sampled_from(["pair", 0.3, 1.0, 7.0, "diagonal"]), dtype=st.sampled_from([np.float64, np.float32]),
+    scale=st.sampled_from(["pair", 0.3, 7.0, "diagonal"]), dtype=st.sampled_from([np.float64, np.float32]),
 )  # fmt: skip
 def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(M, count, d, seed, scale, dtype):
     memory, pairs, h0 = filled(M, count, d, seed, scale, dtype)

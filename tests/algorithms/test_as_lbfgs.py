@@ -1,0 +1,110 @@
+"""as-L-BFGS against the paper's algorithm written out in NumPy, and its exact limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from oracles import Quadratic, as_lbfgs, gradient, heavy_ball, thetas_of
+
+from asyncqn import ASLBFGS, SGD, Cluster, LinearGaussian, Simulator
+from asyncqn.streams import Stream
+
+SERIAL = Simulator(Cluster(1))
+FIVE = Simulator(Cluster(5, 2.0, 1.0, message=0.5, master=0.1))
+
+
+def problem(dtype=np.float64):
+    return LinearGaussian.random(8, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory": 3},
+        {"memory": 1, "rho": 0.5},
+        {"memory": 5, "initial_scale": 0.1},
+        {"memory": 4, "cosine_floor": 0.6, "epsilon": 0.5},
+        {"memory": 0},
+        {"memory": 3, "beta": math.inf},
+        {"memory": 3, "epsilon": 15.0},
+    ],
+    ids=str,
+)
+def test_five_workers_compute_what_the_paper_says(options):
+    algorithm = ASLBFGS(**{"h": 1e-4, "gamma": 0.1, "beta": 1e3, "batch": 12, "overlap": 5, **options})
+    p = problem()
+    theta0 = np.linspace(-1, 1, 8)
+    run, thetas = thetas_of(p, algorithm, FIVE, 200, theta0=theta0, seed=3)
+    expected = as_lbfgs(algorithm, p, run.schedule, theta0, 3)
+    # The dynamics are stable, so roundings (1e-16 per operation, some hundred per step) do not grow.
+    np.testing.assert_allclose(thetas, expected["theta"], rtol=0, atol=1e-10 * np.abs(thetas).max())
+    # The oracle learns only from delivered steps, and so do the workers of a simulated run.
+    assert run.counters["pairs_accepted"] == expected["accepted"]
+    assert run.counters["pairs_rejected"] == expected["rejected"]
+    if algorithm.memory:
+        assert expected["accepted"] > 20
+    if options.get("epsilon", 0) > 1:
+        assert expected["rejected"] > 20
+
+
+def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order():
+    p, h, gamma = problem(), 1e-3, 0.2
+    theta0 = np.linspace(-1, 1, 8)
+    algorithm = ASLBFGS(h, gamma, math.inf, 0, 12, 5, initial_scale=1.0)
+    _, thetas = thetas_of(p, algorithm, SERIAL, 100, theta0=theta0, seed=4)
+
+    def g(k, theta):
+        rows = Stream(4, 0, k).rows(60, np.empty(12, np.int64))
+        return (5 * gradient(p, theta, rows[:5]) + 7 * gradient(p, theta, rows[5:])) / 12
+
+    expected = heavy_ball(theta0, h, gamma, 100, g)
+    # Same operations but for the order inside one sum: some roundings per step, which friction forgets.
+    np.testing.assert_allclose(thetas, expected, rtol=0, atol=100 * 20 * np.finfo(float).eps)
+    assert (thetas[1] == theta0).all(), "theta moves by the u of before, which is zero at first"
+
+
+def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
+    """theta_{n+1} = theta_n + u_n with u_{n+1} = (1-gamma) u_n - h g(theta_n): SGD's u, applied a step later."""
+    p = Quadratic.random(3, 10)
+    theta0 = np.ones(3)
+    _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, initial_scale=1.0), SERIAL, 50,
+                        theta0=theta0, seed=0)  # fmt: skip
+    u = np.diff(ours, axis=0)
+    for n in range(1, 49):
+        rows = Stream(0, 0, n).rows(10, np.empty(10, np.int64))
+        g = (gradient(p, ours[n], rows[:5]) + gradient(p, ours[n], rows[5:])) / 2
+        np.testing.assert_allclose(u[n + 1], 0.7 * u[n] - 1e-3 * g, atol=1e-14)
+    _, plain = thetas_of(p, SGD(1e-3, 10, momentum=0.7), SERIAL, 50, theta0=theta0, seed=0)
+    np.testing.assert_allclose(plain[1], ours[2], atol=1e-14)
+
+
+def test_noise_has_the_deviation_of_equation_five():
+    p = Quadratic(np.zeros((4, 2000)), np.zeros(4))
+    algorithm = ASLBFGS(0.02, 0.1, 7.0, 0, 2, 1, initial_scale=1.0)
+    _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=np.zeros(2000), seed=0)
+    expected = math.sqrt(2 * 0.02 * 0.1 / 7.0) * Stream(0, 0, 0).normals(np.empty(2000))
+    np.testing.assert_allclose(thetas[2], expected, atol=1e-14)
+    assert algorithm.noise == pytest.approx(math.sqrt(2 * 0.02 * 0.1 / 7.0))
+
+
+def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
+    p = problem()
+    algorithm = ASLBFGS(1e-2, 0.5, math.inf, 0, 12, 5, initial_scale="diagonal")
+    theta0 = np.linspace(-1, 1, 8)
+    _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=theta0, seed=0)
+    rows = Stream(0, 0, 0).rows(60, np.empty(12, np.int64))
+    g = (5 * gradient(p, theta0, rows[:5]) + 7 * gradient(p, theta0, rows[5:])) / 12
+    H0 = 1.0 / np.diag(p.precision)
+    np.testing.assert_allclose(thetas[2] - theta0, H0 * (-1e-2 * H0 * g), rtol=1e-12, atol=1e-15)
+
+
+def test_float32_stays_float32_and_near_float64():
+    algorithm = ASLBFGS(1e-4, 0.1, 1e3, 3, 12, 5)
+    theta0 = np.linspace(-1, 1, 8)
+    _, a = thetas_of(problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3)
+    _, b = thetas_of(problem(), algorithm, FIVE, 100, theta0=theta0, seed=3)
+    assert a.dtype == np.float32
+    # Pairs are differences of near vectors: two or three digits of float32's seven are lost in them.
+    assert np.abs(a - b).max() < 1e-2 * np.abs(b).max()
