@@ -84,7 +84,7 @@ class Blocks(NamedTuple):
     """The data lie in `n_blocks` fixed blocks, and each computation is asked for one (`Task.part`).
 
     A version closes when a share `quorum` of its blocks is answered.  Idle workers duplicate a
-    block that has been out for `backup_after` times the mean time of an answer, less two standard
+    block that has been out for `backup_after` times the mean time of an answer, less six standard
     deviations; the first answer wins.  A worker may answer several blocks of one version, so that
     here the arrays of an update must stay valid until it is committed, beyond the worker's next step.
     """

@@ -65,10 +65,11 @@ def blocks(
     Version n closes when at least quorum * n_blocks blocks of it are answered; the master then works
     for `master`.  An answer of an older version that is newer than its block's last one is taken
     along by the next commit; any other is dropped (commit 0) when the version ends.  A block is out
-    for long after `backup_after` times the mean, less twice the standard deviation, of all times
-    from hand-out to answer so far: where times scatter, the slowest of many is far beyond the mean,
-    and backups must begin early.  When the columns are too short the last number returned is the
-    length to try again with.
+    for long after `backup_after` times the mean, less six standard deviations, of all times from
+    hand-out to answer so far.  A backup that is not needed keeps its worker from the next version,
+    so where times are steady there should be none; where they scatter, the slowest of many is far
+    beyond the mean, and backups must begin early.  The six is our own choice, by simulation.  When
+    the columns are too short the last number returned is the length to try again with.
     """
     W, B, half = m.size, n_blocks, message / 2.0
     needed = max(1, min(B, int(np.ceil(quorum * B - 1e-9))))
@@ -89,7 +90,7 @@ def blocks(
     while n < N:
         mean = total / max(seen, 1)
         deviation = np.sqrt(max(0.0, squares / max(seen, 1) - mean * mean))
-        patience = max(0.0, backup_after * mean - 2.0 * deviation)
+        patience = max(0.0, backup_after * mean - 6.0 * deviation)
         event = opens if opens >= 0.0 else np.inf
         idle = False
         for w in range(W):
