@@ -146,19 +146,29 @@ def load_run(
             )
         if _sha256(folder / "arrays.npz") != document["sha256"]:
             raise DamagedFile(f"{folder} is damaged: arrays.npz does not match its checksum in run.json.")
-        with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+        # Opened here: np.load leaves a file open when it turns out to be no archive.
+        with (folder / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         manifest_ = document["manifest"]
+        theta, theta0 = arrays["theta"], arrays["theta0"]
+        schedule = _schedule(folder, _under("schedule.", arrays))
+        if (
+            theta0.shape != (manifest_["potential"]["dim"],)
+            or (theta.shape, theta.dtype) != (theta0.shape, theta0.dtype)
+            or theta.dtype.kind != "f"
+            or arrays["fingerprints"].shape != (schedule.commits,)
+        ):
+            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together.")
         return Run(
-            theta=arrays["theta"],
+            theta=theta,
             fun=float(document["fun"]),
             status=document["status"],
             message=document["message"],
-            schedule=_schedule(folder, _under("schedule.", arrays)),
+            schedule=schedule,
             metrics=Table(_under("metrics.", arrays)),
             counters=document["counters"],
             manifest=manifest_,
-            theta0=arrays["theta0"],
+            theta0=theta0,
             fingerprints=arrays["fingerprints"],
             algorithm=algorithm or algorithm_from_plain(manifest_["algorithm"]),
             potential=potential if potential is not None else rebuild(manifest_["potential"]["reference"]),
@@ -171,7 +181,7 @@ def load_run(
         LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RecursionError,
         NotImplementedError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
-        text = " ".join(str(error).split()).rstrip(".")
+        text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
         raise DamagedFile(
             f"{folder} is damaged or not a run of asyncqn ({type(error).__name__}: {text})."
         ) from None

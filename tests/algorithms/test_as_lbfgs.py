@@ -66,7 +66,7 @@ def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order():
 
 
 def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
-    """theta_{n+1} = theta_n + u_n with u_{n+1} = (1-gamma) u_n - h g(theta_n): SGD's u, applied a step later."""
+    """theta_{n+1} = theta_n + u_n, u_{n+1} = (1-gamma) u_n - h g(theta_n): SGD's u, applied a step later."""
     p = Quadratic.random(3, 10)
     theta0 = np.ones(3)
     _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, initial_scale=1.0), SERIAL, 50,
