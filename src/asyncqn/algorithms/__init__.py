@@ -7,6 +7,7 @@ from typing import Any
 
 from asyncqn.algorithms.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.async_sgd import AsyncSGD
+from asyncqn.algorithms.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.lbfgs import LBFGS
 from asyncqn.algorithms.mb_lbfgs import MBLBFGS
 from asyncqn.algorithms.sgd import SGD
@@ -23,6 +24,7 @@ __all__ = [
     "SGD",
     "SGLD",
     "AsyncSGD",
+    "BlockLBFGS",
     "algorithm_from_plain",
     "algorithm_to_plain",
     "make_algorithm",
@@ -35,6 +37,7 @@ ALGORITHMS: dict[str, type] = {
     "sgd": SGD,
     "sgld": SGLD,
     "lbfgs": LBFGS,
+    "block-lbfgs": BlockLBFGS,
 }
 
 

@@ -10,7 +10,7 @@ from asyncqn.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
-from asyncqn.types import Algorithm, Array, Potential, Progress, Rounds
+from asyncqn.types import Algorithm, Array, Blocks, Potential, Progress, Rounds
 
 HOPELESS = 1e6
 """A run whose metric exceeds this times its start is counted as diverged and stopped."""
@@ -32,7 +32,7 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.
     """
     cycle = cluster.means() + cluster.message + cluster.master
-    if isinstance(algorithm.pattern, Rounds):
+    if isinstance(algorithm.pattern, (Rounds, Blocks)):
         shortest = cluster.message + cluster.master + 0.05 * float(cluster.means().min())
         return int(limit / max(shortest, 1e-3 * limit)) + 2
     return int(4 / 3 * limit * float(np.sum(1.0 / cycle))) + 10 * cluster.workers
@@ -57,7 +57,7 @@ def time_to(
     """
     require(limit > 0, f"limit must be a positive time, not {limit!r}.")
     if evaluate is None:
-        evaluate = 1 if isinstance(algorithm.pattern, Rounds) else 5
+        evaluate = 1 if isinstance(algorithm.pattern, (Rounds, Blocks)) else 5
     reached: list[Progress] = []
     seen: list[float] = []
 
