@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.algorithms.rounded import Rounded
 from asyncqn.algorithms.stability import advise
 from asyncqn.checkpoint import Checkpoints, Saved, flatten
 from asyncqn.errors import BadInput, ReplayMismatch, require
@@ -55,6 +56,8 @@ def execute(
     ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
     begun = ended = 0
     about = manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine)
+    # A float32 wire rounded what the workers read and sent.
+    worker_side: Any = Rounded(algorithm) if engine.get("wire") == "float32" else algorithm
     first = 0
     if checkpoints is not None:
         checkpoints.prepare()
@@ -84,8 +87,8 @@ def execute(
                     locals_[w], steps[w] = algorithm.init_worker(potential, theta0), 0
                 task = Task(w, version, Stream(seed, w, steps[w]), -1 if part is None else part[row])
                 steps[w] += 1
-                update = compute(algorithm, potential, master.iterate, locals_[w], task, master.limit)
-                locals_[w] = learn(algorithm, potential, master.iterate, locals_[w], task, update)
+                update = compute(worker_side, potential, master.iterate, locals_[w], task, master.limit)
+                locals_[w] = learn(worker_side, potential, master.iterate, locals_[w], task, update)
                 if commit[row] != DROPPED:
                     pending[row] = update
         if commits > N:

@@ -39,7 +39,7 @@ def engine_from_plain(plain: Mapping[str, Any]) -> Engine:
     for name in ("slow", "cluster"):
         if values.get(name) is not None:
             values[name] = from_plain(Cluster, values[name], "the cluster of the run")
-    if plain["kind"] == "simulator":
+    if plain["kind"] in ("simulator", "mpi"):  # the cluster, or the launcher, says how many
         del values["workers"]
     engine: Engine = from_plain(cls, values, f"engine '{plain['kind']}'")
     return engine

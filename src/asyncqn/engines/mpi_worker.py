@@ -1,0 +1,146 @@
+"""The worker's side of the MPI engine: receive, compute, send, and only then learn (Algorithm 2).
+
+Messages to a worker carry the header (kind, worker, read, k, part, deposit), messages from it
+(kind, size, final).  The next receive is posted before the update is sent, into a second buffer, because
+`learn` still looks at the first.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.algorithms.rounded import Rounded
+from asyncqn.checkpoint import Saved
+from asyncqn.cluster import Cluster
+from asyncqn.engines.core import Assign, sent_fields, state_arrays
+from asyncqn.engines.crew import Delays
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
+from asyncqn.errors import WorkerFailed
+from asyncqn.master import compute, explosion_limit, learn
+from asyncqn.types import Algorithm, Array, Potential
+
+WORK, STOP, START = 1, 2, 3
+"""Kinds of messages to a worker."""
+UPDATE, REJECTED, STATE = 1, 2, 3
+"""Kinds of messages from a worker."""
+ORDERS, ANSWERS, STATES = 1, 2, 3
+"""Tags: messages of one tag arrive in the order in which they were sent."""
+GLANCE = 0.02
+"""Seconds that a slowed worker sleeps at most before it looks whether the run is over."""
+PIECE = 1 << 28
+"""Bytes of a state that one message carries: counts of larger messages overflow in some MPIs."""
+
+
+def send_pieces(comm: Any, content: npt.NDArray[np.uint8], rank: int) -> None:
+    """Send bytes whose size the other side knows."""
+    for start in range(0, content.size, PIECE):
+        comm.Send(content[start : start + PIECE], rank, STATES)
+
+
+def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
+    """Receive what `send_pieces` sends."""
+    content = np.empty(size, np.uint8)
+    for start in range(0, size, PIECE):
+        comm.Recv(content[start : start + PIECE], rank, STATES)
+    return content
+
+
+class Worker:
+    """One rank that computes; `run` returns when the master says so, and whether all went well."""
+
+    def __init__(
+        self, mpi: Any, comm: Any, potential: Potential, algorithm: Algorithm, theta0: Array, seed: int,
+        narrow: bool, slow: Cluster | None, time_unit: float,
+    ) -> None:  # fmt: skip
+        self.comm, self.potential, self.seed = comm, potential, seed
+        self.slow, self.unit = slow, time_unit
+        self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
+        self.narrow = narrow
+        self.limit = explosion_limit(theta0)
+        self.local = algorithm.init_worker(potential, theta0)
+        self.iterate = algorithm.init(theta0)
+        self.fields = sent_fields(algorithm, self.iterate)
+        sample = tuple(getattr(self.iterate, name) for name in self.fields)
+        self.frames = (Frame(sample, narrow), Frame(sample, narrow))
+        self.outgoing: Frame | None = None
+        self.notice = Frame(())
+        self.sending: Any = mpi.REQUEST_NULL
+        self.number = -1
+
+    def run(self) -> bool:
+        self._start()
+        turn = 0
+        receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
+        delays = Delays(self.slow, self.seed, self.number) if self.slow is not None else None
+        while True:
+            receiving.Wait()
+            frame = self.frames[turn]
+            kind, worker, read, k, part, deposit = map(int, frame.header[:6])
+            if kind == STOP:
+                break
+            begun = time.perf_counter()
+            order = Assign(worker, read, k, part, bool(deposit))
+            if order.deposit:
+                self._send_state()
+            view, task = self._view(frame), order.task(self.seed)
+            turn = 1 - turn
+            receiving = self.comm.Irecv(self.frames[turn].buffer, 0, ORDERS)
+            try:
+                update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
+                if delays is not None:
+                    self._linger(begun, delays[k], receiving)
+                self._send(update)
+                self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+            except Exception as error:
+                raise WorkerFailed(
+                    f"worker {worker} failed in its step {k}, computing on version {read}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        wanted, whole = worker, read  # of the message STOP
+        if wanted:
+            self._send_state(final=True)
+        self.sending.Wait()
+        return bool(whole)
+
+    def _start(self) -> None:
+        """The number the master gives us, and where a run goes on, the state we had."""
+        self.comm.Recv(self.notice.head, 0, ORDERS)
+        _, self.number, size = map(int, self.notice.header[:3])
+        if size:
+            saved = Saved({}, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
+            self.local = saved.tree(f"worker.{self.number}", self.local)
+
+    def _view(self, frame: Frame) -> Any:
+        arrived = dict(zip(self.fields, frame.unpack()))
+        return self.iterate._make([arrived.get(name) for name in self.iterate._fields])
+
+    def _send(self, update: Any | None) -> None:
+        self.sending.Wait()
+        if update is None:
+            self.notice.address(REJECTED)
+            self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
+            return
+        if self.outgoing is None:
+            self.outgoing = Frame(update, self.narrow)
+        self.outgoing.address(UPDATE)
+        self.outgoing.pack(update)
+        self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
+
+    def _send_state(self, final: bool = False) -> None:
+        content = arrays_to_bytes(state_arrays(self.number, self.local))
+        self.sending.Wait()
+        self.notice.address(STATE, content.size, final)
+        self.comm.Send(self.notice.head, 0, ANSWERS)
+        send_pieces(self.comm, content, 0)
+
+    def _linger(self, begun: float, delay: float, receiving: Any) -> None:
+        """Stretch a computation to its drawn time, both messages included, unless the run is over."""
+        assert self.slow is not None
+        until = begun + (self.slow.message + delay) * self.unit
+        while (left := until - time.perf_counter()) > 0 and not receiving.Test():
+            time.sleep(min(left, GLANCE) if math.isfinite(left) else GLANCE)

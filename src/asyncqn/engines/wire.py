@@ -1,0 +1,102 @@
+"""Messages as single buffers: a header of integers, then the numbers, without pickle and without copies.
+
+The shape of a message never changes during a run, so a buffer is laid out once from a sample.  An
+array of the message is a view into the buffer wherever precision allows.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.checkpoint import Arrays
+from asyncqn.errors import BadInput
+
+HEADER = 8
+"""Integers before the numbers; the first says what kind of message it is, 0 means none yet."""
+_ALIGNED = 64
+
+
+class Frame:
+    """The buffer of a message that is a tuple like `sample`, of arrays and numbers.
+
+    narrow: float64 travels as float32.
+    """
+
+    def __init__(self, sample: tuple[Any, ...], narrow: bool = False) -> None:
+        self._sample = sample
+        leaves = [_leaf(value) for value in sample]
+        dtypes = [
+            np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
+            for leaf in leaves
+        ]
+        starts, end = [], _round_up(HEADER * 8)
+        for leaf, dtype in zip(leaves, dtypes):
+            starts.append(end)
+            end = _round_up(end + leaf.size * dtype.itemsize)
+        self.buffer: npt.NDArray[np.uint8] = np.zeros(end // 8, np.uint64).view(np.uint8)
+        self.header: npt.NDArray[np.int64] = self.buffer[: HEADER * 8].view(np.int64)
+        self.slots = [
+            self.buffer[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
+            for start, leaf, dtype in zip(starts, leaves, dtypes)
+        ]
+        self._values: list[Any] = [
+            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf)
+            for slot, leaf in zip(self.slots, leaves)
+        ]
+
+    @property
+    def head(self) -> npt.NDArray[np.uint8]:
+        """The header alone, as a message without numbers."""
+        return self.buffer[: HEADER * 8]
+
+    def address(self, *integers: int) -> None:
+        """Fill the header; what is not given is zero."""
+        self.header[:] = 0
+        self.header[: len(integers)] = integers
+
+    def pack(self, values: tuple[Any, ...]) -> None:
+        """Copy a message into the buffer."""
+        with np.errstate(over="ignore"):
+            for slot, value in zip(self.slots, values):
+                np.copyto(slot, value, casting="same_kind")
+
+    def unpack(self) -> list[Any]:
+        """The message in the buffer: arrays that live until the next message comes, and numbers."""
+        for value, slot in zip(self._values, self.slots):
+            if value is not slot:
+                np.copyto(value, slot)
+        return [
+            value if isinstance(sample, np.ndarray) else type(sample)(value[()])
+            for value, sample in zip(self._values, self._sample)
+        ]
+
+
+def _leaf(value: Any) -> npt.NDArray[Any]:
+    leaf = np.asarray(value)
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float)) and leaf.dtype.kind in "biuf":
+        return leaf
+    raise BadInput(
+        f"a message cannot be sent to another process: it holds a {type(value).__name__}; "
+        "use arrays and numbers only."
+    )
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNED) * _ALIGNED
+
+
+def arrays_to_bytes(arrays: Arrays) -> npt.NDArray[np.uint8]:
+    """Named arrays as one run of bytes, for what is sent rarely."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return np.frombuffer(file.getbuffer(), np.uint8)
+
+
+def arrays_from_bytes(content: npt.NDArray[np.uint8]) -> Arrays:
+    """The inverse of `arrays_to_bytes`."""
+    with np.load(io.BytesIO(content.data), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
