@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from asyncqn.commands.output import Json, Output, Quiet, check_run_folder
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.cluster import Cluster
@@ -28,16 +31,28 @@ class Options(NamedTuple):
     slow: Cluster | None
     time_unit: float
     address: str | None
+    wire: str
 
 
 def _threads(options: Options) -> Engine:
     from asyncqn.engines.threads import Threads
 
-    workers = options.workers or (options.slow.workers if options.slow is not None else 2)
-    return Threads(workers, slow=options.slow, time_unit=options.time_unit)
+    usual = options.slow.workers if options.slow is not None else 2
+    return Threads(
+        options.workers if options.workers is not None else usual,
+        slow=options.slow,
+        time_unit=options.time_unit,
+    )
 
 
-ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads}
+def _mpi(options: Options) -> Engine:
+    from asyncqn.engines.mpi import MPI
+
+    require(options.workers is None, "under MPI mpiexec -n says how many workers there are: no --workers.")
+    return MPI(wire=options.wire, slow=options.slow, time_unit=options.time_unit)
+
+
+ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads, "mpi": _mpi}
 """How each engine is made from the options, by its name on the command line."""
 
 
@@ -63,6 +78,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         time_unit: Annotated[float, typer.Option(help="Seconds of one unit of time.")] = 1.0,
         address: Annotated[str | None, typer.Option(help="Of an existing Ray cluster.")] = None,
+        wire: Annotated[str, typer.Option(help="Numbers between MPI ranks: exact or float32.")] = "exact",
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
         json: Json = False,
         quiet: Quiet = False,
@@ -76,15 +92,17 @@ def register(app: typer.Typer) -> None:
 
         if engine not in ENGINES:
             raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
-        out = Output(json, quiet)
+        out, one_voice = speaking(json, quiet, mpi=engine == "mpi")
         given = {"commits": commits, "seed": seed, "evaluate": evaluate}
         overrides: dict[str, dict[str, Any]] = {"run": {k: v for k, v in given.items() if v is not None}}
         if workers is not None and slow:
             overrides["cluster"] = {"workers": workers}
-        plan = load_job(job, overrides)
-        if save is not None:
-            check_run_folder(save)  # before the work, not after it
-        chosen = ENGINES[engine](Options(workers, plan.cluster if slow else None, time_unit, address))
+        with one_voice():
+            plan = load_job(job, overrides)
+            if save is not None:
+                check_run_folder(save)  # before the work, not after it
+            slowed = plan.cluster if slow else None
+            chosen = ENGINES[engine](Options(workers, slowed, time_unit, address, wire))
         out.say(f"{plan.algorithm}\n{chosen}")
         raise typer.Exit(
             show_run(
@@ -93,14 +111,36 @@ def register(app: typer.Typer) -> None:
                     seed=plan.run.seed, evaluate=plan.run.evaluate, callback=callback,
                     checkpoint=checkpoint, checkpoint_every=checkpoint_every,
                 ),
-                plan.run.commits, save, out,
+                plan.run.commits, save, out, one_voice,
             )
         )  # fmt: skip
 
 
-def show_run(go: Callable[[Callback], Run | None], commits: int, save: Path | None, out: Output) -> int:
+def speaking(json: bool, quiet: bool, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
+    """Where this process talks, and a context in which the mistakes of several become one sentence."""
+    if not mpi:
+        return Output(json, quiet), nullcontext
+    from asyncqn.engines.mpi import first_rank, one_voice
+
+    if first_rank():
+        return Output(json, quiet), one_voice
+    warnings.simplefilter("ignore")
+    return Output(False, True), one_voice
+
+
+def under_mpiexec() -> bool:
+    """Whether a launcher of OpenMPI, MPICH or Slurm's PMI started this process among others."""
+    return any(
+        int(os.environ.get(name, "1")) > 1 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+    )
+
+
+def show_run(
+    go: Callable[[Callback], Run | None], commits: int, save: Path | None, out: Output,
+    one_voice: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> int:  # fmt: skip
     """Run with live progress, save, print; returns the exit code.  None: another rank has the run."""
-    with out.progress("run", commits) as advance:
+    with out.progress("run", commits) as advance, one_voice():
         run = go(_Live(advance).progressed)
     if run is None:
         return 0

@@ -119,6 +119,7 @@ class Core:
         self.resumed_from: int | None = None
         self._now = 0.0
         self._next = 0
+        self._gone: set[int] = set()
         self._stale_sum = self._stale_rows = self._evaluations = 0
         self._answers: list[tuple[int, Any]] = []
         self._round_ends = math.inf
@@ -181,7 +182,7 @@ class Core:
         self._advance(now)
         if worker is None:
             worker = self._next
-        elif worker in self.members or (worker < self._next and worker not in self._returning):
+        elif worker in self.members or worker in self._gone:
             raise ValueError(f"worker number {worker} was used before")
         self._next = max(self._next, worker + 1)
         self.members[worker] = Member(self._returning.pop(worker, 0))
@@ -224,6 +225,7 @@ class Core:
         if self.members.pop(worker, None) is None:
             return []
         self._advance(now)
+        self._gone.add(worker)
         self.lost_workers += 1
         if worker in self._owed and self._snapshot is not None:
             self._owed.discard(worker)
@@ -370,10 +372,12 @@ class Core:
     def _restore(self, start: Saved) -> None:
         document = start.document
         self.master.restore(start)
-        self.recording = Recording.of(Schedule.from_arrays(start.under("schedule.")))
+        schedule = Schedule.from_arrays(start.under("schedule."))
+        self.recording = Recording.of(schedule)
         self._now = float(document["time"])
         self._returning = {int(w): int(k) for w, k in document["workers"].items()}
         self._next = int(document["next"])
+        self._gone = set(schedule.worker.tolist()) - set(self._returning)
         self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
         self.resumed_from = self.version
         if self.version >= self.commits:

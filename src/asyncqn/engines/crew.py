@@ -83,8 +83,10 @@ class Crew:
             with self.lock:
                 self._end("stopped", "the run was broken off.")
             self._farewell(threads, FAREWELL)
+            self._write_pending()
             raise
         if self.failure is not None:
+            self._write_pending()
             raise self.failure
         states = {w: self.states[w] for w in core.members}
         run = core.finish(states)
@@ -117,9 +119,15 @@ class Crew:
                     self._end("interrupted", checkpoints.advice(core.version))
                 if self.timed:
                     self._deliver(core.tick(self.clock.now()))
-                saved, self.saved = self.saved, None
-            if saved is not None and checkpoints is not None:
-                checkpoints.write(saved)
+            if not core.done:
+                self._write_pending()
+
+    def _write_pending(self) -> None:
+        """Write the checkpoint that is whole, if there is one; the workers go on meanwhile."""
+        with self.lock:
+            saved, self.saved = self.saved, None
+        if saved is not None and self.checkpoints is not None:
+            self.checkpoints.write(saved)
 
     def _farewell(self, threads: list[threading.Thread], patience: float) -> None:
         """Wait for the threads, except for those of workers that were given up."""
@@ -266,7 +274,8 @@ class Crew:
 
 
 def _failed(order: Assign, error: Exception) -> WorkerFailed:
+    reason = " ".join(str(error).split()).rstrip(".")
     return WorkerFailed(
-        f"worker {order.worker} failed in its step {order.k}, computing on version {order.read}: "
-        f"{type(error).__name__}: {error}"
+        f"worker {order.worker} failed in its step {order.k}, computing on version {order.read} "
+        f"({type(error).__name__}: {reason})."
     )

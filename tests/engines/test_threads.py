@@ -1,0 +1,211 @@
+"""Threads: what they compute replays to the bit, and they end in good order whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import ASYNCHRONOUS, EVERY, SERIAL, Slope, assert_replays, problem
+
+import asyncqn as aq
+from asyncqn.engines.clock import Clock
+from asyncqn.errors import WorkerFailed
+
+POTENTIAL = problem()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("name", list(EVERY))
+def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
+    for seed in range(3):
+        run = aq.minimize(
+            POTENTIAL, EVERY[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
+        )
+        assert run.status == "completed"
+        assert run.schedule.commits == 200
+        assert_replays(run)
+
+
+@pytest.mark.parametrize("name", [*EVERY, *SERIAL])
+def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
+    algorithm = {**EVERY, **SERIAL}[name]
+    real = aq.minimize(POTENTIAL, algorithm, engine=aq.Threads(1), commits=60, seed=4)
+    simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
+    assert real.theta.tobytes() == simulated.theta.tobytes()
+    assert_replays(real)
+
+
+def test_a_saved_run_of_threads_loads_and_replays(tmp_path: Any) -> None:
+    run = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=aq.Threads(2), commits=50)
+    assert aq.replay(run.save(tmp_path / "run")).theta.tobytes() == run.theta.tobytes()
+
+
+def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
+    # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
+    cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
+    run = aq.minimize(
+        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(slow=cluster, time_unit=0.01), commits=30
+    )
+    fast, slow = run.schedule.per_worker()
+    assert fast.delivered > 2 * slow.delivered > 0
+    assert_replays(run)
+
+
+def test_slow_machines_stretch_every_computation_at_least_to_its_drawn_time() -> None:
+    cluster = aq.Cluster(1, worker_mean=1.0, worker_std=0.5, message=0.5, master=0.25)
+    run = aq.minimize(
+        POTENTIAL, EVERY["sgd"], engine=aq.Threads(slow=cluster, time_unit=1e-3), commits=20, seed=6
+    )
+    ideal = np.cumsum(cluster.compute_times(6, 0, 20) + 0.75)
+    # The clock can only be late; one part in 10^9 is for rounding of sums of differences.
+    assert np.all(run.schedule.time >= ideal * (1 - 1e-9))
+
+
+def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
+    cluster = aq.Cluster(
+        40,
+        worker_mean=5.0,
+        worker_std=3.0,
+        message=1.0,
+        master=0.01,
+        deaths={3: 8.0, 4: 0.5},
+        joins={7: 12.0},
+    )
+    run = aq.minimize(
+        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(slow=cluster, time_unit=2e-3), commits=300, seed=1
+    )
+    assert run.status == "completed"
+    assert run.manifest["engine"]["workers_lost"] == 2
+    assert run.manifest["engine"]["workers_joined"] == 1
+    assert 4 not in run.schedule.worker
+    assert run.schedule.read[run.schedule.worker == 7].min() > 0
+    again = aq.replay(run)
+    assert again.theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
+    engine = aq.Threads(slow=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}), time_unit=0.01)
+    run = aq.minimize(POTENTIAL, EVERY["sgld"], engine=engine, commits=100)
+    assert run.status == "stopped"
+    assert "every worker was gone" in run.message
+    assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(run)
+
+
+@pytest.mark.parametrize("name", ["async-sgd", "mb-lbfgs"])
+def test_a_potential_in_plain_python_runs_and_replays(name: str) -> None:
+    potential = Slope()
+    run = aq.minimize(potential, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0]))
+    assert run.fun < potential.value(np.array([3.0]))
+    assert_replays(run, potential)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
+def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step(name: str, workers: int) -> None:
+    potential = Slope(fail_at=40)
+    with pytest.raises(
+        WorkerFailed, match=r"worker \d failed in its step \d+, .*ZeroDivisionError: the data are"
+    ):
+        aq.minimize(potential, EVERY[name], engine=aq.Threads(workers), commits=1000)
+    assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
+
+
+def test_an_error_in_a_callback_reaches_the_caller_and_leaves_no_thread() -> None:
+    def callback(progress: Any) -> None:
+        if progress.commit >= 20:
+            raise LookupError("no such figure")
+
+    with pytest.raises(LookupError, match="no such figure"):
+        aq.minimize(
+            POTENTIAL, EVERY["sgd"], engine=aq.Threads(2), commits=500, evaluate=10, callback=callback
+        )
+    assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
+
+
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs with timeout"])
+def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def callback(progress: Any) -> None:
+        seen.append((progress.commit, progress.workers))
+        if progress.commit >= 30:
+            raise StopIteration
+
+    run = aq.minimize(
+        POTENTIAL, EVERY[name], engine=aq.Threads(3), commits=500, evaluate=10, callback=callback
+    )
+    assert (run.status, run.schedule.commits) == ("stopped", 30)
+    assert [commit for commit, _ in seen] == [0, 10, 20, 30]
+    assert seen[-1][1] == 3
+    assert_replays(run)
+
+
+@pytest.mark.parametrize("name", list(ASYNCHRONOUS))
+def test_updates_that_are_not_numbers_are_rejected_counted_and_replayed(name: str) -> None:
+    potential = Slope(poison=5)
+    run = aq.minimize(
+        potential, EVERY[name], engine=aq.Threads(2), commits=200, seed=2, theta0=np.array([1.0])
+    )
+    assert run.counters["updates_rejected"] > 0
+    assert np.isfinite(run.theta).all()
+    assert_replays(run, potential)
+
+
+def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
+    run = aq.minimize(POTENTIAL, aq.AsyncSGD(h=10.0, batch=10), engine=aq.Threads(2), commits=5000)
+    assert run.status == "diverged"
+    assert "the step h" in run.message
+    again = aq.replay(run)
+    assert (again.status, again.theta.tobytes()) == (run.status, run.theta.tobytes())
+
+
+def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
+    engine = aq.Threads(slow=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)), time_unit=2e-3, max_staleness=5)
+    run = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=80)
+    assert run.counters["staleness_max"] <= 5
+    assert run.schedule.dropped > 0
+    assert_replays(run)
+
+
+def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
+    class Stuck(Slope):
+        released = threading.Event()
+
+        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+            super().grad(theta, rows, out)
+            if self.calls == 7:
+                self.released.wait(60.0)
+
+    potential = Stuck()
+    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, silence=1.0), commits=20)
+    potential.released.set()
+    assert run.status == "completed"
+    assert run.manifest["engine"]["workers_lost"] == 1
+
+
+def test_the_clock_stands_still_while_it_is_paused() -> None:
+    clock = Clock(unit=0.5, start=3.0)
+    before = clock.now()
+    with clock.paused():
+        inside = clock.now()
+        time.sleep(0.01)
+        assert clock.now() == inside
+    assert clock.now() >= inside >= before >= 3.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"workers": 0}, "at least one worker"),
+        ({"workers": 2, "slow": aq.Cluster(3)}, "differ"),
+        ({"workers": 2, "time_unit": 0.0}, "time_unit"),
+        ({"workers": 2, "max_staleness": -1}, "max_staleness"),
+        ({"workers": 2, "silence": 0.0}, "silence"),
+    ],
+)
+def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(aq.BadInput, match=words):
+        aq.Threads(**arguments)
