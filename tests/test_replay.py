@@ -87,8 +87,8 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
         if progress.commit >= stop:
             raise StopIteration
 
-    run = minimize(problem(), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=seed,
-                   callback=callback, evaluate=every)  # fmt: skip
+    run = minimize(problem(), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60,
+                   seed=seed, callback=callback, evaluate=every)  # fmt: skip
     if run.message.startswith("the callback"):
         asked = math.ceil(stop / every) * every
         assert run.status == "stopped"

@@ -51,7 +51,10 @@ def minimize(
         )
     if evaluate is None:
         evaluate = max(1, commits // 200)
-    require(evaluate >= 1, f"evaluate must be an integer of at least 1, not {evaluate!r}.")
+    require(
+        isinstance(evaluate, (int, np.integer)) and not isinstance(evaluate, bool) and evaluate >= 1,
+        f"evaluate must be an integer of at least 1, not {evaluate!r}.",
+    )
     algorithm.check(potential)
     most = getattr(algorithm, "max_workers", None)
     require(

@@ -1,0 +1,181 @@
+"""minimize: its arguments, its callback, its start, its metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import Quadratic, one_sentence
+
+from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+from asyncqn.errors import BadInput
+
+ENGINE = Simulator(Cluster(2, 1.0, 0.5))
+ALGORITHM = AsyncSGD(1e-3, 4)
+
+
+def call(potential=None, algorithm=ALGORITHM, **more):
+    potential = Quadratic.random() if potential is None else potential
+    return minimize(potential, algorithm, **{"engine": ENGINE, "commits": 20, "seed": 0, **more})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"commits": 0}, "commits must be an integer"),
+        ({"commits": -5}, "commits must be an integer"),
+        ({"commits": 2.5}, "commits must be an integer"),
+        ({"commits": True}, "commits must be an integer"),
+        ({"seed": -1}, "seed must be"),
+        ({"seed": 0.5}, "seed must be"),
+        ({"evaluate": 0}, "evaluate must be an integer"),
+        ({"evaluate": -3}, "evaluate must be an integer"),
+        ({"evaluate": 1.5}, "evaluate must be an integer"),
+        ({"theta0": np.zeros(3)}, r"dim = 4 numbers, not of shape \(3,\)"),
+        ({"theta0": np.zeros((4, 1))}, r"not of shape \(4, 1\)"),
+        ({"theta0": 0.0}, "not of shape"),
+        ({"theta0": [0.0, np.nan, 0.0, 0.0]}, "theta0 contains NaN or infinity"),
+        ({"theta0": [0.0, np.inf, 0.0, 0.0]}, "theta0 contains NaN or infinity"),
+        ({"theta0": ["a", "b", "c", "d"]}, "real numbers"),
+        ({"theta0": [1j, 0, 0, 0]}, "real numbers"),
+        ({"theta0": [[1.0], [1.0, 2.0]]}, "real numbers"),
+        ({"theta0": [None, 1.0, 1.0, 1.0]}, "real numbers"),
+    ],
+    ids=str,
+)
+def test_useless_arguments_are_named_in_one_sentence(arguments, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        call(**arguments)
+    assert one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["dim", "n_data", "value", "grad"])
+def test_what_a_potential_lacks_is_named(missing):
+    class Partial:
+        pass
+
+    for name in ("dim", "n_data", "value", "grad"):
+        if name != missing:
+            setattr(Partial, name, 1)
+    with pytest.raises(BadInput, match=f"Partial is not a potential: it has no '{missing}'") as caught:
+        call(Partial())
+    assert one_sentence(caught.value)
+
+
+def test_a_potential_without_data_is_refused():
+    with pytest.raises(BadInput, match="no data points") as caught:
+        call(Quadratic(np.zeros((0, 4)), np.zeros(0)))
+    assert one_sentence(caught.value)
+
+
+def test_a_potential_of_whole_numbers_is_refused():
+    p = Quadratic.random()
+    p.dtype = np.int64
+    with pytest.raises(BadInput, match="float64 or float32") as caught:
+        call(p)
+    assert one_sentence(caught.value)
+
+
+def test_the_start_is_not_written_to_and_is_kept_with_the_run():
+    theta0 = np.ones(4)
+    run = call(theta0=theta0)
+    assert (theta0 == 1.0).all()
+    assert run.theta0.tobytes() == theta0.tobytes()
+    assert run.theta0 is not theta0
+    assert run.metrics["fun"][0] == Quadratic.random().value(theta0)
+
+
+def test_the_start_is_zero_or_the_potentials_own_by_the_seed():
+    assert (call().theta0 == 0.0).all()
+    p = LinearGaussian.random(5, 20, dominant=1)
+    a, b, c = (call(p, seed=s).theta0 for s in (1, 1, 2))
+    assert a.tobytes() == b.tobytes() != c.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_theta_has_the_dtype_of_the_potential_or_else_of_the_start(dtype):
+    assert (
+        call(LinearGaussian.random(5, 20, dominant=1, dtype=dtype), theta0=np.zeros(5)).theta.dtype == dtype
+    )
+    assert call(theta0=np.zeros(4, dtype)).theta.dtype == dtype
+    assert call(theta0=[0, 0, 0, 1]).theta.dtype == np.float64
+
+
+def test_metrics_stand_at_the_evaluations_and_the_ends():
+    run = call(LinearGaussian.random(5, 20, dominant=1), commits=25, evaluate=10)
+    assert run.metrics["commit"].tolist() == [0, 10, 20, 25]
+    assert run.metrics["time"][0] == 0.0
+    assert run.metrics["time"][1:].tolist() == run.schedule.commit_times()[[9, 19, 24]].tolist()
+    assert run.fun == run.metrics["fun"][-1]
+    optimum = run.potential.optimum
+    np.testing.assert_allclose(run.metrics["error"], (run.metrics["fun"] - optimum) / optimum)
+
+
+def test_about_two_hundred_rows_are_kept_by_default():
+    assert call(commits=5000).metrics.rows == 201
+
+
+def test_further_metrics_of_the_potential_become_columns():
+    p = Quadratic.random()
+    p.metrics = lambda theta: {"norm": np.linalg.norm(theta)}
+    run = call(p)
+    assert run.metrics["norm"][-1] == np.linalg.norm(run.theta)
+
+
+def test_the_callback_sees_copies_and_cannot_disturb_the_run():
+    def meddle(progress):
+        progress.theta[...] = np.nan
+        progress.metrics.clear()
+
+    a, b = call(), call(callback=meddle)
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert b.metrics["fun"].tolist() == a.metrics["fun"].tolist()
+
+
+def test_a_callback_stops_the_run_with_stop_iteration():
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.commit)
+        if progress.commit == 7:
+            raise StopIteration
+
+    run = call(callback=stop)
+    assert run.status == "stopped"
+    assert run.success
+    assert one_sentence(run.message)
+    assert "callback" in run.message
+    assert run.nit == 7
+    assert seen == list(range(8))
+
+
+def test_an_error_in_the_callback_or_the_potential_is_not_hidden():
+    def broken(progress):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        call(callback=broken)
+
+
+def test_the_end_of_all_workers_is_told():
+    run = call(engine=Simulator(Cluster(2, 1.0, 0.0, deaths={0: 5.5, 1: 3.5})))
+    assert run.status == "stopped"
+    assert run.nit == 8
+    assert run.message == "every worker was gone after 8 of 20 commits."
+
+
+def test_a_cluster_without_a_single_finished_computation_still_gives_a_run():
+    run = call(engine=Simulator(Cluster(1, 10.0, deaths={0: 1.0})))
+    assert run.status == "stopped"
+    assert run.nit == 0
+    assert run.theta.tobytes() == run.theta0.tobytes()
+    assert run.time == 0.0
+
+
+def test_the_problem_of_the_readme_gets_better():
+    p = LinearGaussian.random(dim=20, n_data=100, noise_var=10.0, seed=0)
+    run = minimize(p, ASLBFGS(h=4e-6, gamma=3e-2, beta=1e6, memory=3, batch=20, overlap=10),
+                   engine=Simulator(Cluster(5, 70.0, 14.0, 10.0)), commits=5000, seed=1)  # fmt: skip
+    assert run.status == "completed"
+    assert run.metrics["error"][-1] < 0.5 * run.metrics["error"][0]
+    assert run.counters["pairs_accepted"] > 0
+    assert run.counters["staleness_max"] == run.schedule.staleness.max()
