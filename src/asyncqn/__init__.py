@@ -2,6 +2,7 @@
 
 from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
 from asyncqn.cluster import Cluster
+from asyncqn.engines.mpi import MPI
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
@@ -20,6 +21,7 @@ __all__ = [
     "ASLBFGS",
     "LBFGS",
     "MBLBFGS",
+    "MPI",
     "SGD",
     "SGLD",
     "Algorithm",

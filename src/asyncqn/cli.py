@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from importlib import import_module
@@ -11,6 +12,8 @@ import typer
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 COMMANDS = ("simulate", "show", "replay", "demo", "tune", "run", "resume")
+
+INTERRUPTED = 130
 
 _Usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of usage errors
 
@@ -41,17 +44,21 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = show
             warnings.simplefilter("always", StabilityWarning)
             code = build()(arguments, standalone_mode=False)
+        if code == INTERRUPTED:  # typer's own answer to Ctrl-C
+            raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except AsyncqnError as error:
         print(f"asyncqn: {error}", file=sys.stderr)
         sys.exit(2)
     except _Usage as error:
+        if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
+            sys.exit(0)  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
         if sentence := usage_sentence(error):
             print(f"asyncqn: {sentence}", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         print("asyncqn: interrupted.", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
 

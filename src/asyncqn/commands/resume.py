@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.commands.output import Json, Output, Quiet, check_run_folder
-from asyncqn.commands.run import show_run
+from asyncqn.commands.output import Json, Quiet, check_run_folder
+from asyncqn.commands.run import show_run, speaking, under_mpiexec
 
 
 def register(app: typer.Typer) -> None:
@@ -26,15 +26,16 @@ def register(app: typer.Typer) -> None:
         from asyncqn.checkpoint import load_checkpoint
         from asyncqn.resume import resume as resume_run
 
-        out = Output(json, quiet)
-        if save is not None:
-            check_run_folder(save)
-        saved = load_checkpoint(folder)
+        out, one_voice = speaking(json, quiet, mpi=under_mpiexec())
+        with one_voice():
+            if save is not None:
+                check_run_folder(save)
+            saved = load_checkpoint(folder)
         commits = int(saved.document["manifest"]["commits"])
         out.say(f"going on from commit {saved.commit} of {commits}")
         raise typer.Exit(
             show_run(
                 lambda callback: resume_run(folder, callback=callback, checkpoint_every=checkpoint_every),
-                commits, save, out,
+                commits, save, out, one_voice,
             )
         )  # fmt: skip

@@ -30,7 +30,6 @@ from asyncqn.engines.mpi_master import Office
 from asyncqn.engines.mpi_worker import Worker
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.plain import to_plain
-from asyncqn.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Potential
 
 _NOTE = 2048
@@ -91,7 +90,8 @@ class MPI:
         evaluate: int,
         callback: Callback | None,
         checkpoints: Checkpoints | None = None,
-    ) -> Run | None:
+    ) -> Any:
+        """The `Run` on rank 0, None on the others."""
         mpi, workers = _mpi(), self.workers
         require(
             self.slow is None or self.slow.workers == workers,
