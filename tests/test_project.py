@@ -56,7 +56,8 @@ FORBIDDEN = {
     "potentials": {"algorithms"},
 }
 
-HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pandas", "scipy", "sklearn")
+# Not scipy: numba itself imports it wherever it is installed.
+HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pandas", "sklearn")
 
 
 def texts() -> Iterator[tuple[Path, str]]:

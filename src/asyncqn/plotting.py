@@ -161,7 +161,8 @@ def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_l
         axes.set_yscale("log")
     axes.grid(alpha=0.25, which="both", linewidth=0.6)
     axes.margins(x=0.01)
-    axes.legend(frameon=False)
+    if len(tables) > 1:
+        axes.legend(frameon=False)
     _finish(axes, "convergence", x_label, LABELS.get(metric, metric))
 
 
@@ -176,6 +177,10 @@ def _staleness(axes: Any, schedule: Schedule) -> None:
         mean = float(schedule.staleness.mean())
         axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2, label=f"mean {mean:.1f}")
         axes.legend(frameon=False)
+    # Room for a whole axis where nothing is stale, and for the legend above the bars.
+    axes.set_xlim(-0.6, max(counts.size, 5) - 0.4)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.margins(y=0.18)
     axes.grid(axis="y", alpha=0.25, linewidth=0.6)
     _finish(axes, "staleness", "staleness [commits]", "computations")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,8 +65,8 @@ def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
     assert promised | {"pairs_rejected", "run", "error"} <= set(numbers)
     assert numbers["run"] is None
     assert (numbers["status"], numbers["commits"]) == ("completed", 40)
-    # A worker never waits for itself, so with W workers the newest W - 1 commits are others'.
-    assert 0 < numbers["staleness_mean"] <= 2
+    # The mean tends to W - 1 = 2 from below, for the first computations of all workers read version 0.
+    assert 1 < numbers["staleness_mean"] <= 2
 
 
 def test_flags_go_over_the_job_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -186,3 +187,18 @@ def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.Captu
     assert err.count("\n") == 1
     assert err.startswith("asyncqn: warning: gamma = 0.5 exceeds")
     assert json.loads(out)["commits"] == 5
+
+
+def test_an_interrupt_ends_with_one_line_and_nothing_saved(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "asyncqn", "simulate", "--commits", "1000000", "--save", "run"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for name in ("ASLBFGS", "Cluster", "simulate: "):
+            assert process.stderr.readline().startswith(name), "the loop has begun once it shows progress"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "asyncqn: interrupted.\n"
+    assert files(tmp_path) == []

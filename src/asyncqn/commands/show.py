@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
             out.say(f"trace: {write_trace(trace, loaded.schedule, scale, plotting.births(loaded))}")
         if json:
             out.result(describe(loaded, run))
-        elif not quiet:
+        else:
             out.show(Text("\n".join(report(loaded, run))))
 
 

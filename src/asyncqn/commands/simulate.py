@@ -106,7 +106,7 @@ def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path |
     diverged = run.status == "diverged"
     if diverged:
         out.fail(f"diverged: {run.message}")
-    if not out.json and not (out.quiet and diverged):
+    if not out.json:
         for name, value in numbers.items():
             if value is not None and not (diverged and name == "message"):
                 out.show(f"{name:<16} {f'{value:.6g}' if isinstance(value, float) else value}")

@@ -7,13 +7,15 @@ never rises.  Rows are independent, so the number of threads does not change a b
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.kernels import factorization, profiled
-from asyncqn.types import Array
+
+if TYPE_CHECKING:
+    from asyncqn.types import Array
 
 
 class Grouped(NamedTuple):
