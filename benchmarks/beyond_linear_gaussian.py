@@ -1,0 +1,146 @@
+"""Block L-BFGS against tuned rivals on the linear Gaussian suite.
+
+`python -m benchmarks.beyond_linear_gaussian PART`, where PART is one of: rivals (tunes every
+rival in every cell, about 20 minutes on two cores), blocks, speedup, safety, summary; `all` runs
+them in this order.  Tables go to docs/results/beyond/ as CSV, one file per part; `summary` is made
+from these files alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asyncqn.experiments.jobs import pool
+from asyncqn.experiments.records import Record, replace
+from asyncqn.experiments.suite import (
+    EPSILON,
+    RIVALS,
+    SPECTRA,
+    SPREADS,
+    TEST_SEEDS,
+    Job,
+    run_blocks,
+    run_rival,
+    time_of,
+)
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results" / "beyond"
+WORKERS = (1, 2, 5, 10, 20, 40, 80)
+SAFETY_SEEDS = range(10)
+TRIVIAL = 100.0
+"""Cells that a rival solves sooner are left out."""
+
+
+def write(name: str, records: Sequence[Record]) -> None:
+    def rows(path: Path) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(
+                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in record.items()}
+                for record in records
+            )
+
+    replace(FOLDER / f"{name}.csv", rows)
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with (FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def gathered(function: Callable[[Any], list[Record]], jobs: Sequence[Any]) -> list[Record]:
+    executor: ProcessPoolExecutor
+    with pool(2) as executor:
+        records: list[Record] = []
+        for job, part in zip(jobs, executor.map(function, jobs), strict=True):
+            print(job, [round(record.get("mean", 0.0)) for record in part], file=sys.stderr, flush=True)
+            records += part
+    return records
+
+
+def rivals() -> None:
+    write("rivals", gathered(run_rival, [Job(kind, spectrum) for kind in RIVALS for spectrum in SPECTRA]))
+
+
+def blocks() -> None:
+    write("blocks", gathered(run_blocks, list(SPECTRA)))
+
+
+def _speedup(spectrum: str) -> list[Record]:
+    """Mean times at sigma_w^2 = 200 for each number of workers."""
+    records = []
+    for workers in WORKERS:
+        outcomes = [
+            time_of(
+                "block-lbfgs", {"blocks": workers}, spectrum, SPREADS[1], seed, workers=workers, limit=1e5
+            )
+            for seed in TEST_SEEDS
+        ]
+        times = [math.inf if outcome.time is None else outcome.time for outcome in outcomes]
+        records.append({"spectrum": spectrum, "workers": workers, "mean": float(np.mean(times))})
+    return [{**record, "speedup": records[0]["mean"] / record["mean"]} for record in records]
+
+
+def speedup() -> None:
+    write("speedup", gathered(_speedup, list(SPECTRA)))
+
+
+def _safety(spectrum: str) -> list[Record]:
+    """Failures among ten seeds for each number of workers and each spread; nothing but W is given."""
+    records = []
+    for workers in WORKERS:
+        for spread in SPREADS:
+            outcomes = [
+                time_of(
+                    "block-lbfgs", {"blocks": workers}, spectrum, spread, seed, workers=workers, limit=1e5
+                )
+                for seed in SAFETY_SEEDS
+            ]
+            records.append({
+                "spectrum": spectrum, "workers": workers, "sigma_w": spread, "runs": len(outcomes),
+                "diverged": sum(outcome.status == "diverged" for outcome in outcomes),
+                "not_reached": sum(outcome.status != "reached" for outcome in outcomes),
+                "mean": float(np.mean([outcome.time or 1e5 for outcome in outcomes])),
+            })  # fmt: skip
+    return records
+
+
+def safety() -> None:
+    write("safety", gathered(_safety, list(SPECTRA)))
+
+
+def summary() -> None:
+    """The ratios to the best rival, cell by cell, and their geometric mean."""
+    best: dict[tuple[str, str], tuple[float, str]] = {}
+    for row in read("rivals"):
+        cell, mean = (row["spectrum"], row["sigma_w"]), float(row["mean"])
+        best[cell] = min(best.get(cell, (math.inf, "")), (mean, row["kind"]))
+    records, ratios = [], []
+    for row in read("blocks"):
+        cell = (row["spectrum"], row["sigma_w"])
+        mean, kind = best[cell]
+        ratio = float(row["mean"]) / mean
+        if mean >= TRIVIAL:
+            ratios.append(ratio)
+        records.append({"spectrum": cell[0], "sigma_w": cell[1], "best_rival": kind, "rival": mean,
+                        "block_lbfgs": float(row["mean"]), "ratio": ratio,
+                        "counts": mean >= TRIVIAL})  # fmt: skip
+    write("summary", records)
+    print(f"{len(ratios)} cells to error {EPSILON}: geometric mean {np.exp(np.mean(np.log(ratios))):.3f}, "
+          f"worst {max(ratios):.3f}")  # fmt: skip
+
+
+PARTS = {part.__name__: part for part in (rivals, blocks, speedup, safety, summary)}
+
+if __name__ == "__main__":
+    for name in PARTS if sys.argv[1:] in ([], ["all"]) else sys.argv[1:]:
+        PARTS[name]()
