@@ -35,9 +35,10 @@ def sum_of_squares(a):
     """|a|^2 in tiles, so that float32 keeps its digits; not finite if any entry is not."""
     total = 0.0
     for lo in range(0, a.size, 512):
+        tile = a[lo : lo + 512]  # a loop from 0 to its size is vectorised, one from lo to a minimum is not
         part = a.dtype.type(0)
-        for i in range(lo, min(lo + 512, a.size)):
-            part += a[i] * a[i]
+        for i in range(tile.size):
+            part += tile[i] * tile[i]
         total += part
     return total
 
@@ -47,9 +48,10 @@ def dot(a, b):
     """a'b in tiles, so that float32 keeps its digits."""
     total = 0.0
     for lo in range(0, a.size, 512):
+        left, right = a[lo : lo + 512], b[lo : lo + 512]
         part = a.dtype.type(0)
-        for i in range(lo, min(lo + 512, a.size)):
-            part += a[i] * b[i]
+        for i in range(left.size):
+            part += left[i] * right[i]
         total += part
     return total
 
