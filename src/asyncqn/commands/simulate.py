@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asyncqn.algorithms import ALGORITHMS
 from asyncqn.commands.output import Json, Output, Quiet, check_run_folder
 from asyncqn.errors import BadInput
 
@@ -25,27 +26,29 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def simulate(
         job: Annotated[
-            Path | None, typer.Argument(help="TOML file with [problem], [algorithm], [cluster], [run].")
+            Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
         ] = None,
         commits: Annotated[int | None, typer.Option(help="Commits of the master.")] = None,
         seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None,
         evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None,
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
-        dim: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM)] = None,
-        n_data: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM)] = None,
-        noise_var: Annotated[float | None, typer.Option(rich_help_panel=_PROBLEM)] = None,
+        dim: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM, help="Parameters to find.")] = None,
+        n_data: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM, help="Observations.")] = None,
+        noise_var: Annotated[
+            float | None, typer.Option(rich_help_panel=_PROBLEM, help="Variance of an observation.")
+        ] = None,
         problem_seed: Annotated[
             int | None, typer.Option(rich_help_panel=_PROBLEM, help="Of the problem's data.")
         ] = None,
         algorithm: Annotated[
-            str | None, typer.Option(rich_help_panel=_ALGORITHM, help="Its name, as in as-lbfgs.")
+            str | None, typer.Option(rich_help_panel=_ALGORITHM, help=f"One of {', '.join(ALGORITHMS)}.")
         ] = None,
         parameter: Annotated[
             list[str] | None,
             typer.Option("--parameter", "-p", rich_help_panel=_ALGORITHM, metavar="KEY=VALUE",
                          help="A parameter, as in -p h=1e-3; any number of times."),
         ] = None,
-        workers: Annotated[int | None, typer.Option(rich_help_panel=_CLUSTER)] = None,
+        workers: Annotated[int | None, typer.Option(rich_help_panel=_CLUSTER, help="How many.")] = None,
         worker_mean: Annotated[
             float | None, typer.Option(rich_help_panel=_CLUSTER, help="Mean time of a computation.")
         ] = None,
