@@ -3,7 +3,8 @@
 A cell is a spectrum and a standard deviation sigma_w of worker times.  In each cell every rival gets
 `BUDGET` trials: the paper's setting, the best of the cell before, random draws, then variations of
 the best so far.  A trial is judged by the mean time to epsilon on the tuning seeds and given up once
-it is slower than half as long again as the best.  Block L-BFGS is not tuned at all.
+it is slower than half as long again as the best.  Of its three best trials a rival is then given
+the one that does best on the test seeds, a choice in its favour.  Block L-BFGS is not tuned at all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from asyncqn.potentials.linear_gaussian import LinearGaussian
 DIM, N_Y = 100, 600
 EPSILON, LIMIT = 0.05, 9000.0
 BUDGET, RANDOM_SHARE = 60, 0.5
-TUNING_SEEDS = (1001, 1002)
+TUNING_SEEDS, SHORTLIST = (1001, 1002), 3
 TEST_SEEDS = tuple(range(5))
 SPREADS = (1.0, math.sqrt(200.0), 30.0)
 RIVALS = ("async-sgd", "mb-lbfgs", "as-lbfgs")
@@ -155,38 +156,48 @@ class Job:
 
 
 def run_rival(job: Job) -> list[Record]:
-    """One record per cell: the best parameters found, and their times on the test seeds."""
+    """One record per cell: of the best few trials the one that does best on the test seeds themselves."""
     records: list[Record] = []
     warm: dict[str, Any] | None = None
     for spread in SPREADS:
-        rng = np.random.Generator(
-            np.random.Philox(key=[int(spread), zlib.crc32(f"{job.kind} {job.spectrum}".encode())])
-        )
-        best, best_point, best_parameters = math.inf, None, PAPER[job.kind]
-        for trial in range(job.budget):
-            vary = best_point is not None and trial >= RANDOM_SHARE * job.budget
-            point = (
-                warm
-                if trial == 1 and warm is not None
-                else _draw(job.kind, rng, best_point if vary else None)
-            )
-            settings = parameters_of(job.kind, point, job.spectrum, job.workers) if trial else PAPER[job.kind]
-            score = 0.0
-            for seed in TUNING_SEEDS:
-                outcome = time_of(job.kind, settings, job.spectrum, spread, seed, workers=job.workers,
-                                  limit=min(LIMIT, 1.5 * best))  # fmt: skip
-                score += math.inf if outcome.time is None else outcome.time / len(TUNING_SEEDS)
-                if score == math.inf:
-                    break
-            if score < best:
-                best, best_parameters = score, settings
-                best_point = point if trial else None
-        warm = best_point or warm
-        records.append({"kind": job.kind, "spectrum": job.spectrum, "sigma_w": spread, "trials": job.budget,
-                        "tuning_mean": best if best < math.inf else None,
-                        **test(job.kind, best_parameters, job.spectrum, spread, job.workers),
-                        "parameters": str(best_parameters)})  # fmt: skip
+        trials = tuned(job, spread, warm)
+        shortlist = [parameters for _, parameters, _ in trials[:SHORTLIST]] or [PAPER[job.kind]]
+        tested = [test(job.kind, parameters, job.spectrum, spread, job.workers) for parameters in shortlist]
+        chosen = min(range(len(tested)), key=lambda i: tested[i]["mean"])
+        warm = trials[0][2] if trials else warm
+        records.append({
+            "kind": job.kind, "spectrum": job.spectrum, "sigma_w": spread, "trials": job.budget,
+            "tuning_mean": trials[chosen][0] if trials else None, **tested[chosen],
+            "parameters": str(shortlist[chosen]),
+        })  # fmt: skip
     return records
+
+
+Trial = tuple[float, dict[str, Any], dict[str, Any] | None]
+
+
+def tuned(job: Job, spread: float, warm: dict[str, Any] | None) -> list[Trial]:
+    """(time, parameters, point) of the trials that reached epsilon on every tuning seed, best first."""
+    key = [int(spread), zlib.crc32(f"{job.kind} {job.spectrum}".encode())]
+    rng = np.random.Generator(np.random.Philox(key=key))
+    trials: list[Trial] = []
+    for trial in range(job.budget):
+        best, _, best_point = trials[0] if trials else (math.inf, None, None)
+        point = _draw(job.kind, rng, best_point if trial >= RANDOM_SHARE * job.budget else None)
+        point = warm if trial == 1 and warm is not None else point
+        parameters = (
+            PAPER[job.kind] if trial == 0 else parameters_of(job.kind, point, job.spectrum, job.workers)
+        )
+        score = 0.0
+        for seed in TUNING_SEEDS:
+            outcome = time_of(job.kind, parameters, job.spectrum, spread, seed, workers=job.workers,
+                              limit=min(LIMIT, 1.5 * best))  # fmt: skip
+            score += math.inf if outcome.time is None else outcome.time / len(TUNING_SEEDS)
+            if score == math.inf:
+                break
+        if score < math.inf:
+            trials = sorted([*trials, (score, parameters, point if trial else None)], key=lambda t: t[0])
+    return trials
 
 
 def test(kind: str, parameters: dict[str, Any], spectrum: str, spread: float, workers: int) -> Record:
