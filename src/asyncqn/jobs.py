@@ -44,6 +44,7 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "sgd": {"h": 2e-5, "batch": 6},
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
     "lbfgs": {"memory": 10},
+    "block-lbfgs": {"blocks": 40},
 }  # fmt: skip
 """Found by random search on the default problem with 40 simulated workers; they suit nothing else."""
 
