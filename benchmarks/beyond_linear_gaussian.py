@@ -12,7 +12,6 @@ import csv
 import math
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +56,22 @@ def read(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def gathered(function: Callable[[Any], list[Record]], jobs: Sequence[Any]) -> list[Record]:
-    executor: ProcessPoolExecutor
+def gathered(name: str, function: Callable[[Any], list[Record]], jobs: Sequence[Any]) -> None:
+    """Run the jobs on two processes; the table grows with every job that ends."""
+    records: list[Record] = []
     with pool(2) as executor:
-        records: list[Record] = []
         for job, part in zip(jobs, executor.map(function, jobs), strict=True):
-            print(job, [round(record.get("mean", 0.0)) for record in part], file=sys.stderr, flush=True)
+            print(job, [round(record["mean"]) for record in part], file=sys.stderr, flush=True)
             records += part
-    return records
+            write(name, records)
 
 
 def rivals() -> None:
-    write("rivals", gathered(run_rival, [Job(kind, spectrum) for kind in RIVALS for spectrum in SPECTRA]))
+    gathered("rivals", run_rival, [Job(kind, spectrum) for spectrum in SPECTRA for kind in RIVALS])
 
 
 def blocks() -> None:
-    write("blocks", gathered(run_blocks, list(SPECTRA)))
+    gathered("blocks", run_blocks, list(SPECTRA))
 
 
 def _speedup(spectrum: str) -> list[Record]:
@@ -91,7 +90,7 @@ def _speedup(spectrum: str) -> list[Record]:
 
 
 def speedup() -> None:
-    write("speedup", gathered(_speedup, list(SPECTRA)))
+    gathered("speedup", _speedup, list(SPECTRA))
 
 
 def _safety(spectrum: str) -> list[Record]:
@@ -115,7 +114,7 @@ def _safety(spectrum: str) -> list[Record]:
 
 
 def safety() -> None:
-    write("safety", gathered(_safety, list(SPECTRA)))
+    gathered("safety", _safety, list(SPECTRA))
 
 
 def summary() -> None:

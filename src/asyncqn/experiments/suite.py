@@ -28,7 +28,7 @@ from asyncqn.potentials.linear_gaussian import LinearGaussian
 
 DIM, N_Y = 100, 600
 EPSILON, LIMIT = 0.05, 9000.0
-BUDGET, RANDOM_SHARE = 60, 0.5
+BUDGET, RANDOM_SHARE = 40, 0.5
 TUNING_SEEDS, SHORTLIST = (1001, 1002), 3
 TEST_SEEDS = tuple(range(5))
 SPREADS = (1.0, math.sqrt(200.0), 30.0)
