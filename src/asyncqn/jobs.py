@@ -46,7 +46,8 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "lbfgs": {"memory": 10},
     "block-lbfgs": {"blocks": 40},
 }  # fmt: skip
-"""Found by random search on the default problem with 40 simulated workers; they suit nothing else."""
+"""The first three come from a random search on the default problem with 40 simulated workers, and suit
+nothing else; the others were only seen to run there."""
 
 DEFAULT_CLUSTER: dict[str, Any] = {
     "workers": 40, "worker_mean": 70.0, "worker_std": 14.0, "message": 10.0, "master": 0.0,
