@@ -1,0 +1,179 @@
+"""Momentum L-BFGS: asynchronous stochastic L-BFGS with H applied once and momentum kept at the master.
+
+    worker:  d = -h H g + sqrt(2 h gamma / beta) xi,   xi ~ N(0, H),   g on Omega at a stale theta
+    master:  u <- (1 - gamma) u + d,   theta <- theta + u
+
+Underdamped Langevin dynamics with mass H^-1: for a constant H and small h its stationary law is
+proportional to exp(-beta U).  Against as-L-BFGS the friction is never stale, H acts once, so that
+the drift is -(h / gamma) H grad U, and theta alone travels one way and d alone the other.  The
+gradient is as stale as the schedule makes it, about W - 1 commits.  The worker's pairs are those of
+as-L-BFGS.  That the noise has covariance H exactly, in O(M d), is our own construction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_positive, check_step
+from asyncqn.algorithms.memory import (
+    ACCEPTED,
+    COUNT,
+    NEWEST,
+    REJECTED,
+    InitialScale,
+    Memory,
+    PairRule,
+    check_memory,
+    clear,
+    consider_pair,
+    empty_memory,
+    product,
+)
+from asyncqn.errors import require
+from asyncqn.kernels.correlated_noise import correlate
+from asyncqn.kernels.vectors import add_one, add_scaled
+from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+
+
+class Iterate(NamedTuple):
+    """The master's theta and momentum; only theta is sent."""
+
+    theta: Array
+    u: Array
+
+
+class Update(NamedTuple):
+    """A worker's message."""
+
+    d: Array
+
+
+class Worker(NamedTuple):
+    """A worker's memory and what it keeps of its previous step, as in `as_lbfgs`."""
+
+    memory: Memory
+    d: Array
+    theta_old: Array
+    Omega: tuple[Rows, Rows]
+    g_O: tuple[Array, Array]
+    g: Array
+    normals: Array  # (d + M,)
+    steps: Counters  # (1,)
+
+
+@dataclass(frozen=True)
+class MomentumLBFGS:
+    """h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
+    batch: N_Omega; overlap: N_O; beta: inverse temperature (`inf`: no noise); epsilon, initial_scale
+    and cosine_floor: see `algorithms.memory`.
+    """
+
+    h: float
+    gamma: float
+    memory: int
+    batch: int
+    overlap: int
+    beta: float = math.inf
+    epsilon: float = 1e-4
+    initial_scale: InitialScale = "pair"
+    cosine_floor: float = 0.0
+
+    pattern = Asynchronous()
+    sent = ("theta",)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_positive(beta=self.beta)
+        require(0.0 < self.gamma <= 1.0, f"gamma must lie in (0, 1], not {self.gamma!r}.")
+        check_memory(self.memory, self.initial_scale, self.rule)
+        check_batch(self.batch, self.overlap)
+        require(
+            self.initial_scale != "diagonal" or self.beta == math.inf,
+            "noise with covariance H needs a scalar H0: use initial_scale='pair' or a number, or beta=inf.",
+        )
+
+    @property
+    def rule(self) -> PairRule:
+        return PairRule(self.epsilon, self.cosine_floor)
+
+    def check(self, potential: Potential) -> None:
+        check_batch(self.batch, self.overlap, potential.n_data)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), np.zeros_like(theta0))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        def vector() -> Array:
+            return np.zeros_like(theta0)
+
+        return Worker(
+            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            d=vector(),
+            theta_old=vector(),
+            Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
+            g_O=(vector(), vector()),
+            g=vector(),
+            normals=np.zeros(theta0.size + self.memory, theta0.dtype),
+            steps=np.zeros(1, np.int64),
+        )
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        now = task.stream.k & 1
+        Omega, g_O, g, d = (
+            task.stream.rows(potential.n_data, local.Omega[now]),
+            local.g_O[now],
+            local.g,
+            local.d,
+        )
+        potential.grad(view.theta, Omega[: self.overlap], g_O)
+        potential.grad(view.theta, Omega[self.overlap :], g)
+        share = self.overlap / self.batch
+        g *= 1.0 - share
+        add_scaled(g, share, g_O)
+        memory = local.memory
+        product(memory, g, d)
+        d *= -self.h
+        if self.beta < math.inf:
+            normals, size = task.stream.normals(local.normals), d.size
+            count, newest = int(memory.ring[COUNT]), int(memory.ring[NEWEST])
+            correlate(
+                memory.pairs, memory.gram, count, newest, memory.scale[0], normals[size:], normals[:size]
+            )
+            add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), normals[:size])
+        return Update(d)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        before = 1 - (task.stream.k & 1)
+        if local.steps[0] >= 1 and self.memory > 0:
+            g_prime = local.g  # free again once the update is sent
+            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
+            consider_pair(
+                local.memory, self.rule, self.initial_scale,
+                view.theta, local.theta_old, g_prime, local.g_O[before],
+            )  # fmt: skip
+        local.theta_old[...] = view.theta
+        local.steps[0] += 1
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        clear(local.memory, self.initial_scale)
+        local.steps[0] = 0
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            np.multiply(iterate.u, 1.0 - self.gamma, out=iterate.u)
+            add_one(iterate.u, update.d)
+            add_one(iterate.theta, iterate.u)
+        return iterate
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return {
+            "pairs_accepted": sum(int(w.memory.ring[ACCEPTED]) for w in locals_),
+            "pairs_rejected": sum(int(w.memory.ring[REJECTED]) for w in locals_),
+        }
