@@ -5,7 +5,7 @@ Round k, with J_k the workers that answered in time:
     g = mean over J_k of g_j on a fresh Omega_j at theta_k
     s = theta_k - theta_{k-1};  y = mean over J_k n J_{k-1} of grad_O(theta_k) - grad_O(theta_{k-1}),
         O the part of the worker's previous Omega that it kept; cautious rule
-    theta_{k+1} = theta_k - h H g
+    theta_{k+1} = theta_k - h H g        (H + rho I in place of H with rho > 0)
 
 All workers use the same counts, so that means weighted by samples are plain means.  When a round
 closes is the schedule's affair: `timeout` and `quorum` stand here because they are parameters of
@@ -94,6 +94,7 @@ class MBLBFGS:
         check_memory(self.memory, self.initial_scale, self.rule)
         check_batch(self.batch, self.overlap)
         check_sampling(self.sampling)
+        require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
         require(self.timeout >= 0.0, f"timeout must not be negative, not {self.timeout!r}.")
         require(0.0 < self.quorum <= 1.0, f"quorum must lie in (0, 1], not {self.quorum!r}.")
         require(
@@ -177,7 +178,7 @@ class MBLBFGS:
             clear(memory, self.initial_scale)
             product(memory, g, Hg)
         theta_old[...] = theta
-        theta -= self.h * Hg
+        theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
         return iterate._replace(answered=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
