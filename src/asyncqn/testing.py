@@ -1,0 +1,282 @@
+"""Checks that users run on their own classes: `check_potential` and `check_algorithm`.
+
+Every engine, and the replay, relies on the rules checked here.  A rule that is broken raises
+`BadInput` with one sentence that names it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from asyncqn.cluster import Cluster
+from asyncqn.engines.simulator import Simulator
+from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.minimize import minimize, starting_point
+from asyncqn.replay import first_difference, replay
+from asyncqn.streams import Stream
+from asyncqn.types import Algorithm, Array, Asynchronous, Potential, Rounds, Rows, Task
+
+_BLOCKS, _DIRECTIONS = 200, 5
+
+
+def check_potential(
+    potential: Potential, *, theta: Array | None = None, seed: int = 0, travel: bool = True
+) -> None:
+    """Check that `potential` keeps the rules of `asyncqn.Potential` at and around `theta`.
+
+    Its gradient is that of its value (central differences), unbiased over subsamples, pure, and
+    fills all of `out`; extras it offers make sense; with `travel` it is sent by pickle to another
+    process (a script must then guard its entry by `if __name__ == "__main__"`).
+    theta: where to check; by default a random point near the start.
+    """
+    name = type(potential).__name__
+    for attribute in ("dim", "n_data", "value", "grad"):
+        require(hasattr(potential, attribute), f"{name} is not a potential: it has no '{attribute}'.")
+    for attribute in ("dim", "n_data"):
+        count = getattr(potential, attribute)
+        require(
+            isinstance(count, (int, np.integer)) and int(count) >= 1,
+            f"{name}.{attribute} must be an integer of at least 1, not {count!r}.",
+        )
+    rng = np.random.default_rng(seed)
+    if theta is None:
+        theta = starting_point(potential, None, seed)
+        theta += 0.1 * rng.standard_normal(theta.size).astype(theta.dtype)
+    theta = starting_point(potential, theta, seed)
+    everything = np.arange(potential.n_data)
+    _check_purity(name, potential, theta, rng.integers(0, potential.n_data, 7))
+    g = _check_purity(name, potential, theta, everything)
+    _check_value(name, potential, theta)
+    _check_differences(name, potential, theta, g, rng)
+    _check_subsamples(name, potential, theta, g, everything)
+    _check_extras(name, potential, theta, seed)
+    if travel:
+        _check_travel(name, potential, theta, everything[:7])
+
+
+def _gradient(potential: Potential, theta: Array, rows: Rows) -> Array:
+    out = np.full_like(theta, np.nan)
+    potential.grad(theta, rows, out)
+    return out
+
+
+def _check_purity(name: str, potential: Potential, theta: Array, rows: Rows) -> Array:
+    before = theta.tobytes(), rows.tobytes()
+    g = _gradient(potential, theta, rows)
+    require((theta.tobytes(), rows.tobytes()) == before, f"{name}.grad writes to its arguments: it must not.")
+    require(
+        bool(np.isfinite(g).all()),
+        f"{name}.grad leaves entries of `out` unwritten or not finite: it must write every one.",
+    )
+    require(
+        _gradient(potential, theta, rows).tobytes() == g.tobytes(),
+        f"{name}.grad is not pure: the same arguments gave other bits the second time.",
+    )
+    return g
+
+
+def _check_value(name: str, potential: Potential, theta: Array) -> None:
+    before = theta.tobytes()
+    U = potential.value(theta)
+    require(theta.tobytes() == before, f"{name}.value writes to theta: it must not.")
+    require(
+        np.ndim(U) == 0 and math.isfinite(float(U)), f"{name}.value must return a finite number, not {U!r}."
+    )
+    require(potential.value(theta) == U, f"{name}.value is not pure: the same theta gave another number.")
+
+
+def _check_differences(
+    name: str, potential: Potential, theta: Array, g: Array, rng: np.random.Generator
+) -> None:
+    """(U(theta + a v) - U(theta - a v)) / 2a = g'v + a^2 U'''/6, with rounding eps U / a."""
+    eps = float(np.finfo(theta.dtype).eps)
+    a = eps ** (1 / 3) * (1.0 + float(np.linalg.norm(theta)))
+    length = float(np.linalg.norm(g.astype(np.float64)))
+    directions = [rng.standard_normal(theta.size) for _ in range(_DIRECTIONS)]
+    directions += [g.astype(np.float64)] if length > 0 else []
+    for v in directions:
+        v = v / np.linalg.norm(v)
+
+        def slope(a: float, v: Array = v) -> float:
+            ahead, behind = ((theta + s * a * v).astype(theta.dtype) for s in (1, -1))
+            return float(potential.value(ahead) - potential.value(behind)) / (2 * a)
+
+        once, twice = slope(a), slope(2 * a)
+        curving = abs(twice - once)
+        rounding = 100 * eps * (1.0 + abs(float(potential.value(theta)))) / a
+        expected = float(g.astype(np.float64) @ v)
+        require(
+            abs(once - expected) <= curving + rounding + 1e-5 * length,
+            f"{name}.grad is not the gradient of {name}.value: along some direction it says {expected:.6g} "
+            f"where differences of values say {once:.6g}.",
+        )
+
+
+def _check_subsamples(name: str, potential: Potential, theta: Array, g: Array, everything: Rows) -> None:
+    """Over blocks b that part the data, sum_b (|b|/n) grad_b = grad: the prior once, rows by their weight."""
+    n = everything.size
+    tolerance = 1e4 * float(np.finfo(theta.dtype).eps)
+    mean = np.zeros(theta.size)
+    size = 0.0
+    for block in np.array_split(everything, min(n, _BLOCKS)):
+        part = _gradient(potential, theta, block).astype(np.float64)
+        mean += block.size / n * part
+        size += block.size / n * float(np.linalg.norm(part))
+    off = float(np.linalg.norm(mean - g))
+    require(
+        off <= tolerance * size,
+        f"{name}.grad is not unbiased: averaged over all subsamples it is off by {off:.3g}; scale the "
+        "data's share by n_data / len(rows) and count the prior once.",
+    )
+    once, twice = (_gradient(potential, theta, np.array(rows)).astype(np.float64) for rows in ([0], [0, 0]))
+    require(
+        float(np.linalg.norm(twice - once)) <= tolerance * float(np.linalg.norm(once)),
+        f"{name}.grad does not count a row that occurs twice as two.",
+    )
+
+
+def _check_extras(name: str, potential: Potential, theta: Array, seed: int) -> None:
+    initial = getattr(potential, "initial", None)
+    if initial is not None:
+        starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
+        require(starts[0].shape == theta.shape, f"{name}.initial must return a vector of dim numbers.")
+        require(_bits(starts[0]) == _bits(starts[1]), f"{name}.initial must draw from its argument alone.")
+    curvature = getattr(potential, "curvature_diagonal", None)
+    if curvature is not None:
+        diagonal = np.asarray(curvature(theta))
+        require(
+            diagonal.shape == theta.shape and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
+            f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
+        )
+    optimum = getattr(potential, "optimum", None)
+    if optimum is not None:
+        U = float(potential.value(theta))
+        slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
+        require(optimum - slack <= U, f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.")
+    metrics = getattr(potential, "metrics", None)
+    if metrics is not None:
+        require(
+            all(isinstance(key, str) and np.ndim(value) == 0 for key, value in metrics(theta).items()),
+            f"{name}.metrics must return a dict from names to single numbers.",
+        )
+
+
+def _check_travel(name: str, potential: Potential, theta: Array, rows: Rows) -> None:
+    try:
+        pickle.dumps(potential)
+    except Exception as error:  # whatever the class's own __reduce__ may raise
+        raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            there = pool.submit(_gradient, potential, theta, rows).result()
+        except Exception as error:
+            raise BadInput(
+                f"{name} does not work in another process ({type(error).__name__}: {error})."
+            ) from None
+    require(
+        there.tobytes() == _gradient(potential, theta, rows).tobytes(),
+        f"{name}.grad gives other bits in another process.",
+    )
+
+
+def check_algorithm(
+    algorithm: Algorithm, potential: Potential, *, workers: int = 3, commits: int = 60, seed: int = 0
+) -> None:
+    """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `potential`.
+
+    `step`, `learn` and `apply` depend on their arguments alone and write only to what they own;
+    the dtype is preserved; the algorithm travels by pickle; a simulated run on `workers` workers
+    (fewer if it allows fewer) equals a second one and its replay.
+    """
+    name = type(algorithm).__name__
+    methods = (
+        "pattern", "check", "init", "init_worker", "step", "learn", "forget", "apply", "counters",
+    )  # fmt: skip
+    for attribute in methods:
+        require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
+    require(
+        isinstance(algorithm.pattern, (Asynchronous, Rounds)),
+        f"{name}.pattern must be Asynchronous() or Rounds(...), not {algorithm.pattern!r}.",
+    )
+    try:
+        copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
+    except Exception as error:
+        raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
+    algorithm.check(potential)
+    _check_functions(name, algorithm, potential, starting_point(potential, None, seed), seed)
+    most = getattr(algorithm, "max_workers", None) or workers
+    engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
+    runs = [minimize(potential, a, engine=engine, commits=commits, seed=seed) for a in (algorithm, copied)]
+    require(
+        first_difference(*runs) is None,
+        f"{name} keeps a state of its own: two equal runs differ; all state belongs in the iterate and the "
+        "workers' states.",
+    )
+    try:
+        replay(runs[0], potential, algorithm)
+    except ReplayMismatch as error:
+        raise BadInput(f"{name} does not replay: {error}") from None
+
+
+def _check_functions(name: str, algorithm: Algorithm, potential: Potential, theta0: Array, seed: int) -> None:
+    def same(call: Callable[[], Any], kept: Any, sentence: str) -> Any:
+        before = _bits(kept)
+        result = call()
+        require(_bits(kept) == before, sentence)
+        return result
+
+    iterate = same(lambda: algorithm.init(theta0), theta0, f"{name}.init writes to theta0.")
+    theta = getattr(iterate, "theta", None)
+    require(isinstance(theta, np.ndarray), f"{name}.init must return a state with a field 'theta'.")
+    require(not np.shares_memory(iterate.theta, theta0), f"{name}.init must copy theta0, not keep it.")
+    require(_bits(iterate.theta) == _bits(theta0), f"{name}.init must begin at theta0, in its dtype.")
+    first, second, other = (algorithm.init_worker(potential, theta0) for _ in range(3))
+    task = Task(0, 0, Stream(seed, 0, 0))
+    update = same(
+        lambda: algorithm.step(iterate, first, potential, task), iterate, f"{name}.step writes to its view."
+    )
+    require(
+        _bits(algorithm.step(iterate, second, potential, task)) == _bits(update),
+        f"{name}.step is not a function of its arguments: equal ones gave another update.",
+    )
+    elsewhere = Task(1, 0, Stream(seed, 1, 0))
+    same(
+        lambda: algorithm.step(iterate, other, potential, elsewhere), update,
+        f"{name}.step overwrites the update of another worker: buffers belong in the worker's state.",
+    )  # fmt: skip
+    first = same(
+        lambda: algorithm.learn(iterate, first, potential, task), (iterate, update),
+        f"{name}.learn writes to its view or to the update that was sent.",
+    )  # fmt: skip
+    twin, message = copy.deepcopy((iterate, update))
+    after = algorithm.apply(iterate, [update])
+    require(after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta.")
+    require(
+        _bits(algorithm.apply(twin, [message]).theta) == _bits(after.theta),
+        f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
+    )
+    state = algorithm.forget(first)
+    again = algorithm.step(after, state, potential, Task(0, 1, Stream(seed, 0, 1)))
+    require(type(again) is type(update), f"{name}.step must work after {name}.forget as before it.")
+    totals = algorithm.counters(after, [state])
+    require(
+        all(isinstance(total, (int, np.integer)) for total in totals.values()),
+        f"{name}.counters must return a dict from names to integers.",
+    )
+
+
+def _bits(state: Any) -> Any:
+    """All of a state's arrays as bytes, for comparison."""
+    if isinstance(state, np.ndarray):
+        return state.dtype.str, state.shape, state.tobytes()
+    if isinstance(state, (tuple, list)):
+        return tuple(_bits(part) for part in state)
+    return state

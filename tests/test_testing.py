@@ -1,0 +1,306 @@
+"""The conformance checks accept what keeps the rules and name the rule that a broken class breaks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from oracles import Quadratic, one_sentence
+
+from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, LinearGaussian
+from asyncqn.algorithms.stochastic_gradient import Update
+from asyncqn.errors import BadInput
+from asyncqn.testing import check_algorithm, check_potential
+from asyncqn.types import Asynchronous
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_linear_gaussian_model_keeps_the_rules(dtype):
+    check_potential(LinearGaussian.random(6, 40, dominant=1, dtype=dtype), travel=False)
+    check_potential(LinearGaussian.random(6, 700, dominant=1, dtype=dtype), travel=False, seed=3)
+
+
+def test_the_smallest_potential_keeps_the_rules_also_in_another_process():
+    check_potential(Quadratic.random())
+
+
+def test_a_curved_potential_keeps_the_rules():
+    class Quartic(Quadratic):
+        def value(self, theta):
+            return float(super().value(theta) + np.sum(theta**4))
+
+        def grad(self, theta, rows, out):
+            super().grad(theta, rows, out)
+            out += 4 * theta**3
+
+    check_potential(Quartic.random(), theta=np.array([1.0, -2.0, 3.0, 0.5]), travel=False)
+
+
+class WrongSign(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        out *= -1.0
+
+
+class SlightlyWrong(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        out[0] *= 1.01
+
+
+class MeanNotSum(Quadratic):
+    def grad(self, theta, rows, out):
+        A = self.A[rows]
+        out[...] = theta + (A.T @ (A @ theta - self.y[rows]))
+
+
+class PriorScaled(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        out += (self.n_data / len(rows) - 1) * theta
+
+
+class IgnoresRepeats(Quadratic):
+    def grad(self, theta, rows, out):
+        A = self.A[np.unique(rows)]
+        out[...] = theta + self.n_data / len(rows) * (A.T @ (A @ theta - self.y[np.unique(rows)]))
+
+
+class LeavesAHole(Quadratic):
+    def grad(self, theta, rows, out):
+        keep = out[-1]
+        super().grad(theta, rows, out)
+        out[-1] = keep
+
+
+class Adds(Quadratic):
+    def grad(self, theta, rows, out):
+        A = self.A[rows]
+        out += theta + (self.n_data / len(rows)) * (A.T @ (A @ theta - self.y[rows]))
+
+
+class WritesTheta(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        theta += 1e-9
+
+
+class SortsRows(Quadratic):
+    def grad(self, theta, rows, out):
+        rows[::-1].sort()
+        super().grad(theta, rows, out)
+
+
+class NoisyGradient(Quadratic):
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        out += 1e-12 * RNG.standard_normal(out.size)
+
+
+class NoisyValue(Quadratic):
+    def value(self, theta):
+        return super().value(theta) + 1e-9 * RNG.standard_normal()
+
+
+class ValueWrites(Quadratic):
+    def value(self, theta):
+        theta *= 1.0 + 1e-12
+        return super().value(theta)
+
+
+class VectorValue(Quadratic):
+    def value(self, theta):
+        return theta * 1.0
+
+
+class NoData(Quadratic):
+    n_data = 0
+
+
+class FractionalDim(Quadratic):
+    dim = 4.0
+
+
+class WrongStart(Quadratic):
+    def initial(self, rng):
+        return np.zeros(4) + np.random.default_rng(int(1e9 * RNG.random())).standard_normal(4)
+
+
+class NegativeCurvature(Quadratic):
+    def curvature_diagonal(self, theta):
+        return -np.ones(4)
+
+
+class HighOptimum(Quadratic):
+    optimum = 1e9
+
+
+class VectorMetrics(Quadratic):
+    def metrics(self, theta):
+        return {"theta": theta}
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (WrongSign, "not the gradient of"),
+        (SlightlyWrong, "not the gradient of"),
+        (MeanNotSum, "not unbiased"),
+        (PriorScaled, "not unbiased"),
+        (IgnoresRepeats, "occurs twice"),
+        (LeavesAHole, "unwritten or not finite"),
+        (Adds, "unwritten or not finite"),
+        (WritesTheta, "grad writes to its arguments"),
+        (SortsRows, "grad writes to its arguments"),
+        (NoisyGradient, "grad is not pure"),
+        (NoisyValue, "value is not pure"),
+        (ValueWrites, "value writes to theta"),
+        (VectorValue, "must return a finite number"),
+        (NoData, "n_data must be an integer"),
+        (FractionalDim, "dim must be an integer"),
+        (WrongStart, "must draw from its argument alone"),
+        (NegativeCurvature, "one positive finite number"),
+        (HighOptimum, "is above a value it takes"),
+        (VectorMetrics, "names to single numbers"),
+    ],
+)
+def test_a_broken_potential_is_told_which_rule_it_breaks(broken, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        check_potential(broken.random(), travel=False)
+    assert broken.__name__ in str(caught.value)
+    assert one_sentence(caught.value)
+
+
+def test_a_potential_that_cannot_travel_is_told_so():
+    p = Quadratic.random()
+    p.extra = lambda: None
+    with pytest.raises(BadInput, match="cannot be pickled"):
+        check_potential(p)
+
+
+def test_an_object_that_is_no_potential_is_told_what_it_lacks():
+    with pytest.raises(BadInput, match="it has no 'dim'"):
+        check_potential(object())
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ASLBFGS(1e-4, 0.05, 1e3, 3, 12, 4), ASLBFGS(1e-4, 0.05, math.inf, 3, 12, 4, initial_scale="diagonal"),
+        MBLBFGS(1e-2, 3, 12, 4), MBLBFGS(1e-2, 3, 12, 4, timeout=0.5, quorum=0.1), AsyncSGD(1e-4, 6),
+        SGD(1e-4, 6, 0.5), SGLD(1e-4, 1e3, 6), LBFGS(3),
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_our_own_algorithms_keep_the_rules(algorithm, dtype):
+    check_algorithm(algorithm, LinearGaussian.random(6, 40, dominant=1, dtype=dtype))
+
+
+@dataclass(frozen=True)
+class HiddenCounter(AsyncSGD):
+    seen: list = field(default_factory=lambda: [0.0], compare=False)
+
+    def apply(self, iterate, updates):
+        self.seen[0] += 1.0
+        iterate = super().apply(iterate, updates)
+        if self.seen[0] > 40:
+            iterate.theta[0] += 1e-9
+        return iterate
+
+
+class WritesView(AsyncSGD):
+    def step(self, view, local, potential, task):
+        update = super().step(view, local, potential, task)
+        view.theta[0] += 1.0
+        return update
+
+
+class WritesUpdate(AsyncSGD):
+    def learn(self, view, local, potential, task):
+        local.d_theta[...] = 0.0
+        return local
+
+
+SHARED = np.zeros(4)
+
+
+class SharesBuffer(AsyncSGD):
+    def step(self, view, local, potential, task):
+        SHARED[...] = super().step(view, local, potential, task).d_theta
+        return Update(SHARED)
+
+
+class RandomStep(AsyncSGD):
+    def step(self, view, local, potential, task):
+        update = super().step(view, local, potential, task)
+        update.d_theta[0] += 1e-9 * RNG.standard_normal()
+        return update
+
+
+class RandomApply(AsyncSGD):
+    def apply(self, iterate, updates):
+        iterate = super().apply(iterate, updates)
+        iterate.theta[0] += 1e-9 * RNG.standard_normal()
+        return iterate
+
+
+class KeepsStart(AsyncSGD):
+    def init(self, theta0):
+        return super().init(theta0)._replace(theta=theta0)
+
+
+class OtherDtype(AsyncSGD):
+    def apply(self, iterate, updates):
+        return iterate._replace(theta=iterate.theta.astype(np.float32))
+
+
+class OtherPattern(AsyncSGD):
+    pattern = "gossip"
+
+
+class FractionalCounters(AsyncSGD):
+    def counters(self, iterate, locals_):
+        return {"pairs": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (HiddenCounter, "state of its own"),
+        (WritesView, "step writes to its view"),
+        (WritesUpdate, "learn writes to its view or to the update"),
+        (SharesBuffer, "overwrites the update of another worker"),
+        (RandomStep, "step is not a function of its arguments"),
+        (RandomApply, "apply is not a function of its arguments"),
+        (KeepsStart, "init must copy theta0"),
+        (OtherDtype, "apply changes the dtype"),
+        (OtherPattern, "pattern must be"),
+        (FractionalCounters, "names to integers"),
+    ],
+)
+def test_a_broken_algorithm_is_told_which_rule_it_breaks(broken, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        check_algorithm(broken(1e-3, 4), Quadratic.random())
+    assert broken.__name__ in str(caught.value)
+    assert one_sentence(caught.value)
+
+
+def test_an_object_that_is_no_algorithm_is_told_what_it_lacks():
+    class Half:
+        pattern = Asynchronous()
+
+    with pytest.raises(BadInput, match="it has no 'check'"):
+        check_algorithm(Half(), Quadratic.random())
+
+
+def test_an_algorithm_that_cannot_travel_is_told_so():
+    class Local(AsyncSGD):
+        pass
+
+    with pytest.raises(BadInput, match="Local cannot be pickled"):
+        check_algorithm(Local(1e-3, 4), Quadratic.random())
