@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,10 @@ from asyncqn.types import Algorithm, Array, Callback, Potential
 
 _NOTE = 2048
 """Bytes of the note that every rank shows the others."""
+
+
+PARTING = 0.5
+"""Seconds that a failed rank stays, so that the others learn of it, where no abort tells them."""
 
 
 class SharedMistake(BadInput):
@@ -120,8 +126,8 @@ class MPI:
         except AsyncqnError as mistake:
             meet(str(mistake))
         meet(given=_fingerprint(potential, algorithm, theta0, commits, seed, self))
-        with _ending_the_job(mpi), listening_for_interrupts(checkpoints):
-            comm = mpi.COMM_WORLD.Dup()
+        comm = mpi.COMM_WORLD.Dup()
+        with _ending_the_job(mpi, comm), listening_for_interrupts(checkpoints):
             narrow = self.wire == "float32"
             if core is not None:
                 office = Office(mpi, comm, core, narrow, checkpoints)
@@ -208,37 +214,58 @@ def _fingerprint(potential: Potential, algorithm: Algorithm, theta0: Array, comm
     return digest.hexdigest()[:32]
 
 
-def _tell_and_abort(mpi: Any, error: BaseException) -> None:
+def _tell_and_abort(mpi: Any, comm: Any, error: BaseException) -> None:
     """Say on stderr which rank failed, where and why, and end the whole job."""
+    if isinstance(error, mpi.Exception) and _survives_losses() and comm.Is_revoked():
+        _leave(comm)  # another rank failed, and has said why
     text = " ".join(str(error).split())
     name = "" if isinstance(error, AsyncqnError) else f"{type(error).__name__}: "
     rank, host = mpi.COMM_WORLD.rank, socket.gethostname()
     sys.stdout.flush()
     sentence = f"asyncqn: rank {rank} on {host} failed and ends the job: {name}{text}"
-    print(sentence, file=sys.stderr, flush=True)
-    mpi.COMM_WORLD.Abort(130 if isinstance(error, KeyboardInterrupt) else 1)
+    trace = "".join(traceback.format_exception(error))
+    print(f"{trace}{sentence}", file=sys.stderr, flush=True)
+    if not _survives_losses():
+        mpi.COMM_WORLD.Abort(1)
+    # Under ULFM the job outlives an aborted rank (and MPI_Abort may hang): a revoked communicator is
+    # what reaches all others, whatever they wait for.
+    comm.Revoke()
+    _leave(comm)
+
+
+def _survives_losses() -> bool:
+    """Whether the launcher keeps the other ranks when one dies (mpiexec --with-ft ulfm of OpenMPI 5)."""
+    return os.environ.get("OMPI_MCA_mpi_ft_enable", "0").lower() in ("1", "true", "ulfm", "mpi")
+
+
+def _leave(comm: Any) -> None:
+    """End this process without MPI_Finalize, which waits for others; first let messages get away."""
+    until = time.monotonic() + PARTING
+    while time.monotonic() < until:
+        with suppress(Exception):
+            comm.Iprobe()
+        time.sleep(0.01)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 @contextmanager
-def _ending_the_job(mpi: Any) -> Iterator[None]:
+def _ending_the_job(mpi: Any, comm: Any) -> Iterator[None]:
     """An exception inside the block ends the job: the other ranks would wait for this one forever."""
     try:
         yield
     except BaseException as error:
-        traceback.print_exc()
-        _tell_and_abort(mpi, error)
+        _tell_and_abort(mpi, comm, error)
         raise
 
 
 def _end_job_on_uncaught_exceptions(mpi: Any) -> None:
     """Let an uncaught exception of this rank end the job, even where no run is under way."""
-    before = sys.excepthook
-    if getattr(before, "ends_mpi_job", False) or mpi.COMM_WORLD.size < 2:
+    if getattr(sys.excepthook, "ends_mpi_job", False) or mpi.COMM_WORLD.size < 2:
         return
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        before(kind, error, trace)
-        _tell_and_abort(mpi, error)
+        _tell_and_abort(mpi, mpi.COMM_WORLD, error)
 
     hook.ends_mpi_job = True  # type: ignore[attr-defined]
     sys.excepthook = hook
