@@ -12,7 +12,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.replay import first_difference, replay
 from asyncqn.streams import Stream
-from asyncqn.types import Algorithm, Array, Asynchronous, Potential, Rounds, Rows, Task
+from asyncqn.types import Algorithm, Array, Asynchronous, Pattern, Potential, Rounds, Rows, Task
 
 _BLOCKS, _DIRECTIONS = 200, 5
 
@@ -203,8 +203,8 @@ def check_algorithm(
     for attribute in methods:
         require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
     require(
-        isinstance(algorithm.pattern, (Asynchronous, Rounds)),
-        f"{name}.pattern must be Asynchronous() or Rounds(...), not {algorithm.pattern!r}.",
+        isinstance(algorithm.pattern, get_args(Pattern)),
+        f"{name}.pattern must be a Pattern of asyncqn.types, not {algorithm.pattern!r}.",
     )
     try:
         copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
@@ -239,7 +239,8 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
     require(not np.shares_memory(iterate.theta, theta0), f"{name}.init must copy theta0, not keep it.")
     require(_bits(iterate.theta) == _bits(theta0), f"{name}.init must begin at theta0, in its dtype.")
     first, second, other = (algorithm.init_worker(potential, theta0) for _ in range(3))
-    task = Task(0, 0, Stream(seed, 0, 0))
+    part = -1 if isinstance(algorithm.pattern, (Asynchronous, Rounds)) else 0
+    task = Task(0, 0, Stream(seed, 0, 0), part)
     update = same(
         lambda: algorithm.step(iterate, first, potential, task), iterate, f"{name}.step writes to its view."
     )
@@ -247,7 +248,7 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
         _bits(algorithm.step(iterate, second, potential, task)) == _bits(update),
         f"{name}.step is not a function of its arguments: equal ones gave another update.",
     )
-    elsewhere = Task(1, 0, Stream(seed, 1, 0))
+    elsewhere = Task(1, 0, Stream(seed, 1, 0), part)
     same(
         lambda: algorithm.step(iterate, other, potential, elsewhere), update,
         f"{name}.step overwrites the update of another worker: buffers belong in the worker's state.",
@@ -264,7 +265,7 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
     state = algorithm.forget(first)
-    again = algorithm.step(after, state, potential, Task(0, 1, Stream(seed, 0, 1)))
+    again = algorithm.step(after, state, potential, Task(0, 1, Stream(seed, 0, 1), part))
     require(type(again) is type(update), f"{name}.step must work after {name}.forget as before it.")
     totals = algorithm.counters(after, [state])
     require(
