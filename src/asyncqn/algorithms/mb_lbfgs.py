@@ -73,7 +73,7 @@ class MBLBFGS:
     """h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
 
     timeout: time after which a round may close without everyone; quorum: the share of workers that
-    it needs even then.
+    it needs even then; rho: added to H as rho I.
     """
 
     h: float
@@ -85,6 +85,7 @@ class MBLBFGS:
     epsilon: float = 1e-4
     initial_scale: InitialScale = "pair"
     cosine_floor: float = 0.0
+    rho: float = 0.0
     sampling: str = "replacement"
 
     sent = ("theta",)
