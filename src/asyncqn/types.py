@@ -40,6 +40,8 @@ class Potential(Protocol):
       `BlockLBFGS` judges its steps by it;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
+    * `curvature_size`, `grad_with_curvature` and `inverse_metric_from`: a structured H0 from short
+      summaries that add up over data points (see `ProfiledFactorization`), for `StagedLBFGS`;
     * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
     """
 
@@ -94,7 +96,19 @@ class Blocks(NamedTuple):
     quorum: float
 
 
-Pattern: TypeAlias = Asynchronous | Rounds | Blocks
+class Staged(NamedTuple):
+    """First `warmup` commits of single answers, as they arrive, then the versions of `blocks`.
+
+    While it warms up, the data lie in `batches` parts, which are handed out in turn (`Task.part`);
+    answers that are under way when it ends are dropped.
+    """
+
+    warmup: int
+    batches: int
+    blocks: Blocks
+
+
+Pattern: TypeAlias = Asynchronous | Rounds | Blocks | Staged
 
 
 class Algorithm(Protocol):

@@ -208,13 +208,15 @@ def gradient(
     ridges: Any,
     scale: Any,
     out: Any,
+    second: Any,
     system: Any,
     width: Any,
 ) -> tuple[bool, float, float]:
     """Add scale * sum_{m in u} (f_m.g_u - y) g_u to row m of `out`, for every u of `users`.
 
-    By the envelope theorem the solved g_u counts as a constant.  Returns whether all users exist,
-    the sum of squared errors, and sum_u lambda_u |g_u|^2.
+    By the envelope theorem the solved g_u counts as a constant.  `second` (K x K, flat) receives
+    sum_u n_u g_u g_u' on top.  Returns whether all users exist, the sum of squared errors, and
+    sum_u lambda_u |g_u|^2.
     """
     rank, n_users = np.uintp(len(width)), np.uint64(len(start) - 1)
     goal = np.uintp(len(system)) - np.uintp(len(system)) // (rank + np.uintp(1))
@@ -227,6 +229,9 @@ def gradient(
         begin, end = np.uintp(start[user]), np.uintp(start[user + np.uint64(1)])
         fit_row(items, values, begin, end, theta, ridges[user], system, width)
         penalty += float(ridges[user] * row_dot(system, goal, system, goal, width))
+        weight = theta.dtype.type(end - begin)
+        for k in range(rank):
+            row_add(second, k * rank, weight * system[goal + k], system, goal, width)
         for place in range(begin, end):
             item = np.uintp(np.uint32(items[place])) * rank
             error = row_dot(theta, item, system, goal, width) - theta.dtype.type(values[place])

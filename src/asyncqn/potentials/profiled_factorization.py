@@ -13,7 +13,6 @@ random subset of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,41 +22,8 @@ from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import factorization, profiled
 from asyncqn.potentials import matrix_factorization as joint
+from asyncqn.potentials.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
-
-
-class Metric(NamedTuple):
-    """The curvature of item row m, about lambda_m I + n_m Q diag(Lambda) Q'."""
-
-    Q: Array
-    Lambda: Array
-    counts: Array
-
-
-@dataclass(frozen=True, eq=False)
-class InverseMetric:
-    """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m."""
-
-    metric: Metric
-    base: Array
-    """lambda_m + delta, for every item."""
-
-    def apply(self, v: Array, out: Array) -> None:
-        """out = H0 v; `out` must not be `v`."""
-        rank = len(self.metric.Lambda)
-        joint.check_vectors(rank * len(self.base), self.base.dtype, v, out)
-        require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
-        basis, transposed = self.metric.Q.ravel(), np.ascontiguousarray(self.metric.Q.T).ravel()
-        profiled.apply_metric(
-            v,
-            basis,
-            transposed,
-            self.metric.Lambda,
-            self.metric.counts,
-            self.base,
-            out,
-            factorization.width(rank),
-        )
 
 
 class ProfiledFactorization:
@@ -116,14 +82,22 @@ class ProfiledFactorization:
     def n_data(self) -> int:
         return self.n_users
 
-    def _gradient(self, theta: Array, rows: Rows, scale: float, out: Array) -> tuple[float, float]:
-        """Write the gradient into `out`; the sum of squared errors and of lambda_u |g_u|^2 over the rows."""
+    def _gradient(
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+    ) -> tuple[float, float]:
+        """Write the gradient into `out`; the sum of squared errors and of lambda_u |g_u|^2 over the rows.
+
+        `second` gets sum_u n_u g_u g_u' of the rows added to it.
+        """
         joint.check_vectors(self.dim, self.dtype, theta, out)
         np.multiply(theta, self._weights, out=out)
         system = profiled.scratch(self.rank, self.dtype)
+        if second is None:
+            second = np.zeros(self.rank * self.rank, self.dtype)
         valid, squares, penalty = profiled.gradient(
-            *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, system, self._width
-        )
+            *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, second, system,
+            self._width,
+        )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
         return squares, penalty
 
@@ -169,15 +143,11 @@ class ProfiledFactorization:
         return found
 
     def metric(self, theta: Array, threads: int = 1) -> Metric:
-        """One curvature shared by all items: C = sum_u n_u g_u g_u' / sum_u n_u = Q diag(Lambda) Q'.
-
-        Users who rate much count more, as they do in the sum over the raters of an item.
-        """
+        """The curvature shared by all items, from the solved rows of all users."""
         G = self._factors(theta, threads).reshape(self.n_users, self.rank).astype(np.float64)
         # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
-        C = np.einsum("uk,ul->kl", G * (self.user_counts / self.user_counts.sum())[:, None], G)
-        Lambda, Q = np.linalg.eigh(C)
-        return Metric(Q.astype(self.dtype), Lambda.clip(0.0).astype(self.dtype), self.item_counts)
+        sums = np.einsum("uk,ul->kl", G * self.user_counts[:, None], G)
+        return metric_of(np.append(sums, self.user_counts.sum()), self.item_counts)
 
     def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
         """H0 for steps of size `step` on gradients of `batch` users; None: all of them.
@@ -185,9 +155,36 @@ class ProfiledFactorization:
         delta = step * (n_data / batch) * tr C damps rows with few ratings, where a subsample's
         gradient is mostly noise; 0 for exact gradients.
         """
-        metric = self.metric(theta)
+        return self._damped(self.metric(theta), step, batch)
+
+    def _damped(self, metric: Metric, step: float, batch: int | None) -> InverseMetric:
         delta = 0.0 if batch is None else step * self.n_data / batch * float(metric.Lambda.sum())
         return InverseMetric(metric, self.item_ridges + self.dtype.type(delta))
+
+    @property
+    def curvature_size(self) -> int:
+        """The length of a summary of the curvature: K x K sums and the number of ratings."""
+        return self.rank * self.rank + 1
+
+    def grad_with_curvature(self, theta: Array, rows: Rows, out: Array, curvature: Array) -> float:
+        """`grad` and, for nothing more, estimates from the same rows: of V (returned), and of the curvature.
+
+        `curvature` becomes (n_data / len(rows)) times the sum over the rows of n_u g_u g_u' and n_u.
+        """
+        require(len(rows) > 0, "a gradient needs at least one row.")
+        scale = self.n_data / len(rows)
+        curvature[...] = 0.0
+        squares, penalty = self._gradient(theta, rows, scale, out, curvature[:-1])
+        curvature[-1] = self.user_counts[rows].sum()
+        curvature *= curvature.dtype.type(scale)
+        prior = factorization.square_norms(theta, self.rank, self.item_ridges)
+        return 0.5 * (scale * (squares + penalty) + prior)
+
+    def inverse_metric_from(
+        self, curvature: Array, step: float = 0.0, batch: int | None = None
+    ) -> InverseMetric:
+        """`inverse_metric` from a summary that `grad_with_curvature` made, or a mean of such."""
+        return self._damped(metric_of(curvature, self.item_counts), step, batch)
 
     def curvature_diagonal(self, theta: Array) -> Array:
         """lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
