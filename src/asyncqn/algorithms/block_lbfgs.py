@@ -7,8 +7,10 @@ once, and when all are there
     s = theta - base,  y = g - g_base                     made conjugate to the stored pairs
     base <- theta,  theta <- base - H g                   H of the last M pairs, scaled by s'y / y'y
 
-No gradient is stale, and there is no step size.  What makes it fast on a cluster is the schedule:
-idle workers duplicate late blocks (`types.Blocks`).
+No gradient is stale, and there is no step size.  Blocks are summed in their own order, so that the
+cluster decides when a number is known, never what it is: every bit is the same for any number of
+workers, any delays, backups and deaths.  What makes the method fast is the schedule, in which idle
+workers duplicate late blocks (`types.Blocks`).
 
 A new theta is a trial.  It is kept when U falls by 1e-4 of what the slope promised, below the
 largest of the last five kept values.  U comes from the potential's `value_rows`; where it has none,
@@ -161,7 +163,7 @@ class BlockLBFGS:
         g, step, y = work
         g[...] = 0.0
         value = 0.0
-        for update in updates:
+        for update in sorted(updates, key=lambda update: update.part):
             add_one(g, update.g)
             value += update.value
         parts = {update.part for update in updates if update.finite}

@@ -1,0 +1,209 @@
+"""Block L-BFGS: exact sums, conjugate pairs, the safeguard, and numbers that do not depend on the cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import Quadratic, one_sentence
+
+import asyncqn as aq
+from asyncqn.algorithms import BlockLBFGS, make_algorithm
+from asyncqn.algorithms.memory import COUNT
+from asyncqn.master import Master
+from asyncqn.streams import Stream
+from asyncqn.testing import check_algorithm
+from asyncqn.types import Task
+
+
+def versions(potential, algorithm, theta0, commits):
+    """The master's iterates, every block computed at every version, without a cluster."""
+    master = Master(algorithm, potential, theta0, workers=1, last=commits, evaluate=commits + 1)
+    local = algorithm.init_worker(potential, theta0)
+    for n in range(commits):
+        answers = [
+            algorithm.step(master.iterate, local, potential, Task(0, n, Stream(0, 0, n), part))
+            for part in range(algorithm.blocks)
+        ]
+        master.commit(answers, float(n))
+        yield master.iterate
+
+
+@given(st.integers(1, 20), st.integers(0, 5))
+def test_the_blocks_answers_add_up_to_the_exact_gradient(blocks, seed):
+    potential = Quadratic.random(dim=4, n_data=20, seed=seed)
+    algorithm = BlockLBFGS(blocks)
+    theta = np.random.default_rng(seed).standard_normal(4)
+    iterate = algorithm.init(theta)
+    answers = [
+        algorithm.step(iterate, algorithm.init_worker(potential, theta), potential,
+                       Task(0, 0, Stream(0, 0, 0), part)).g
+        for part in range(blocks)
+    ]  # fmt: skip
+    g = np.empty(4)
+    potential.grad(theta, np.arange(20), g)
+    # 20 rows of entries of order 10, each off by a rounding of 1e-16.
+    np.testing.assert_allclose(np.sum(answers, axis=0), g, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("memory", [2, 3, 8])
+def test_a_quadratic_with_three_eigenvalues_is_solved_in_five_versions(memory):
+    # Conjugate directions end after as many steps as there are eigenvalues; the first step has no
+    # scale to go by, and the last correction comes one version later.
+    eigenvalues = np.repeat([2.0, 40.0, 700.0], 10)
+    potential = aq.LinearGaussian.random(dim=30, n_data=60, seed=1, spectrum=eigenvalues)
+    theta0 = np.random.default_rng(0).standard_normal(30)
+    *_, last = versions(potential, BlockLBFGS(4, memory=memory), theta0, 5)
+    start = potential.value(theta0) - potential.optimum
+    assert potential.value(last.theta) - potential.optimum < 1e-8 * start
+
+
+def test_stored_pairs_are_conjugate_on_a_quadratic():
+    potential = aq.LinearGaussian.random(dim=30, n_data=60, seed=2)
+    theta0 = np.random.default_rng(1).standard_normal(30)
+    *_, last = versions(potential, BlockLBFGS(3, memory=4), theta0, 7)
+    assert last.memory.ring[COUNT] == 4
+    S, Y = last.memory.pairs
+    gram = S @ Y.T
+    scale = np.sqrt(np.outer(np.diag(gram), np.diag(gram)))
+    assert np.abs(gram / scale - np.eye(4)).max() < 1e-6
+
+
+def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
+    potential = Quadratic.random(dim=6, n_data=40, seed=3)
+    theta = np.random.default_rng(2).standard_normal(6)
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    points = [theta]
+    g = potential.hessian @ theta - potential.A.T @ potential.y
+    step = -g / np.linalg.norm(g) * max(1 / np.linalg.norm(g), 0.01 * np.linalg.norm(theta))
+    for _ in range(8):
+        points.append(points[-1] + step)
+        new = g + potential.hessian @ step
+        pairs, g = [*pairs, (step, new - g)][-3:], new
+        s, y = pairs[-1]
+        H = np.eye(6) * (s @ y) / (y @ y)
+        for s, y in pairs:
+            V = np.eye(6) - np.outer(y, s) / (s @ y)
+            H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+        step = -H @ g
+    algorithm = BlockLBFGS(5, memory=3, conjugacy=0.0)
+    for expected, iterate in zip(points[1:], versions(potential, algorithm, theta, 8)):
+        # The condition number is below 100: eight steps magnify rounding by far less than 1e6.
+        np.testing.assert_allclose(iterate.theta, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 30])
+def test_no_bit_depends_on_the_cluster(workers):
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
+    run = aq.minimize(potential, BlockLBFGS(7), engine=aq.Simulator(cluster), commits=12, seed=4)
+    *_, alone = versions(potential, BlockLBFGS(7), run.theta0, 12)
+    assert run.theta.tobytes() == alone.theta.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, tmp_path):
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
+    cluster = aq.Cluster(6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0})
+    run = aq.minimize(potential, BlockLBFGS(9), engine=aq.Simulator(cluster), commits=20, seed=1)
+    assert run.schedule.dropped > 0
+    assert run.status == "completed"
+    run.save(tmp_path / "run")
+    again = aq.replay(tmp_path / "run")
+    assert again.theta.tobytes() == run.theta.tobytes()
+
+
+def test_it_keeps_the_rules_of_an_algorithm():
+    check_algorithm(BlockLBFGS(5), aq.LinearGaussian.random(dim=5, n_data=20), commits=15)
+
+
+@dataclass
+class Rosenbrock:
+    """A sum of banana valleys, one per data point, with or without `value_rows`."""
+
+    dim: int = 6
+    n_data: int = 12
+
+    def value(self, theta):
+        a, b = theta[:-1], theta[1:]
+        return float(self.n_data * np.sum(100 * (b - a * a) ** 2 + (1 - a) ** 2))
+
+    def grad(self, theta, rows, out):
+        a, b = theta[:-1], theta[1:]
+        out[...] = 0.0
+        out[:-1] += self.n_data * (-400 * a * (b - a * a) - 2 * (1 - a))
+        out[1:] += self.n_data * 200 * (b - a * a)
+
+
+class ValuedRosenbrock(Rosenbrock):
+    def value_rows(self, theta, rows):
+        return self.value(theta)
+
+
+@pytest.mark.parametrize("potential", [Rosenbrock(), ValuedRosenbrock()])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_curved_valley_is_followed_to_its_end(potential, seed):
+    theta0 = 3.0 * np.random.default_rng(seed).standard_normal(6)
+    *_, last = versions(potential, BlockLBFGS(3, memory=5), theta0, 300)
+    g = np.empty(6)
+    potential.grad(last.base, np.arange(12), g)
+    assert np.linalg.norm(g) < 1e-6, "a minimum, the global one or the valley's other end"
+
+
+def test_with_values_no_point_is_kept_above_the_last_five():
+    potential = ValuedRosenbrock()
+    theta0 = 3.0 * np.random.default_rng(0).standard_normal(6)
+    kept = [potential.value(theta0)]
+    for iterate in versions(potential, BlockLBFGS(3), theta0, 150):
+        value = potential.value(iterate.base)
+        if value != kept[-1]:
+            assert value <= max(kept[-5:])
+            kept.append(value)
+    assert kept[-1] < 1e-6 * kept[0]
+
+
+class Cliff(Rosenbrock):
+    """U = n sum(exp(theta) - theta): a step too far gives gradients that are not finite."""
+
+    def value(self, theta):
+        with np.errstate(over="ignore"):
+            return float(self.n_data * np.sum(np.exp(theta) - theta))
+
+    def grad(self, theta, rows, out):
+        with np.errstate(over="ignore"):
+            out[...] = self.n_data * (np.exp(theta) - 1.0)
+
+
+def test_a_trial_beyond_the_numbers_is_taken_back():
+    potential = Cliff()
+    # The first step goes 0.01 |theta| = 800 up the cliff, where exp overflows.
+    theta0 = np.array([-8e4, -1.0, 0.0, 1.0, 2.0, 3.0])
+    run_ = [*versions(potential, BlockLBFGS(2), theta0, 400)]
+    assert all(np.isfinite(potential.value(iterate.base)) for iterate in run_)
+    assert potential.value(run_[-1].base) < 12 * 6 + 1e-6
+
+
+def test_at_a_stationary_start_it_stays():
+    potential = Quadratic(np.eye(3), np.zeros(3))
+    *_, last = versions(potential, BlockLBFGS(3), np.zeros(3), 4)
+    assert not last.theta.any()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"blocks": 0}, {"blocks": 2.5}, {"blocks": 4, "memory": 0}, {"blocks": 4, "backup_after": -1.0},
+     {"blocks": 4, "conjugacy": math.nan}, {"blocks": 4, "speed": 1}],
+)  # fmt: skip
+def test_bad_parameters_are_named_in_one_sentence(parameters):
+    with pytest.raises(aq.BadInput) as error:
+        make_algorithm("block-lbfgs", parameters)
+    assert one_sentence(error.value)
+
+
+def test_more_blocks_than_data_points_are_refused():
+    with pytest.raises(aq.BadInput, match="fewer"):
+        BlockLBFGS(21).check(Quadratic.random(n_data=20))
