@@ -21,13 +21,11 @@ from asyncqn.experiments.jobs import pool
 from asyncqn.experiments.records import Record, replace
 from asyncqn.experiments.suite import (
     EPSILON,
-    RIVALS,
     SPECTRA,
     SPREADS,
     TEST_SEEDS,
-    Job,
     run_blocks,
-    run_rival,
+    run_rivals,
     time_of,
 )
 
@@ -61,13 +59,18 @@ def gathered(name: str, function: Callable[[Any], list[Record]], jobs: Sequence[
     records: list[Record] = []
     with pool(2) as executor:
         for job, part in zip(jobs, executor.map(function, jobs), strict=True):
-            print(job, [round(record["mean"]) for record in part], file=sys.stderr, flush=True)
+            print(
+                job,
+                [record["mean"] and round(record["mean"]) for record in part],
+                file=sys.stderr,
+                flush=True,
+            )
             records += part
             write(name, records)
 
 
 def rivals() -> None:
-    gathered("rivals", run_rival, [Job(kind, spectrum) for spectrum in SPECTRA for kind in RIVALS])
+    gathered("rivals", run_rivals, list(SPECTRA))
 
 
 def blocks() -> None:
@@ -121,7 +124,7 @@ def summary() -> None:
     """The ratios to the best rival, cell by cell, and their geometric mean."""
     best: dict[tuple[str, str], tuple[float, str]] = {}
     for row in read("rivals"):
-        cell, mean = (row["spectrum"], row["sigma_w"]), float(row["mean"])
+        cell, mean = (row["spectrum"], row["sigma_w"]), float(row["mean"] or "inf")
         best[cell] = min(best.get(cell, (math.inf, "")), (mean, row["kind"]))
     records, ratios = [], []
     for row in read("blocks"):

@@ -3,7 +3,7 @@
 A cell is a spectrum and a standard deviation sigma_w of worker times.  In each cell every rival gets
 `BUDGET` trials: the paper's setting, the best of the cell before, random draws, then variations of
 the best so far.  A trial is judged by the mean time to epsilon on the tuning seeds and given up once
-it is slower than half as long again as the best.  Of its three best trials a rival is then given
+it takes half as long again as the best, its own or an earlier rival's.  Of its three best trials a rival is then given
 the one that does best on the test seeds, a choice in its favour.  Block L-BFGS is not tuned at all.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,10 +28,10 @@ from asyncqn.potentials.linear_gaussian import LinearGaussian
 DIM, N_Y = 100, 600
 EPSILON, LIMIT = 0.05, 9000.0
 BUDGET, RANDOM_SHARE = 40, 0.5
-TUNING_SEEDS, SHORTLIST = (1001, 1002), 3
+TUNING_SEEDS, SHORTLIST, PRUNE = (1001, 1002), 3, 1.5
 TEST_SEEDS = tuple(range(5))
 SPREADS = (1.0, math.sqrt(200.0), 30.0)
-RIVALS = ("async-sgd", "mb-lbfgs", "as-lbfgs")
+RIVALS = ("mb-lbfgs", "async-sgd", "as-lbfgs")
 
 Eigenvalues = npt.NDArray[np.float64]
 
@@ -73,6 +72,11 @@ def _curvature(spectrum: str) -> float:
     return largest_curvature(problem(spectrum), np.zeros(DIM))
 
 
+def master_waits(kind: str) -> bool:
+    """Whether commits are whole rounds or versions."""
+    return kind in ("mb-lbfgs", "block-lbfgs")
+
+
 def cluster(kind: str, rows: float, workers: int, std: float) -> Cluster:
     """The paper's timing for computations on `rows` data points: mu_w = 1000 rows / N_Y.
 
@@ -80,7 +84,7 @@ def cluster(kind: str, rows: float, workers: int, std: float) -> Cluster:
     take mu_m = 30.
     """
     mean = 1000.0 * rows / N_Y + (60.0 if kind == "as-lbfgs" else 0.0)
-    master = 30.0 if kind in ("mb-lbfgs", "block-lbfgs") else 0.0
+    master = 30.0 if master_waits(kind) else 0.0
     return Cluster(workers, worker_mean=mean, worker_std=std, message=MESSAGE, master=master)
 
 
@@ -88,11 +92,11 @@ def time_of(
     kind: str, parameters: dict[str, Any], spectrum: str, std: float, seed: int, *, workers: int = 40,
     limit: float = LIMIT,
 ) -> Outcome:  # fmt: skip
-    """Simulated time to epsilon from theta0 ~ N(0, I)."""
+    """Simulated time to epsilon from theta0 ~ N(0, I), looked at every round or every ten commits."""
     rows = N_Y / parameters["blocks"] if kind == "block-lbfgs" else parameters["batch"]
     return time_to(
         problem(spectrum), make_algorithm(kind, parameters), cluster(kind, rows, workers, std),
-        target=EPSILON, limit=limit, seed=seed,
+        target=EPSILON, limit=limit, seed=seed, evaluate=1 if master_waits(kind) else 10,
     )  # fmt: skip
 
 
@@ -145,53 +149,54 @@ def _draw(kind: str, rng: np.random.Generator, best: dict[str, Any] | None) -> d
     return point
 
 
-@dataclass(frozen=True)
-class Job:
-    """A rival on a spectrum: its cells are tuned one after the other, smallest spread first."""
+def run_rivals(spectrum: str, budget: int = BUDGET, workers: int = 40) -> list[Record]:
+    """One record per cell and rival: of its best few trials the one that does best on the test seeds.
 
-    kind: str
-    spectrum: str
-    workers: int = 40
-    budget: int = BUDGET
-
-
-def run_rival(job: Job) -> list[Record]:
-    """One record per cell: of the best few trials the one that does best on the test seeds themselves."""
+    A rival that cannot come within `PRUNE` times the best one so far gets no time: only the best
+    rival of a cell matters.
+    """
     records: list[Record] = []
-    warm: dict[str, Any] | None = None
+    warm: dict[str, Point | None] = {}
     for spread in SPREADS:
-        trials = tuned(job, spread, warm)
-        shortlist = [parameters for _, parameters, _ in trials[:SHORTLIST]] or [PAPER[job.kind]]
-        tested = [test(job.kind, parameters, job.spectrum, spread, job.workers) for parameters in shortlist]
-        chosen = min(range(len(tested)), key=lambda i: tested[i]["mean"])
-        warm = trials[0][2] if trials else warm
-        records.append({
-            "kind": job.kind, "spectrum": job.spectrum, "sigma_w": spread, "trials": job.budget,
-            "tuning_mean": trials[chosen][0] if trials else None, **tested[chosen],
-            "parameters": str(shortlist[chosen]),
-        })  # fmt: skip
+        ceiling = LIMIT
+        for kind in RIVALS:
+            trials = tuned(kind, spectrum, spread, budget, workers, warm.get(kind), ceiling)
+            warm[kind] = trials[0][2] if trials else warm.get(kind)
+            record = {"kind": kind, "spectrum": spectrum, "sigma_w": spread, "trials": budget}
+            tested = [
+                (test(kind, parameters, spectrum, spread, workers), score, parameters)
+                for score, parameters, _ in trials[:SHORTLIST]
+            ]
+            if tested:
+                best, score, parameters = min(tested, key=lambda entry: entry[0]["mean"])
+                ceiling = min(ceiling, PRUNE * score)
+                record |= {"tuning_mean": score, **best, "parameters": str(parameters)}
+            else:
+                record |= {"tuning_mean": None, "mean": None, "std": None, "reached": 0, "runs": 0,
+                           "parameters": f"none below {ceiling:.0f}"}  # fmt: skip
+            records.append(record)
     return records
 
 
-Trial = tuple[float, dict[str, Any], dict[str, Any] | None]
+Point = dict[str, Any]
+Trial = tuple[float, dict[str, Any], Point | None]
 
 
-def tuned(job: Job, spread: float, warm: dict[str, Any] | None) -> list[Trial]:
+def tuned(
+    kind: str, spectrum: str, spread: float, budget: int, workers: int, warm: Point | None, ceiling: float
+) -> list[Trial]:
     """(time, parameters, point) of the trials that reached epsilon on every tuning seed, best first."""
-    key = [int(spread), zlib.crc32(f"{job.kind} {job.spectrum}".encode())]
-    rng = np.random.Generator(np.random.Philox(key=key))
+    rng = np.random.Generator(np.random.Philox(key=[int(spread), zlib.crc32(f"{kind} {spectrum}".encode())]))
     trials: list[Trial] = []
-    for trial in range(job.budget):
+    for trial in range(budget):
         best, _, best_point = trials[0] if trials else (math.inf, None, None)
-        point = _draw(job.kind, rng, best_point if trial >= RANDOM_SHARE * job.budget else None)
+        point = _draw(kind, rng, best_point if trial >= RANDOM_SHARE * budget else None)
         point = warm if trial == 1 and warm is not None else point
-        parameters = (
-            PAPER[job.kind] if trial == 0 else parameters_of(job.kind, point, job.spectrum, job.workers)
-        )
+        parameters = PAPER[kind] if trial == 0 else parameters_of(kind, point, spectrum, workers)
         score = 0.0
         for seed in TUNING_SEEDS:
-            outcome = time_of(job.kind, parameters, job.spectrum, spread, seed, workers=job.workers,
-                              limit=min(LIMIT, 1.5 * best))  # fmt: skip
+            outcome = time_of(kind, parameters, spectrum, spread, seed, workers=workers,
+                              limit=min(ceiling, PRUNE * best))  # fmt: skip
             score += math.inf if outcome.time is None else outcome.time / len(TUNING_SEEDS)
             if score == math.inf:
                 break
