@@ -11,7 +11,7 @@ import typer
 
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
-COMMANDS = ("simulate", "show", "replay", "demo", "tune", "run", "resume")
+COMMANDS = ("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume")
 
 INTERRUPTED = 130
 

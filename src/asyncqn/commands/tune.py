@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def tune(
         algorithm: Annotated[str, typer.Argument(help="as-lbfgs, mb-lbfgs or async-sgd.")],
-        problem: Annotated[str, typer.Option(help="What to minimise.")] = "linear-gaussian",
+        problem: Annotated[
+            str, typer.Option(help="linear-gaussian or linear-gaussian-stiff.")
+        ] = "linear-gaussian",
         workers: Annotated[int, typer.Option(help="Simulated workers W.")] = 40,
         variance: Annotated[float, typer.Option(help="sigma_w^2 of the workers' times.")] = 200.0,
         budget: Annotated[int, typer.Option(help="Trials in all, the same for every algorithm.")] = 60,
@@ -33,14 +35,17 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Search parameters by simulated time to epsilon; an interrupted study goes on from its file."""
         from asyncqn.errors import require
+        from asyncqn.experiments.problems import PROBLEMS
         from asyncqn.experiments.tuner import Question, tune
 
         out = Output(json, quiet)
-        require(problem == "linear-gaussian", f"there is no problem '{problem}' to tune; use linear-gaussian.")
-        question = Question(
-            algorithm, workers=workers, variance=variance, epsilon=epsilon, seeds=seeds, seed=seed
+        require(
+            problem in PROBLEMS, f"there is no problem '{problem}' to tune; there are {', '.join(PROBLEMS)}."
         )
-        path = output or Path("runs/tuned") / f"{algorithm}-W{workers}-var{variance:g}.json"
+        question = Question(
+            algorithm, workers, variance, PROBLEMS[problem], epsilon=epsilon, seeds=seeds, seed=seed
+        )
+        path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{workers}-var{variance:g}.json"
         command = f"asyncqn tune {algorithm} --problem {problem} --workers {workers} --variance {variance:g} "
         command += f"--budget {budget} --epsilon {epsilon:g} --seeds {seeds} --seed {seed}"
         with out.progress(f"tuning {algorithm}", budget) as tell:

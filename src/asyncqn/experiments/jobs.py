@@ -1,17 +1,20 @@
 """Jobs: pure functions of frozen parameters, computed once, on two processes, and kept.
 
-A job's key is the hash of its function's name, its parameters, and the source text it depends on:
-all of asyncqn but the commands, the drawing and the other experiments.  Finished jobs are lines of
-one JSON file per experiment, so that an interrupted experiment goes on where it stopped.
+A job's key is the hash of its parameters and of the source it depends on: the numerical rooms, the
+core of simulation and replay, its function and what that uses of its own file.  Finished jobs are
+lines of one JSON file per experiment, so that an interrupted experiment goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
 import multiprocessing
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -26,7 +29,12 @@ from asyncqn.plain import to_plain
 
 J = TypeVar("J")
 
-SHARED = ("experiments/measure.py", "experiments/problems.py", "experiments/settings.py")
+ROOMS = ("kernels", "algorithms", "potentials")
+CORE = (
+    *(f"{name}.py" for name in ("cluster", "simulation", "schedule", "streams", "master", "replay")),
+    *(f"experiments/{name}.py" for name in ("measure", "problems", "settings")),
+    "engines/simulator.py",
+)
 SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -37,24 +45,42 @@ class Tell(Protocol):
 
 
 @cache
-def source_hash(module: str) -> str:
-    """Hash of the source that the numbers of an experiment in `module` depend on."""
+def core_hash() -> str:
+    """Hash of the rooms that every number depends on; comments and layout do not count."""
     root = Path(asyncqn.__file__).parent
-    own = getattr(sys.modules.get(module), "__file__", None)
-    apart = ("commands", "experiments")
-    files = [p for p in sorted(root.rglob("*.py")) if p.relative_to(root).parts[0] not in apart]
-    files += [root / name for name in SHARED if (root / name).exists()] + ([Path(own)] if own else [])
+    files = [p for room in ROOMS for p in sorted((root / room).glob("*.py"))] + [root / name for name in CORE]
     digest = hashlib.sha256()
     for path in files:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        digest.update(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))).encode())
     return digest.hexdigest()
 
 
-def key_of(function: Callable[[Any], Any], job: Any) -> str:
-    """The key under which a job's records are kept."""
-    what = [function.__module__, function.__qualname__, source_hash(function.__module__), type(job).__name__]
-    text = json.dumps([*what, to_plain(job)], sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+def own_source(function: Callable[..., Any]) -> str:
+    """The source of a job's function and of what it uses of its own module, drawing and verdicts left out."""
+    module = sys.modules[function.__module__]
+    texts: dict[str, str] = {}
+    waiting = [function.__name__]
+    while waiting:
+        name = waiting.pop()
+        thing = inspect.unwrap(getattr(module, name))
+        if name in texts:
+            continue
+        if getattr(thing, "__module__", None) != module.__name__:
+            # Constants by value; what is imported from the core is in the other hash.
+            texts[name] = repr(thing) if isinstance(thing, (int, float, str, tuple)) else ""
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+        texts[name] = ast.unparse(tree)
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        waiting += sorted(used for used in names if hasattr(module, used))
+    return "\n".join(f"{name}: {texts[name]}" for name in sorted(texts))
+
+
+def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
+    """The keys under which the jobs' records are kept."""
+    source = [function.__module__, own_source(function), core_hash()]
+    texts = (json.dumps([*source, to_plain(job)], sort_keys=True, allow_nan=False) for job in jobs)
+    return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
 
 
 def kept_jobs(path: Path) -> dict[str, list[Record]]:
@@ -79,7 +105,7 @@ def run_jobs(
     tell: Tell = lambda done, note="": None,
 ) -> list[Record]:
     """The records of all jobs, in order; those in `path` are not computed again."""
-    keys = [key_of(function, job) for job in jobs]
+    keys = keys_of(function, jobs)
     kept = kept_jobs(path)
     todo = {key: job for key, job in zip(keys, jobs, strict=True) if key not in kept}
     done = len(set(keys) - set(todo))

@@ -46,4 +46,9 @@ def _potential(spectrum: Spectrum) -> LinearGaussian:
 
 STANDARD = Spectrum()
 """Our reading of the paper's description: d = 100, N_Y = 600, sigma_x^2 = 10, strong posterior correlation
-(largest 0.84, multiple correlation 0.88); the map of parameters says why 100."""
+(largest 0.84, multiple correlation 0.88 in the mean); the map of parameters says why 100."""
+
+STIFF = Spectrum(weak=0, low=1.0, high=1.2, strong=1, top=300.0)
+"""One direction that all rows share, over a bulk that is little more than the prior: hard for a-SGD."""
+
+PROBLEMS = {"linear-gaussian": STANDARD, "linear-gaussian-stiff": STIFF}

@@ -75,7 +75,10 @@ class Study:
         }  # fmt: skip
 
     def save(self, path: Path, command: str) -> None:
-        text = json.dumps(to_plain(self.document(command)), indent=1, allow_nan=False) + "\n"
+        document = to_plain(self.document(command))
+        lines = ",\n  ".join(json.dumps(trial, allow_nan=False) for trial in document.pop("trials"))
+        head = json.dumps(document, indent=1, allow_nan=False).removesuffix("\n}")
+        text = f'{head},\n "trials": [\n  {lines}\n ]\n}}\n'
         replace(path, lambda scratch: scratch.write_text(text, encoding="utf-8"))
 
 
@@ -111,13 +114,15 @@ def _mb_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
 
 
 def _as_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    """H0 = c I or by pairs; h through r = 2 W h c^2 curvature / gamma, which must stay of order one."""
+    """H0 = c I, c between the largest curvature's inverse and the prior's, or by pairs; h through
+    r = 2 W h c / gamma, which is of order one at the limit where c matches the bulk of the curvature."""
     gamma = trial.suggest_float("gamma_share", 0.05, 2.0, log=True) / workers
     fixed = trial.suggest_categorical("H0", ["fixed", "pair"]) == "fixed"
-    c = trial.suggest_float("c", 0.1, 30.0, log=True) / curvature if fixed else 1.0 / curvature
-    r = trial.suggest_float("r" if fixed else "r_pair", 0.01, 5.0 if fixed else 500.0, log=True)
+    power = trial.suggest_float("power", 0.0, 1.1) if fixed else 1.0
+    c = curvature**-power
+    r = trial.suggest_float("r", 0.003, 5.0, log=True)
     return {
-        "h": r * gamma / (2 * workers * c * c * curvature),
+        "h": r * gamma / (2 * workers * c),
         "gamma": gamma,
         "beta": PAPER["as-lbfgs"]["beta"],
         "initial_scale": c if fixed else "pair",

@@ -1,0 +1,128 @@
+"""Figure 1: simulated against real as-L-BFGS with W = 40: error over time, and staleness.
+
+The real run uses threads whose computations are stretched to drawn times, so that 40 of them fit on
+few cores; the simulation uses the same parameters and the same draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from asyncqn.engines.simulator import Simulator
+from asyncqn.engines.threads import Threads
+from asyncqn.experiments.drawing import LOOKS, panels
+from asyncqn.experiments.experiment import Claim, Context, Experiment, Tables, judge
+from asyncqn.experiments.problems import STANDARD
+from asyncqn.experiments.records import Record, column, where
+from asyncqn.experiments.settings import MENDED, algorithm, cluster
+from asyncqn.minimize import starting_point
+
+ENGINES = {"simulated": "simulated", "real": "real (threads, stretched)"}
+TIME_UNIT = 0.004
+"""Seconds per unit of time: 8 ms between commits, far above what a commit costs."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run on one engine."""
+
+    engine: str
+    commits: int
+    seed: int
+    workers: int = 40
+    variance: float = 200.0
+
+
+def measure(job: Job) -> list[Record]:
+    """The error along the run, then the shares of staleness."""
+    potential, method = STANDARD.potential(), algorithm("as-lbfgs", MENDED["as-lbfgs"])
+    timing = cluster("as-lbfgs", job.workers, job.variance)
+    engine = Simulator(timing) if job.engine == "simulated" else Threads(slow=timing, time_unit=TIME_UNIT)
+    run = engine.minimize(
+        potential, method, theta0=starting_point(potential, None, job.seed), commits=job.commits,
+        seed=job.seed, evaluate=10, callback=None,
+    )  # fmt: skip
+    curve: list[Record] = [
+        {
+            "engine": job.engine,
+            "seed": job.seed,
+            "what": "error",
+            "x": float(row["time"]),
+            "y": float(row["error"]),
+        }
+        for row in (run.metrics.row(i) for i in range(run.metrics.rows))
+    ]
+    counts = run.schedule.staleness_histogram()
+    shares = [
+        {
+            "engine": job.engine,
+            "seed": job.seed,
+            "what": "staleness",
+            "x": float(l),
+            "y": float(n / counts.sum()),
+        }
+        for l, n in enumerate(counts)
+    ]
+    return curve + shares
+
+
+def compute(context: Context) -> Tables:
+    """The table `runs`; one run at a time, since real time is measured."""
+    alone = Context(context.folder, context.full, 1, context.seed, context.progress)
+    commits = 2000 if context.full else 1200
+    seeds = range(context.seed, context.seed + (3 if context.full else 1))
+    jobs = [Job(engine, commits, seed) for seed in seeds for engine in ENGINES]
+    return {"runs": alone.jobs("Fig. 1", measure, jobs)}
+
+
+def draw(tables: Tables) -> dict[str, Any]:
+    """Both error curves, both distributions of staleness, for the first seed."""
+    figure, axes = panels(1, 2, width=4.0)
+    seed = tables["runs"][0]["seed"]
+    for (engine, words), look in zip(ENGINES.items(), LOOKS, strict=False):
+        for axis, what, every in zip(axes[0], ("error", "staleness"), (10, 15), strict=True):
+            rows = where(tables["runs"], engine=engine, what=what, seed=seed)
+            axis.plot(column(rows, "x"), column(rows, "y"), label=words, **{**look, "markevery": every})
+    axes[0][0].set(
+        xlabel="time (units)", ylabel="(U − U*)/U*", yscale="log", title="as-L-BFGS, W = 40, σ_w² = 200"
+    )
+    axes[0][1].set(xlabel="staleness (commits)", ylabel="share of the updates")
+    axes[0][0].legend()
+    axes[0][1].legend()
+    return {"fig1": figure}
+
+
+def claims(tables: Tables) -> list[Claim]:
+    """The simulator is realistic: same speed, same error, same staleness."""
+    seed = tables["runs"][0]["seed"]
+    error = {e: where(tables["runs"], engine=e, what="error", seed=seed) for e in ENGINES}
+    stale = {e: where(tables["runs"], engine=e, what="staleness", seed=seed) for e in ENGINES}
+    end = {e: column(rows, "x")[-1] for e, rows in error.items()}
+    grid = np.linspace(0, 0.95 * min(end.values()), 100)
+    logs = [np.interp(grid, column(rows, "x"), np.log(column(rows, "y"))) for rows in error.values()]
+    gap = float(np.median(np.abs(logs[0] - logs[1])))
+    length = max(len(rows) for rows in stale.values())
+    shares = [np.pad(column(rows, "y"), (0, length - len(rows))) for rows in stale.values()]
+    distance = float(0.5 * np.abs(shares[0] - shares[1]).sum())
+    pace = end["real"] / end["simulated"]
+    because = (
+        f"the real run lasted {pace:.2f} times the simulated one; median gap of the error curves "
+        f"{100 * gap:.0f} %; the distributions of staleness differ in {100 * distance:.0f} % of their mass"
+    )
+    verdict = judge(0.9 < pace < 1.15 and gap < 0.25, 0.7 < pace < 1.5 and gap < 1.0)
+    text = "the simulator gives a realistic picture of a real run, fluctuations included"
+    return [Claim(text, "W = 40, threads stretched to drawn times", verdict, because)]
+
+
+EXPERIMENT = Experiment(
+    "fig1",
+    "Simulated against real",
+    "Error over time and staleness of as-L-BFGS, simulated and on 40 threads that sleep for what is missing "
+    "of their drawn times.",
+    compute,
+    draw,
+    claims,
+)
