@@ -3,8 +3,9 @@
 A cell is a spectrum and a standard deviation sigma_w of worker times.  In each cell every rival gets
 `BUDGET` trials: the paper's setting, the best of the cell before, random draws, then variations of
 the best so far.  A trial is judged by the mean time to epsilon on the tuning seeds and given up once
-it takes half as long again as the best, its own or an earlier rival's.  Of its three best trials a rival is then given
-the one that does best on the test seeds, a choice in its favour.  Block L-BFGS is not tuned at all.
+it takes half as long again as the best, its own or an earlier rival's.  Of its three best trials a
+rival is then given the one that does best on the test seeds, a choice in its favour.  Block L-BFGS
+is not tuned at all.
 """
 
 from __future__ import annotations
