@@ -188,3 +188,13 @@ def test_an_objective_that_is_no_number_is_a_divergence():
     assert run.status == "diverged"
     assert "objective is not finite at commit 0" in run.message
     assert run.nit == 0
+
+
+def test_infinite_updates_are_rejected_even_from_a_huge_start():
+    p = Sometimes.random(6, 40)
+    p.answer = np.inf
+    run = minimize(
+        p, AsyncSGD(1e-6, 4), engine=Simulator(Cluster(1)), commits=60, seed=1, theta0=np.full(6, 1e145)
+    )
+    assert run.counters["updates_rejected"] > 0
+    assert np.isfinite(run.theta).all()

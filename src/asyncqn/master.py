@@ -39,7 +39,7 @@ def compute(
     The caller sends it and then lets the worker `learn` (or, after a rejection, `forget`).
     """
     update = algorithm.step(view, local, potential, task)
-    bound = limit * limit
+    bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
     for part in update:
         if isinstance(part, np.ndarray) and not sum_of_squares(part) <= bound * part.size:
             return None

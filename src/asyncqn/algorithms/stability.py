@@ -17,7 +17,7 @@ from asyncqn.algorithms.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.memory import product
 from asyncqn.algorithms.sgd import SGD
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Potential, Rows
 
 _PROBE_ROWS, _PROBE_ITERATIONS = 20_000, 12
 
@@ -38,6 +38,11 @@ def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
     return []
 
 
+def _probe_rows(potential: Potential) -> Rows:
+    """A fixed stride of the data, all of it where there is little."""
+    return np.arange(0, potential.n_data, max(1, potential.n_data // _PROBE_ROWS))
+
+
 def largest_curvature(
     potential: Potential, theta: Array, precondition: Callable[[Array, Array], Any] | None = None
 ) -> float:
@@ -46,7 +51,7 @@ def largest_curvature(
     C is `precondition`, a symmetric product (the identity if None); rows are a fixed stride of the
     data when there are many.
     """
-    rows = np.arange(0, potential.n_data, max(1, potential.n_data // _PROBE_ROWS))
+    rows = _probe_rows(potential)
     base, moved, v, w = (np.zeros_like(theta) for _ in range(4))
     potential.grad(theta, rows, base)
     v[...] = np.random.Generator(np.random.Philox(key=1)).standard_normal(theta.size)
@@ -77,7 +82,7 @@ def advise(
 ) -> str:
     """One sentence on the likely cause of a divergence and what to change."""
     g = np.zeros_like(theta0)
-    potential.grad(theta0, np.arange(potential.n_data), g)
+    potential.grad(theta0, _probe_rows(potential), g)
     if not np.isfinite(g).all():
         return "the gradient at theta0 is not finite; mend the potential or its data."
     if isinstance(algorithm, ASLBFGS):

@@ -9,9 +9,18 @@ from asyncqn.kernels.jit import reducing_kernel
 
 @reducing_kernel
 def gradient(A, y, noise_var, theta, rows, out):
-    """out = theta + (n / |rows|) sum_{i in rows} a_i (a_i'theta - y_i) / noise_var."""
+    """out = theta + (n / |rows|) sum_{i in rows} a_i (a_i'theta - y_i) / noise_var.
+
+    False, and nothing written, where sizes do not fit or a row does not exist: compiled code would
+    read beyond its arrays.
+    """
     kind = theta.dtype.type
     d = theta.size
+    if A.shape[1] != d or out.size != d:
+        return False
+    for i in rows:
+        if i < 0 or i >= A.shape[0]:
+            return False
     weight = kind(A.shape[0] / (rows.size * noise_var))
     for j in range(d):
         out[j] = theta[j]
@@ -23,6 +32,7 @@ def gradient(A, y, noise_var, theta, rows, out):
         residual *= weight
         for j in range(d):
             out[j] += residual * a[j]
+    return True
 
 
 @reducing_kernel

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import require
+from asyncqn.errors import BadInput, require
 from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
@@ -122,10 +122,15 @@ class LinearGaussian:
         return self.A.dtype
 
     def value(self, theta: Array) -> float:
+        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out)
+        if not kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out):
+            raise BadInput(
+                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
+                f"n_data - 1 = {self.n_data - 1}."
+            )
 
     def initial(self, rng: np.random.Generator) -> Array:
         """A draw from the prior N(0, I)."""
