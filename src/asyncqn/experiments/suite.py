@@ -122,7 +122,8 @@ SPACES: dict[str, dict[str, tuple[float, float] | list[Any]]] = {
     "async-sgd": {"r": (0.1, 6.0), "batch": [1, 3, 6, 15, 30]},
     "mb-lbfgs": {
         "h": (0.1, 1.5), "first": (0.2, 2.0), "timeout": (1.0, 100.0), "quorum": (0.2, 1.0),
-        "cosine_floor": [0.0, 0.3], "batch": [6, 15, 30, 60, 120], "kept": [1 / 3, 1 / 2, 5 / 6], "memory": [2, 3, 5, 10],
+        "cosine_floor": [0.0, 0.3], "batch": [6, 15, 30, 60, 120],
+        "kept": [1 / 3, 1 / 2, 5 / 6], "memory": [2, 3, 5, 10],
     },
     "as-lbfgs": {
         "share": (0.05, 2.0), "c": (0.1, 30.0), "r": (0.01, 5.0), "fixed": [True, False],
