@@ -219,3 +219,11 @@ def test_an_unknown_pattern_is_refused():
     with pytest.raises(BadInput, match="does not know the message pattern str") as caught:
         simulate(Cluster(1), "gossip", 3, 0)
     assert one_sentence(caught.value)
+
+
+def test_ties_go_to_the_lower_worker_number_exactly():
+    # Worker 0 needs exactly twice the time of worker 1, so every second arrival of 1 is a tie.
+    for mean in (1.0, 3.0, 0.75, 11.0):  # sums of these are exact
+        schedule = simulate(Cluster(2, [2 * mean, mean]), Asynchronous(), 9, 0)
+        assert schedule.worker.tolist() == [1, 0, 1, 1, 0, 1, 1, 0, 1]
+        assert schedule.time[0] == mean

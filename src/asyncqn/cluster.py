@@ -85,16 +85,19 @@ class Cluster:
         """sigma_w of every worker."""
         return np.broadcast_to(np.asarray(self.worker_std, np.float64), (self.workers,)).copy()
 
-    def log_normal(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(m, s) of every worker: s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2."""
+    def time_law(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(m, s) of every worker's times exp(m + s Z): s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2.
+
+        Where s = 0 the time is m itself, mu to the last bit, so that equal times are equal.
+        """
         mean, std = self.means(), self.stds()
         safe = np.where(mean > 0, mean, 1.0)
         s2 = np.log1p((std / safe) ** 2)
-        return np.where(mean > 0, np.log(safe) - s2 / 2, -np.inf), np.sqrt(s2)
+        return np.where(s2 > 0, np.log(safe) - s2 / 2, mean), np.sqrt(s2)
 
     def compute_times(self, seed: int, worker: int, count: int) -> npt.NDArray[np.float64]:
-        """The times of a worker's first `count` computations: exp(m + s Z_k), Z a function of the seed."""
+        """The times of a worker's first `count` computations: see `time_law`; Z is a function of the seed."""
         z = np.empty(count)
         fill_normals(seed, 0, worker, DELAYS, z)
-        m, s = self.log_normal()
-        return np.asarray(np.exp(m[worker] + s[worker] * z))
+        m, s = (parameter[worker] for parameter in self.time_law())
+        return np.asarray(np.exp(m + s * z)) if s > 0 else np.full(count, m)

@@ -46,7 +46,7 @@ def simulate(cluster: Cluster, pattern: Pattern, commits: int, seed: int) -> Sch
 
 
 def _timing(cluster: Cluster) -> Timing:
-    m, s = cluster.log_normal()
+    m, s = cluster.time_law()
     workers = range(cluster.workers)
     birth = np.array([cluster.joins.get(w, 0.0) for w in workers])
     death = np.array([cluster.deaths.get(w, np.inf) for w in workers])

@@ -1,6 +1,6 @@
 """The event queue of the simulated cluster: schedules from drawn times, nothing of theta.
 
-A computation's time is exp(m + s Z), Z the worker's k-th normal for delays, drawn in blocks.
+A computation's time is exp(m + s Z), Z the worker's k-th normal for delays, drawn in blocks; m where s = 0.
 Rows come out as columns; a schedule that ends early (every worker gone) is shorter.
 """
 
@@ -15,6 +15,8 @@ from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 @inlined
 def draw_time(z, w, k, seed, m, s):
     """Time of worker w's k-th computation; z[w] caches its current block of normals."""
+    if s[w] == 0.0:
+        return m[w]
     if k % BLOCK == 0:
         normals_block(z[w], k, seed, 0, w, DELAYS)
     return np.exp(m[w] + s[w] * z[w, k % BLOCK])
