@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
+from asyncqn.commands.output import Json, Output, Quiet
 from asyncqn.data.cache import fetch, known_names, stored_path
 from asyncqn.data.store import open_ratings, read_header
+from asyncqn.errors import require
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `data`."""
+
+    @app.command("data")
+    def command(
+        name: Annotated[str, typer.Argument(help="Name of a set, or 'list'.")],
+        source: Annotated[
+            Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
+        ] = None,
+        skip_bad: Annotated[
+            bool, typer.Option("--skip-bad", help="Skip bad rows instead of stopping.")
+        ] = False,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
+        out = Output(json, quiet)
+        if name == "list":
+            require(source is None, "'list' shows the names: choose another one for --from.")
+            out.result(data_list(None if json else out.stdout))
+        else:
+            out.result(data(name, source, skip_bad, out.console if json or quiet else out.stdout))
 
 
 def data(

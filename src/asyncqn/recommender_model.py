@@ -1,0 +1,252 @@
+"""FactorModel: what a recommender has learned, as arrays, and what follows from them.
+
+The prediction for user u and item m blends factors with a baseline,
+
+    y(u, m) = w f_m.g_u + (1 - w) (mu + b_m + b_u),     w = n / (n + trust),  n = min(n_u, n_m)
+
+where n_u, n_m count ratings, and the offsets b are damped means of what the mean mu leaves over.
+Our own choice: ridge factors pull rows with few ratings towards 0, the baseline pulls them towards the
+mean.  An unknown user or item has n = 0 and offset 0, so no case is special: an unknown user is
+predicted the item's damped mean, an unknown item the user's, and both unknown mu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.data import Ratings
+from asyncqn.data.ids import Ids, lookup, plain_ids
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels.als import Grouped, grouped, solve_side
+from asyncqn.types import Array, Rows
+
+DAMPING = 10.0
+"""Ratings at the mean that an offset is damped by."""
+CHUNK = 1 << 18
+"""Predictions made at once, which bounds the memory of the gathered rows."""
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.integer[Any]]
+
+
+class Recommendation(NamedTuple):
+    """An item with its score; `title` is None where the ratings came without titles."""
+
+    id: Any
+    title: str | None
+    score: float
+
+
+class Offsets(NamedTuple):
+    """mu, b_m and b_u, and how many ratings each item and user has."""
+
+    mean: float
+    items: Floats
+    users: Floats
+    item_counts: Rows
+    user_counts: Rows
+
+    def at(self, users: Indices, items: Indices) -> Floats:
+        """mu + b_m + b_u; index -1 has offset 0."""
+        b_items = np.where(items >= 0, self.items[items], 0.0)
+        return np.asarray(self.mean + b_items + np.where(users >= 0, self.users[users], 0.0))
+
+
+def measure_offsets(ratings: Ratings) -> Offsets:
+    """b_m = sum (y - mu) / (n_m + d), then b_u = sum (y - mu - b_m) / (n_u + d), with d = DAMPING."""
+    mean = float(ratings.values.mean(dtype=np.float64))
+    n_items = np.bincount(ratings.items, minlength=ratings.n_items)
+    n_users = np.bincount(ratings.users, minlength=ratings.n_users)
+    items = np.bincount(ratings.items, ratings.values, ratings.n_items) - mean * n_items
+    items /= n_items + DAMPING
+    users = np.bincount(ratings.users, ratings.values, ratings.n_users) - mean * n_users
+    users -= np.bincount(ratings.users, items[ratings.items], ratings.n_users)
+    return Offsets(mean, items, users / (n_users + DAMPING), n_items, n_users)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel:
+    """Factors (rows by index), offsets, tables of ids, and who has seen what.
+
+    `residual`: the factors explain what the offsets leave over; `prior`, `alpha`: the ridge of a row.
+    """
+
+    item_factors: Array
+    user_factors: Array
+    offsets: Offsets
+    user_ids: Ids
+    item_ids: Ids
+    titles: npt.NDArray[np.str_] | None
+    seen: Grouped
+    """Items by user, grouped as the ratings were; its values are empty."""
+    lowest: float
+    highest: float
+    prior: float
+    alpha: float
+    residual: bool
+    trust: float
+    clip: bool
+
+    def user_index(self, ids: Any) -> Rows:
+        """Dense indices of user ids, -1 for unknown ones."""
+        return _index(self.user_ids, ids, "user")
+
+    def item_index(self, ids: Any) -> Rows:
+        """Dense indices of item ids, -1 for unknown ones."""
+        return _index(self.item_ids, ids, "item")
+
+    def scores(self, users: Rows, items: Rows) -> Floats:
+        """The blend above for pairs of indices, not clipped."""
+        out = np.empty(len(users))
+        for part in _chunks(len(users)):
+            u, m = users[part], items[part]
+            base = self.offsets.at(u, m)
+            n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
+            n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
+            known = n > 0
+            w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=known)
+            product = np.einsum("nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64)
+            if self.residual:
+                product += base
+            out[part] = np.where(known, w * product, 0.0) + (1.0 - w) * base
+        return out
+
+    def predict(self, users: Rows, items: Rows) -> Floats:
+        """`scores`, kept within the ratings that were seen if `clip` says so."""
+        scores = self.scores(users, items)
+        return np.clip(scores, self.lowest, self.highest, out=scores) if self.clip else scores
+
+    def errors(self, ratings: Ratings) -> Iterator[Floats]:
+        """Prediction minus rating, chunk by chunk, for ratings of any origin, matched by id."""
+        users, items = self.user_index(ratings.user_ids), self.item_index(ratings.item_ids)
+        for part in _chunks(len(ratings)):
+            predicted = self.predict(users[ratings.users[part]], items[ratings.items[part]])
+            yield predicted - ratings.values[part]
+
+    def measure(self, ratings: Ratings) -> dict[str, float]:
+        """Root mean square error, mean absolute error, and how many ratings were compared."""
+        require(len(ratings) > 0, "There are no ratings to compare with: give at least one.")
+        squares = absolute = 0.0
+        for errors in self.errors(ratings):
+            squares += float(np.square(errors).sum())
+            absolute += float(np.abs(errors).sum())
+        n = len(ratings)
+        return {"rmse": float(np.sqrt(squares / n)), "mae": absolute / n, "n": n}
+
+    def recommend(self, user: Any, n: int, exclude_seen: bool) -> list[Recommendation]:
+        """The n rated items with the highest scores for a known user, best first."""
+        u = int(self.user_index([user])[0])
+        if u < 0 or self.offsets.user_counts[u] == 0:
+            raise BadInput(
+                f"User {user} is unknown to the model: fit with ratings of this user, or fold them in."
+            )
+        scores = self.scores(np.full(len(self.item_ids), u), np.arange(len(self.item_ids)))
+        scores[self.offsets.item_counts == 0] = -np.inf
+        if exclude_seen:
+            scores[self.seen.others[self.seen.start[u] : self.seen.start[u + 1]]] = -np.inf
+        return self._best(scores, n)
+
+    def similar(self, item: Any, n: int) -> list[Recommendation]:
+        """The n items whose predicted ratings correlate best with this item's over all users.
+
+        The correlation of f_i.g and f_j.g with g over the users: unlike the cosine of f_i and f_j it
+        does not depend on the basis in which the factors happen to stand.
+        """
+        m = int(self.item_index([item])[0])
+        if m < 0 or self.offsets.item_counts[m] == 0:
+            raise BadInput(f"Item {item} is unknown to the model: fit with ratings of this item.")
+        F = self.item_factors.astype(np.float64)
+        raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
+        C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
+        spread = np.sqrt(np.einsum("mk,kl,ml->m", F, C, F).clip(0.0))
+        flat = (spread == 0.0) | (self.offsets.item_counts == 0)
+        product = spread * spread[m]
+        scores = np.divide(F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0)
+        scores[flat], scores[m] = -np.inf, -np.inf
+        return self._best(scores, n)
+
+    def _best(self, scores: Floats, n: int) -> list[Recommendation]:
+        require(isinstance(n, int | np.integer) and n >= 1, f"n must be a positive integer, not {n!r}.")
+        # Ties fall to the lower index, so that equal models give equal lists.
+        order = np.argsort(-scores, kind="stable")[: min(n, int(np.isfinite(scores).sum()))]
+        titles = self.titles
+        return [
+            Recommendation(
+                self.item_ids[m].item(), None if titles is None else str(titles[m]), float(scores[m])
+            )
+            for m in order
+        ]
+
+    def fold_in(self, ratings: Ratings) -> FactorModel:
+        """This model with the users of `ratings` added, each row solved exactly given the item factors.
+
+        Ratings of unknown items are left out.  Items keep their factors, offsets and counts.
+        """
+        items = self.item_index(ratings.item_ids)[ratings.items]
+        keep = (items >= 0) & (self.offsets.item_counts[items] > 0)
+        rated = np.bincount(ratings.users[keep], minlength=ratings.n_users)
+        users = np.bincount(ratings.users, minlength=ratings.n_users)
+        lost = np.flatnonzero((users > 0) & (rated == 0))
+        require(
+            len(lost) == 0, f"User {_first(ratings, lost)} rated only items unknown to the model: fit again."
+        )
+        new = np.flatnonzero(rated)
+        known = new[self.user_index(ratings.user_ids[new]) >= 0]
+        require(
+            len(known) == 0,
+            f"User {_first(ratings, known)} is known already: fit again, with warm_start=True.",
+        )
+        place = np.cumsum(rated > 0) - 1
+        side = grouped(place[ratings.users[keep]], items[keep], ratings.values[keep], len(new))
+        owner = np.repeat(np.arange(len(new)), rated[new])
+        left = side.values - self.offsets.mean - self.offsets.items[side.others]
+        b_users = np.bincount(owner, left, len(new)) / (rated[new] + DAMPING)
+        if self.residual:
+            side = side._replace(values=(left - b_users[owner]).astype(np.float32))
+        rows = np.empty((len(new), self.item_factors.shape[1]), self.item_factors.dtype)
+        ridges = (self.prior + self.alpha * rated[new]).astype(rows.dtype)
+        solve_side(side, self.item_factors.ravel(), ridges, rows.shape[1], rows.reshape(-1))
+        return self._joined(ratings.user_ids[new], rows, b_users, side)
+
+    def _joined(self, ids: Ids, rows: Array, b_users: Floats, side: Grouped) -> FactorModel:
+        ids = np.concatenate([self.user_ids, ids.astype(self.user_ids.dtype.kind)])
+        order = np.argsort(ids, kind="stable")
+        counts = np.concatenate([np.diff(self.seen.start), np.diff(side.start)])
+        keys = np.repeat(np.argsort(order, kind="stable"), counts)
+        items = np.concatenate([self.seen.others, side.others])
+        offsets = self.offsets._replace(
+            users=np.concatenate([self.offsets.users, b_users])[order],
+            user_counts=np.concatenate([self.offsets.user_counts, np.diff(side.start)])[order],
+        )
+        return replace(
+            self,
+            user_ids=ids[order],
+            user_factors=np.concatenate([self.user_factors, rows])[order],
+            offsets=offsets,
+            seen=seen_items(keys, items, len(ids)),
+        )
+
+
+def seen_items(users: npt.NDArray[Any], items: npt.NDArray[np.int32], n_users: int) -> Grouped:
+    """Items by user; the kernel sorts values along, of which there are none to keep."""
+    by_user = grouped(users, items, np.broadcast_to(np.float32(0.0), len(users)), n_users)
+    return by_user._replace(values=np.empty(0, np.float32))
+
+
+def _index(table: Ids, ids: Any, what: str) -> Rows:
+    asked = np.asarray(ids)
+    # A data frame with gaps turns whole numbers into floats: 7.0 means the id 7.
+    return lookup(table, plain_ids(asked, what) if asked.dtype.kind == "f" else asked)
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
+
+
+def _first(ratings: Ratings, users: Rows) -> Any:
+    return ratings.user_ids[users[0]] if len(users) else ""
