@@ -7,6 +7,7 @@ job.  This file alone imports mpi4py.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import math
@@ -133,13 +134,11 @@ class MPI:
                 office = Office(mpi, comm, core, narrow, checkpoints)
                 comm.Barrier()
                 run = office.run(Clock(self.time_unit, core.time))
-                if not office.gone and len(core.members) == workers:
-                    comm.Free()
+                _part(comm, whole=len(core.members) == workers)
                 return run
             worker = Worker(mpi, comm, potential, algorithm, theta0, seed, narrow, self.slow, self.time_unit)
             comm.Barrier()
-            if worker.run():
-                comm.Free()
+            _part(comm, whole=worker.run())
             return None
 
 
@@ -235,7 +234,23 @@ def _tell_and_abort(mpi: Any, comm: Any, error: BaseException) -> None:
 
 def _survives_losses() -> bool:
     """Whether the launcher keeps the other ranks when one dies (mpiexec --with-ft ulfm of OpenMPI 5)."""
-    return os.environ.get("OMPI_MCA_mpi_ft_enable", "0").lower() in ("1", "true", "ulfm", "mpi")
+    enabled = os.environ.get("OMPI_MCA_mpi_ft_enable", "0")  # noqa: SIM112 (not ours to spell)
+    return enabled.lower() in ("1", "true", "ulfm", "mpi")
+
+
+def _part(comm: Any, whole: bool) -> None:
+    """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone."""
+    if whole:
+        comm.Free()
+    elif _survives_losses():
+        atexit.register(depart, 0)
+
+
+def depart(code: int) -> None:
+    """End this process at once: after a loss MPI_Finalize may wait forever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _leave(comm: Any) -> None:
@@ -245,8 +260,7 @@ def _leave(comm: Any) -> None:
         with suppress(Exception):
             comm.Iprobe()
         time.sleep(0.01)
-    sys.stderr.flush()
-    os._exit(1)
+    depart(1)
 
 
 @contextmanager
