@@ -93,7 +93,7 @@ class StagedLBFGS:
     curvature: int
     delay: int = 0
     memory: int = 3
-    backup_after: float = 1.2
+    backup_after: float = 5.0
 
     sent = ("theta", "curvature")
 

@@ -19,7 +19,8 @@ every call the engine looks at `core.done`.  All calls must be made one at a tim
 from one thread).  `now` is in the run's unit of time; a `now` before the last one counts as the last.
 
 The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
-core holds the answers until the round closes.  A worker computes with `master.compute`, sends, then
+core holds the answers until the round closes (answers of blocks, whose workers go on before, it
+copies).  A worker computes with `master.compute`, sends, then
 `master.learn`s with the view it read; computations under way at the end are finished by their
 workers, learned from, and recorded as dropped, as a replay will do.
 
@@ -37,8 +38,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from asyncqn.algorithms.stability import advise
 from asyncqn.checkpoint import Arrays, Saved, flatten
+from asyncqn.engines.parts import Parts
 from asyncqn.engines.recording import Recording
 from asyncqn.errors import BadInput
 from asyncqn.master import Diverged, Master
@@ -47,7 +51,7 @@ from asyncqn.replay import conclude
 from asyncqn.run import Run, manifest
 from asyncqn.schedule import Schedule
 from asyncqn.streams import Stream
-from asyncqn.types import Algorithm, Array, Asynchronous, Callback, Potential, Rounds, Task
+from asyncqn.types import Algorithm, Array, Asynchronous, Blocks, Callback, Potential, Rounds, Staged, Task
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
@@ -76,10 +80,28 @@ class Assign(NamedTuple):
 class Member:
     """What the master knows of a worker; `read` is the version it computes on, -1 while it does not."""
 
-    __slots__ = ("k", "last_read", "read", "since", "waiting")
+    __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
 
     def __init__(self, k: int = 0) -> None:
         self.k, self.read, self.last_read, self.since, self.waiting = k, -1, -1, 0.0, False
+        self.part = -1
+
+
+def _copied(update: Any | None) -> Any | None:
+    """An update with arrays of its own."""
+    if update is None:
+        return None
+    return update._make(part.copy() if isinstance(part, np.ndarray) else part for part in update)
+
+
+class Answer(NamedTuple):
+    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
+
+    worker: int
+    read: int
+    part: int
+    update: Any | None
+    counts: bool = True
 
 
 class Core:
@@ -101,7 +123,7 @@ class Core:
         service: float = 0.0,
         due: Callable[[int], bool] | None = None, start: Saved | None = None,
     ) -> None:  # fmt: skip
-        if not isinstance(algorithm.pattern, (Asynchronous, Rounds)):
+        if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged)):
             name = type(algorithm.pattern).__name__
             raise BadInput(f"real engines do not know the message pattern {name}: use the simulator.")
         self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
@@ -109,6 +131,7 @@ class Core:
         self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
         self.service = service
         self.pattern = algorithm.pattern
+        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged)) else None
         self.engine = to_plain(dict(engine))
         self.master = Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
                              callback=callback, pause=pause)  # fmt: skip
@@ -121,7 +144,7 @@ class Core:
         self._next = 0
         self._gone: set[int] = set()
         self._stale_sum = self._stale_rows = self._evaluations = 0
-        self._answers: list[tuple[int, Any]] = []
+        self._answers: list[Answer] = []
         self._round_ends = math.inf
         self._due = due
         self._owed: set[int] = set()
@@ -160,6 +183,8 @@ class Core:
     def deadline(self) -> float:
         """When `tick` must be called at the latest."""
         ends = self._round_ends if self._round_ends > self._now else math.inf
+        if self.parts is not None and any(member.waiting for member in self.members.values()):
+            ends = self.parts.next_backup
         if self.silence < math.inf:
             busy = [m.since for m in self.members.values() if m.read >= 0]
             ends = min(ends, min(busy, default=math.inf) + self.silence)
@@ -190,7 +215,7 @@ class Core:
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
-        """The worker is free: it gets the current version, or in rounds may have to wait for the next."""
+        """The worker is free: it gets the current version, or may have to wait for the next."""
         member = self.members.get(worker)
         if self.done or member is None or member.read >= 0:
             return []
@@ -198,7 +223,7 @@ class Core:
         if isinstance(self.pattern, Rounds) and member.last_read == self.version:
             member.waiting = True
             return []
-        return [self._assign(worker, member)]
+        return self._assign(worker, member)
 
     def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
         """An update arrived; with `ask` the worker wants work again at once."""
@@ -208,21 +233,31 @@ class Core:
         self._advance(now)
         read, member.read = member.read, -1
         orders: list[Assign] = []
-        if isinstance(self.pattern, Asynchronous):
-            if self.max_staleness is not None and self.version - read > self.max_staleness:
-                self.recording.dropped(worker, read, self._now)
+        answer = Answer(worker, read, member.part, update)
+        if self.parts is not None and read >= self.parts.warmup:
+            if not self.parts.answered(answer.part, read, self.version, self._now - member.since):
+                # A worker's computations are recorded in its own order, so it waits for those before it.
+                self._answers.append(answer._replace(update=None, counts=False))
             else:
-                self._commit([worker], [read], [update])
-        elif read < self.version:
-            self.recording.dropped(worker, read, self._now)
+                orders = self._close_version(answer)
+        elif isinstance(self.pattern, Rounds):
+            if read < self.version:
+                self._drop(answer)
+            else:
+                self._answers.append(answer)
+                orders = self._close_round()
+        elif (self.parts is not None and self.version >= self.parts.warmup) or (
+            self.max_staleness is not None and self.version - read > self.max_staleness
+        ):
+            self._drop(answer)
         else:
-            self._answers.append((worker, update))
-            orders = self._close_round()
+            self._commit([answer])
         return orders + self.ask(worker, now) if ask else orders
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
         """A worker is gone; without workers, and none `replacing` it, the run ends."""
-        if self.members.pop(worker, None) is None:
+        gone = self.members.pop(worker, None)
+        if gone is None:
             return []
         self._advance(now)
         self._gone.add(worker)
@@ -231,6 +266,9 @@ class Core:
             self._owed.discard(worker)
             del self._snapshot.document["workers"][str(worker)]
         orders = self._close_round() if isinstance(self.pattern, Rounds) and not self.done else []
+        if self.parts is not None and gone.read >= 0 and not self.done:
+            self.parts.lost(gone.part, gone.read, self.version)
+            orders = self._assign_waiting()
         if not self.members and not replacing and not self.done:
             self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
         return orders
@@ -247,6 +285,8 @@ class Core:
                     orders += self.lost(worker, now)
         if isinstance(self.pattern, Rounds) and not self.done:
             orders += self._close_round()
+        if self.parts is not None and not self.done:
+            orders += self._assign_waiting()
         return orders
 
     def stop(self, status: str, message: str) -> None:
@@ -259,12 +299,35 @@ class Core:
     def _advance(self, now: float) -> None:
         self._now = max(self._now, now)
 
-    def _assign(self, worker: int, member: Member) -> Assign:
-        order = Assign(worker, self.version, member.k, -1, worker in self._owed)
+    def _assign(self, worker: int, member: Member) -> list[Assign]:
+        part = -1 if self.parts is None else self.parts.choose(worker, self.version, self._now)
+        if self.parts is not None and part < 0:
+            member.waiting = True
+            return []
+        order = Assign(worker, self.version, member.k, part, worker in self._owed)
         member.k += 1
         member.read = member.last_read = self.version
-        member.since, member.waiting = self._now, False
-        return order
+        member.part, member.since, member.waiting = part, self._now, False
+        return [order]
+
+    def _assign_waiting(self) -> list[Assign]:
+        waiting = [(w, member) for w, member in self.members.items() if member.waiting]
+        return [order for w, member in waiting for order in self._assign(w, member)]
+
+    def _close_version(self, answer: Answer) -> list[Assign]:
+        """Commit the version if enough of its blocks are answered, else keep the answer until it is."""
+        assert self.parts is not None
+        if not self.parts.complete:
+            # Its worker goes on to other blocks, and may use the arrays again.
+            self._answers.append(answer._replace(update=_copied(answer.update)))
+            return []
+        answers, self._answers = [*self._answers, answer], []
+        self._commit(answers)
+        self.parts.open()
+        return [] if self.done else self._assign_waiting()
+
+    def _drop(self, answer: Answer) -> None:
+        self.recording.dropped(answer.worker, answer.read, self._now, answer.part)
 
     def _open_round(self, now: float) -> None:
         if isinstance(self.pattern, Rounds):
@@ -273,23 +336,23 @@ class Core:
     def _close_round(self) -> list[Assign]:
         """Commit the round if it is over; the next broadcast goes to those who wait for it."""
         assert isinstance(self.pattern, Rounds)
-        answered = {worker for worker, _ in self._answers}
+        answered = {answer.worker for answer in self._answers}
         everyone = self.members.keys() <= answered
         enough = len(answered) >= self.pattern.quorum * len(self.members) - 1e-9
         if not answered or not (everyone or (self._now >= self._round_ends and enough)):
             return []
-        workers, updates = [w for w, _ in self._answers], [u for _, u in self._answers]
-        self._answers = []
-        self._commit(workers, [self.version] * len(workers), updates)
+        answers, self._answers = self._answers, []
+        self._commit(answers)
         if self.done:
             return []
         self._open_round(self._now)
-        return [self._assign(w, member) for w, member in self.members.items() if member.waiting]
+        return self._assign_waiting()
 
-    def _commit(self, workers: list[int], read: list[int], updates: list[Any | None]) -> None:
+    def _commit(self, answers: list[Answer]) -> None:
         self._now += self.service
-        self.recording.delivered(workers, read, self._now)
-        self._tell_progress(read)
+        self.recording.delivered(answers, self._now)
+        updates = [answer.update for answer in answers if answer.counts]
+        self._tell_progress([answer.read for answer in answers if answer.counts])
         if not self._guarded(lambda: self.master.commit(updates, self._now)):
             return
         if self.version == self.commits:
@@ -321,8 +384,8 @@ class Core:
     def snapshot(self) -> Saved:
         """The master as it is now; computations under way are rows in vain, and count as begun."""
         recording = self.recording.copy()
-        for worker, read in self._under_way():
-            recording.dropped(worker, read, self._now)
+        for worker, read, part in self._under_way():
+            recording.dropped(worker, read, self._now, part)
         document, arrays = self.master.save()
         arrays.update({f"schedule.{name}": c for name, c in recording.schedule().arrays().items()})
         document |= {
@@ -364,16 +427,18 @@ class Core:
             },
         )  # fmt: skip
 
-    def _under_way(self) -> list[tuple[int, int]]:
-        """(worker, version) of the computations that are not delivered: answers of an open round, others."""
-        answered = [(worker, self.version) for worker, _ in self._answers]
-        return answered + [(w, m.read) for w, m in sorted(self.members.items()) if m.read >= 0]
+    def _under_way(self) -> list[tuple[int, int, int]]:
+        """(worker, version, part) of what is not delivered: answers that wait, computations."""
+        answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
+        return answered + [(w, m.read, m.part) for w, m in sorted(self.members.items()) if m.read >= 0]
 
     def _restore(self, start: Saved) -> None:
         document = start.document
         self.master.restore(start)
         schedule = Schedule.from_arrays(start.under("schedule."))
         self.recording = Recording.of(schedule)
+        if self.parts is not None:
+            self.parts.resume(self.recording.schedule())
         self._now = float(document["time"])
         self._returning = {int(w): int(k) for w, k in document["workers"].items()}
         self._next = int(document["next"])
@@ -387,8 +452,8 @@ class Core:
 
     def finish(self, states: Mapping[int, Any]) -> Run:
         """The run, from the states of the workers that are still there."""
-        for worker, read in self._under_way():
-            self.recording.dropped(worker, read, self._now)
+        for worker, read, part in self._under_way():
+            self.recording.dropped(worker, read, self._now, part)
         self._answers = []
         for member in self.members.values():
             member.read = -1

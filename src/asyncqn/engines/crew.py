@@ -24,7 +24,7 @@ from asyncqn.engines.core import Assign, Core, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, learn
 from asyncqn.run import Run
-from asyncqn.types import Asynchronous
+from asyncqn.types import Asynchronous, Rounds
 
 GLANCE = 0.2
 """Seconds after which the watching thread looks up at the latest."""
@@ -61,7 +61,8 @@ class Crew:
         self.states: dict[int, Any] = {}
         self.saved: Saved | None = None
         self.failure: BaseException | None = None
-        self.alone = core.workers == 1 and isinstance(core.pattern, Asynchronous)
+        self.alone = core.workers == 1 and not isinstance(core.pattern, Rounds)
+        self.alarm = 0.0
         self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
 
     # -- the watching thread
@@ -114,6 +115,7 @@ class Crew:
             with self.lock:
                 wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
                 if self.saved is None and not core.done:
+                    self.alarm = core.deadline
                     self.watch.wait(min(wait, GLANCE))
                 if checkpoints is not None and checkpoints.interrupted:
                     self._end("interrupted", checkpoints.advice(core.version))
@@ -168,7 +170,7 @@ class Crew:
                 self.parked[order.worker].notify()
         if core.done:
             self._wake()
-        elif self.timed and orders:
+        elif self.timed and core.deadline < self.alarm:
             self.watch.notify()
 
     # -- a worker's thread
