@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 
+from asyncqn.algorithms.default import default_algorithm, default_commits
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checkpoint import Checkpoints
 from asyncqn.errors import StabilityWarning, require
@@ -19,11 +21,11 @@ _START = 0x7E7A0
 
 def minimize(
     potential: Potential,
-    algorithm: Algorithm,
+    algorithm: Algorithm | None = None,
     *,
-    engine: Engine,
+    engine: Engine | None = None,
     theta0: Array | None = None,
-    commits: int,
+    commits: int | None = None,
     seed: int = 0,
     callback: Callback | None = None,
     evaluate: int | None = None,
@@ -32,6 +34,9 @@ def minimize(
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, for `commits` commits of the master.
 
+    algorithm: by default the one that `algorithms.default` picks for the problem and the workers.
+    engine: by default threads of this process, as many as it has processors.
+    commits: may be left out with the default algorithm, which then makes 100 exact steps or 12 passes.
     theta0: the start; by default the potential's own `initial`, else zeros.
     seed: of minibatches, noise, simulated delays and the default start.
     callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
@@ -40,15 +45,22 @@ def minimize(
     good order (status "interrupted").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     """
+    for name in ("dim", "n_data", "value", "grad"):
+        require(
+            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
+        )
+    if engine is None:
+        from asyncqn.engines.threads import Threads
+
+        engine = Threads(os.cpu_count() or 1)
+    require(commits is not None or algorithm is None, "commits is missing: say how many the run shall make.")
+    algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
+    commits = default_commits(algorithm) if commits is None else commits
     require(
         isinstance(commits, (int, np.integer)) and not isinstance(commits, bool) and commits >= 1,
         f"commits must be an integer of at least 1, not {commits!r}.",
     )
     seed = check_seed(seed)
-    for name in ("dim", "n_data", "value", "grad"):
-        require(
-            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
-        )
     if evaluate is None:
         evaluate = max(1, commits // 200)
     require(

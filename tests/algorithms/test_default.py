@@ -1,0 +1,42 @@
+"""The algorithm that is used when none is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import Quadratic
+
+import asyncqn as aq
+from asyncqn.algorithms import BlockLBFGS
+from asyncqn.algorithms.default import default_algorithm
+
+
+def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
+    potential = Quadratic.random(n_data=20)
+    assert default_algorithm(potential, 8) == BlockLBFGS(8)
+    assert default_algorithm(potential, 50) == BlockLBFGS(20)
+
+
+def test_minimize_needs_nothing_but_the_problem():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    run = aq.minimize(potential)
+    # 100 versions solve it to rounding: U is known to 1e-13 of its size.
+    assert run.fun - potential.optimum < 1e-10 * potential.optimum
+    assert run.status == "completed"
+
+
+def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    simulated = aq.Simulator(aq.Cluster(2, worker_mean=3.0, worker_std=4.0))
+    runs = [aq.minimize(potential, engine=engine, commits=12) for engine in (aq.Threads(2), simulated)]
+    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
+
+
+def test_a_named_algorithm_needs_a_number_of_commits():
+    with pytest.raises(aq.BadInput, match="commits is missing"):
+        aq.minimize(Quadratic.random(), BlockLBFGS(2), engine=aq.Simulator(aq.Cluster(1)))
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(aq.BadInput, match="at least one worker"):
+        default_algorithm(Quadratic.random(), 0)
