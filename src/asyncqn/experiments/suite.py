@@ -1,8 +1,8 @@
 """The linear Gaussian suite: ten spectra, three spreads of worker times, every rival tuned alike.
 
 A cell is a spectrum and a standard deviation sigma_w of worker times.  In each cell every rival gets
-`BUDGET` trials: the paper's setting, the best of the cell before, random draws, then variations of
-the best so far.  A trial is judged by the mean time to epsilon on the tuning seeds and given up once
+`BUDGET` trials: the paper's setting, the best of the cell before, a grid of good points, random draws,
+then variations of the best so far.  A trial is judged by the mean time to epsilon on the tuning seeds and given up once
 it takes half as long again as the best, its own or an earlier rival's.  Of its five best trials a
 rival is then given the one that does best on the test seeds, a choice in its favour.  Block L-BFGS
 is not tuned at all.
@@ -133,6 +133,22 @@ SPACES: dict[str, dict[str, tuple[float, float] | list[Any]]] = {
 }  # fmt: skip
 
 
+# Points that did well on first acquaintance, as a grid: every cell begins with them.
+GOOD: dict[str, list[dict[str, Any]]] = {
+    "async-sgd": [{"r": r, "batch": batch} for r in (0.6, 1.0, 1.5) for batch in (1, 3, 6)],
+    "mb-lbfgs": [
+        {"h": h, "first": 1.0, "timeout": 20.0, "quorum": 0.6, "cosine_floor": 0.0, "batch": batch,
+         "kept": 1 / 2, "memory": 3}
+        for h in (0.3, 0.5, 1.0) for batch in (6, 15, 30)
+    ],
+    "as-lbfgs": [
+        {"share": 0.3, "c": c, "r": r, "fixed": True, "cosine_floor": 0.3, "batch": 6, "kept": 1 / 3,
+         "memory": memory, "beta": 500.0}
+        for c, r in ((1.0, 0.3), (3.0, 0.3), (3.0, 1.0)) for memory in (1, 3)
+    ],
+}  # fmt: skip
+
+
 def parameters_of(kind: str, point: dict[str, Any], spectrum: str, workers: int) -> dict[str, Any]:
     """The algorithm's parameters at a point of its search space.
 
@@ -207,11 +223,12 @@ def tuned(
 ) -> list[Trial]:
     """(time, parameters, point) of the trials that reached epsilon on every tuning seed, best first."""
     rng = np.random.Generator(np.random.Philox(key=[int(spread), zlib.crc32(f"{kind} {spectrum}".encode())]))
+    known = [*([warm] if warm is not None else []), *GOOD[kind]]
     trials: list[Trial] = []
     for trial in range(budget):
         best, _, best_point = trials[0] if trials else (math.inf, None, None)
         point = _draw(kind, rng, best_point if trial >= RANDOM_SHARE * budget else None)
-        point = warm if trial == 1 and warm is not None else point
+        point = known[trial - 1] if 1 <= trial <= len(known) else point
         parameters = PAPER[kind] if trial == 0 else parameters_of(kind, point, spectrum, workers)
         score = 0.0
         for seed in TUNING_SEEDS:
