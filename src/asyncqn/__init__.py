@@ -1,5 +1,7 @@
 """asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
 
+from typing import TYPE_CHECKING, Any
+
 from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
 from asyncqn.cluster import Cluster
 from asyncqn.engines.mpi import MPI
@@ -14,6 +16,9 @@ from asyncqn.run import Run, load_run
 from asyncqn.schedule import Schedule
 from asyncqn.simulation import simulate
 from asyncqn.types import Algorithm, Engine, Potential
+
+if TYPE_CHECKING:
+    from asyncqn.recommender import Recommender
 
 __version__ = "0.1.0"
 
@@ -33,6 +38,7 @@ __all__ = [
     "Engine",
     "LinearGaussian",
     "Potential",
+    "Recommender",
     "ReplayMismatch",
     "Run",
     "Schedule",
@@ -45,3 +51,12 @@ __all__ = [
     "resume",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The recommender brings the readers of ratings along, which nothing else here needs.
+    if name == "Recommender":
+        from asyncqn.recommender import Recommender
+
+        return Recommender
+    raise AttributeError(f"module 'asyncqn' has no attribute {name!r}")

@@ -11,7 +11,10 @@ import typer
 
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
-COMMANDS = ("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume")
+COMMANDS = (
+    *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume"),
+    *("data", "fit", "evaluate", "recommend"),
+)
 
 INTERRUPTED = 130
 

@@ -117,7 +117,8 @@ def _start(p: Parameters, potential: ProfiledFactorization, train: Ratings, old:
             "A warm start needs the rank and the offsets of the fit before: set warm_start=False.",
         )
         place = old.item_index(train.item_ids)
-        known = (place >= 0) & (old.offsets.item_counts[place] > 0)
+        # A row that was never rated has shrunk to 0, from where new ratings had better not start.
+        known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (potential.item_counts == 0))
         theta.reshape(-1, potential.rank)[known] = old.item_factors[place[known]]
     return theta
 
