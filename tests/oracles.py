@@ -1,4 +1,6 @@
-"""Plain twins of what the package computes, written from the formulas and sharing no code with it.
+"""Plain twins of what the package computes, written from the formulas.
+
+They share only the random numbers with it: rows and noise of `Stream`, times of `Cluster`.
 
 Dense BFGS and the two-loop recursion, serial loops, as-L-BFGS and mb-L-BFGS in NumPy, and two
 event models of the cluster: one in SimPy, one as a plain list of events.
