@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+import scipy.sparse
+import sklearn.base
+import sklearn.model_selection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.data import Ratings, synthetic_ratings
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.recommender import Recommender
+from asyncqn.recommender_model import DAMPING
+
+RATINGS = synthetic_ratings(300, 120, 9_000, seed=1)
+TRAIN, TEST = RATINGS.split(0.1, 0)
+
+
+@pytest.fixture(scope="module")
+def model() -> Recommender:
+    return Recommender(rank=3, workers=2, seed=0).fit(TRAIN)
+
+
+def ids(ratings: Ratings) -> tuple[Any, Any, Any]:
+    return ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], ratings.values
+
+
+def rmse(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+# -- learning
+
+
+def test_it_beats_item_and_user_means_on_ratings_it_has_not_seen(model: Recommender) -> None:
+    _, _, values = ids(TEST)
+    offsets = model.model_.offsets
+    means = offsets.at(TEST.users, TEST.items)
+    assert model.rmse(TEST) < 0.97 * rmse(means - values)
+    assert model.rmse(TRAIN) < model.rmse(TEST)
+
+
+def test_it_ends_at_a_stationary_point_of_the_objective(model: Recommender) -> None:
+    first, last = model.history_.row(0), model.history_.row(-1)
+    assert last["grad_norm"] < 0.05 * first["grad_norm"]
+    assert last["fun"] == pytest.approx(model.fun_, rel=1e-3)
+    assert model.status_ in ("converged", "completed")
+    assert model.n_iter_ == last["commit"]
+
+
+def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
+    # Normal equations in float64 from float32 factors: the residual is rounding of the sums, relative
+    # 1e-7 times the number of terms (up to 120) and the condition of the system (below 100).
+    F, G = model.item_factors_.astype(float), model.user_factors_.astype(float)
+    for u in range(0, TRAIN.n_users, 29):
+        rows = TRAIN.users == u
+        f, y = F[TRAIN.items[rows]], TRAIN.values[rows]
+        exact = np.linalg.solve(f.T @ f + (3.0 + 0.04 * rows.sum()) * np.eye(3), f.T @ y)
+        np.testing.assert_allclose(G[u], exact, atol=1e-3)
+
+
+def test_one_worker_and_equal_seeds_give_equal_bits() -> None:
+    one, two = (Recommender(3, workers=1, seed=5).fit(TRAIN) for _ in range(2))
+    assert (one.item_factors_ == two.item_factors_).all()
+    other = Recommender(3, workers=1, seed=6).fit(TRAIN)
+    assert (one.item_factors_ != other.item_factors_).any()
+
+
+def test_all_forms_of_the_same_ratings_give_the_same_model() -> None:
+    users, items, values = ids(TRAIN)
+    frame = pandas.DataFrame({"userId": users, "movieId": items, "rating": values})
+    forms = [
+        (users, items, values),
+        frame,
+        pyarrow.Table.from_pandas(frame),
+    ]
+    models = [Recommender(2, workers=1, passes=3).fit(form) for form in forms]
+    models.append(Recommender(2, workers=1, passes=3).fit(np.c_[users, items], values))
+    for other in models[1:]:
+        assert (other.item_factors_ == models[0].item_factors_).all()
+    matrix = scipy.sparse.coo_array((TRAIN.values, (TRAIN.users, TRAIN.items)))
+    assert Recommender(2, workers=1, passes=3).fit(matrix).rmse(matrix) < 1.1
+
+
+def test_a_warm_start_begins_where_the_fit_before_has_ended() -> None:
+    warm = Recommender(3, workers=1, warm_start=True).fit(TRAIN)
+    before = warm.fun_
+    warm.fit(TRAIN)
+    assert warm.history_.row(0)["fun"] == pytest.approx(before, rel=1e-5)
+    assert warm.fun_ <= before * (1 + 1e-5)
+    with pytest.raises(BadInput, match="warm start"):
+        warm.set_params(rank=4).fit(TRAIN)
+
+
+def test_a_warm_start_keeps_known_items_when_new_ones_come() -> None:
+    known = TRAIN.take(TRAIN.items < 100)
+    known = Ratings.from_arrays(*ids(known))
+    warm = Recommender(3, workers=1, warm_start=True).fit(known)
+    assert len(warm.item_ids_) < len(TRAIN.item_ids)
+    cold = Recommender(3, workers=1).fit(TRAIN).history_.row(0)["fun"]
+    assert warm.fit(TRAIN).history_.row(0)["fun"] < cold
+
+
+def test_early_stopping_keeps_the_iterate_with_the_lowest_held_out_rmse() -> None:
+    loose = Recommender(
+        3, workers=1, prior=0.001, alpha=0.0, early_stopping=True, passes=40, clip=False, trust=0
+    )
+    loose.fit(TRAIN)
+    assert loose.status_ == "stopped early"
+    held = loose.history_["validation_rmse"]
+    assert loose.history_["passes"][-1] < 40
+    assert held.argmin() < len(held) - 1
+    # The same split again: the kept factors give the smallest number of the table.
+    _, validation = TRAIN.split(0.1, 0)
+    users, items, values = ids(validation)
+    known = (loose.model_.offsets.item_counts[validation.items] > 0) & (
+        loose.model_.offsets.user_counts[validation.users] > 0
+    )
+    raw = np.where(known, loose.predict(users, items), 0.0)
+    assert rmse(raw - values) == pytest.approx(held.min(), rel=1e-5)
+
+
+def test_validation_ratings_are_watched_and_the_callback_may_stop() -> None:
+    seen: list[float] = []
+
+    def stop(progress: aq.types.Progress) -> None:
+        seen.append(progress.metrics["validation_rmse"])
+        if len(seen) == 3:
+            raise StopIteration
+
+    short = Recommender(2, workers=1).fit(TRAIN, validation=TEST, callback=stop)
+    assert (short.status_, len(seen)) == ("stopped", 3)
+    assert short.history_["validation_rmse"].tolist() == seen
+
+
+def test_offsets_are_removed_and_added_again() -> None:
+    with_offsets = Recommender(2, workers=1, offsets=True, clip=False, trust=0.0).fit(TRAIN)
+    users, items, _ = ids(TRAIN)
+    product = (with_offsets.user_factors_[TRAIN.users] * with_offsets.item_factors_[TRAIN.items]).sum(axis=1)
+    expected = with_offsets.model_.offsets.at(TRAIN.users, TRAIN.items) + product
+    np.testing.assert_allclose(with_offsets.predict(users, items), expected, rtol=1e-5)
+    assert with_offsets.rmse(TEST) < rmse(TEST.values - TRAIN.values.mean())
+
+
+# -- predictions
+
+
+def test_a_prediction_is_the_documented_blend(model: Recommender) -> None:
+    users, items, _ = ids(TEST)
+    n_u = np.bincount(TRAIN.users, minlength=TRAIN.n_users)[TEST.users]
+    n_m = np.bincount(TRAIN.items, minlength=TRAIN.n_items)[TEST.items]
+    n = np.minimum(n_u, n_m)
+    w = n / (n + 5.0)
+    mu = TRAIN.values.mean(dtype=float)
+    b_m = np.array([(TRAIN.values[TRAIN.items == m] - mu).sum() for m in range(TRAIN.n_items)])
+    b_m /= np.bincount(TRAIN.items, minlength=TRAIN.n_items) + DAMPING
+    left = TRAIN.values - mu - b_m[TRAIN.items]
+    b_u = np.array([left[TRAIN.users == u].sum() for u in range(TRAIN.n_users)])
+    b_u /= np.bincount(TRAIN.users, minlength=TRAIN.n_users) + DAMPING
+    product = (model.user_factors_[TEST.users].astype(float) * model.item_factors_[TEST.items]).sum(axis=1)
+    blend = w * product + (1 - w) * (mu + b_m[TEST.items] + b_u[TEST.users])
+    np.testing.assert_allclose(model.predict(users, items), blend.clip(0.5, 5.0), rtol=1e-6)
+
+
+def test_unknown_users_and_items_get_the_means_that_are_known(model: Recommender) -> None:
+    offsets, user, item = model.model_.offsets, TRAIN.user_ids[7], TRAIN.item_ids[5]
+    got = model.predict([-1, user, -1], [item, 10**9, 10**9])
+    expected = [model.mean_ + offsets.items[5], model.mean_ + offsets.users[7], model.mean_]
+    np.testing.assert_allclose(got, expected)
+
+
+def test_ids_may_be_texts_floats_single_or_in_a_table(model: Recommender) -> None:
+    users, items = TRAIN.user_ids[:4], TRAIN.item_ids[:4]
+    plain = model.predict(users, items)
+    assert (model.predict(users.astype(str), items.astype(float)) == plain).all()
+    assert (model.predict(np.c_[users, items]) == plain).all()
+    assert model.predict(int(users[0]), int(items[0])) == plain[0]
+    assert model.predict(int(users[0]), items).shape == (4,)
+    assert model.predict(users.reshape(2, 2), items.reshape(2, 2)).shape == (2, 2)
+    assert model.predict([], []).shape == (0,)
+
+
+def test_predictions_stay_within_the_ratings_seen_unless_told_otherwise() -> None:
+    wide = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5, clip=False).fit(TRAIN)
+    grid = np.meshgrid(TRAIN.user_ids, TRAIN.item_ids)
+    raw = wide.predict(*grid)
+    assert raw.max() > 5.0
+    narrow = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5).fit(TRAIN)
+    assert (narrow.predict(*grid) == raw.clip(0.5, 5.0)).all()
+
+
+def test_score_is_minus_the_rmse_and_evaluate_counts(model: Recommender) -> None:
+    users, items, values = ids(TEST)
+    errors = model.predict(users, items) - values
+    found = model.evaluate(TEST)
+    assert found == {
+        "rmse": pytest.approx(rmse(errors)), "mae": pytest.approx(np.abs(errors).mean()), "n": len(TEST),
+    }  # fmt: skip
+    assert model.score(TEST) == -found["rmse"] == model.score(np.c_[users, items], values)
+
+
+# -- recommendations
+
+
+def test_recommendations_are_the_best_unseen_items_in_order(model: Recommender) -> None:
+    loose = sklearn.base.clone(model).set_params(clip=False, workers=1).fit(TRAIN)
+    user = int(TRAIN.user_ids[11])
+    seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
+    rated = TRAIN.item_ids[np.bincount(TRAIN.items, minlength=TRAIN.n_items) > 0]
+    fresh = [m for m in rated.tolist() if m not in seen]
+    scores = dict(zip(fresh, loose.predict(user, fresh).tolist(), strict=True))
+    best = loose.recommend(user, n=5)
+    assert [b.id for b in best] == sorted(fresh, key=lambda m: -scores[m])[:5]
+    for b in best:
+        assert b.score == pytest.approx(scores[b.id])
+        assert b.title == RATINGS.titles[RATINGS.item_index([b.id])[0]]
+    everything = loose.recommend(user, n=10**6, exclude_seen=False)
+    assert {b.id for b in everything} == set(rated.tolist())
+    assert not seen & {b.id for b in loose.recommend(user, n=10**6)}
+
+
+def test_similar_items_do_not_depend_on_the_basis_of_the_factors(model: Recommender) -> None:
+    from dataclasses import replace
+
+    item = int(TRAIN.item_ids[3])
+    turn = np.array([[2.0, 0.3, 0.0], [0.0, 0.5, 0.1], [0.2, 0.0, 1.0]])
+    turned = replace(
+        model.model_,
+        item_factors=model.item_factors_.astype(float) @ turn,
+        user_factors=model.user_factors_.astype(float) @ np.linalg.inv(turn).T,
+    )
+    here, there = model.similar(item, 8), turned.similar(item, 8)
+    assert [s.id for s in here] == [s.id for s in there]
+    np.testing.assert_allclose([s.score for s in here], [s.score for s in there], rtol=1e-4)
+    assert item not in [s.id for s in here]
+    assert 1.0 >= here[0].score >= here[-1].score >= -1.0
+
+
+def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(model: Recommender) -> None:
+    # A user who rates exactly as a known one gets that user's row.
+    twin = TRAIN.users == 17
+    items, values = TRAIN.item_ids[TRAIN.items[twin]], TRAIN.values[twin]
+    users = np.full(len(items), 10**6)
+    wider = model.fold_in((users, items, values))
+    assert len(wider.user_ids_) == len(model.user_ids_) + 1
+    row = wider.user_factors_[wider.model_.user_index([10**6])[0]]
+    np.testing.assert_allclose(row, model.user_factors_[17], rtol=1e-3, atol=1e-4)
+    known = int(TRAIN.user_ids[17])
+    assert [b.id for b in wider.recommend(10**6)] == [b.id for b in model.recommend(known)]
+    old = wider.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
+    assert (old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])).all()
+    before = model.fold_in(([-5, -5, 10**7], [*items[:2], items[0]], [3.0, 4.0, 2.0]))
+    assert before.user_ids_[0] == -5
+    assert (before.user_factors_[1:-1] == model.user_factors_).all()
+    assert not {items[0], items[1]} & {b.id for b in before.recommend(-5, 10**6)}
+
+
+def test_what_cannot_be_folded_in_is_refused(model: Recommender) -> None:
+    with pytest.raises(BadInput, match="known already"):
+        model.fold_in(([int(TRAIN.user_ids[0])], [int(TRAIN.item_ids[3])], [3.0]))
+    with pytest.raises(BadInput, match="only items unknown"):
+        model.fold_in(([10**6], [10**6], [3.0]))
+
+
+# -- conventions
+
+
+def test_parameters_follow_scikit_learn(model: Recommender) -> None:
+    copy = sklearn.base.clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "model_")
+    assert repr(Recommender(7, seed=3)) == "Recommender(rank=7, seed=3)"
+    with pytest.raises(BadInput, match="'depth'"):
+        copy.set_params(depth=3)
+    users, items, values = ids(TRAIN)
+    search = sklearn.model_selection.GridSearchCV(
+        Recommender(workers=1, passes=3), {"rank": [1, 3]}, cv=2
+    ).fit(np.c_[users, items], values)
+    assert search.best_score_ > -1.2
+    assert search.best_estimator_.rank in (1, 3)
+
+
+BAD_PARAMETERS = [
+    {"rank": 0}, {"rank": 2.5}, {"rank": True}, {"workers": 0}, {"workers": 1.5}, {"seed": -1},
+    {"prior": -1.0},
+    {"prior": float("nan")}, {"alpha": -0.1}, {"dtype": "int32"}, {"trust": -1.0}, {"tol": float("inf")},
+    {"passes": 0}, {"patience": 0}, {"validation_fraction": 1.0, "early_stopping": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_PARAMETERS, ids=str)
+def test_bad_parameters_are_one_sentence_when_fitting(bad: dict[str, Any]) -> None:
+    with pytest.raises(BadInput) as error:
+        Recommender(**bad).fit(TRAIN)
+    assert "\n" not in str(error.value)
+    assert str(error.value).endswith(".")
+
+
+BAD_RATINGS = {
+    "none": ([], [], []),
+    "nan": ([1, 2], [1, 2], [3.0, np.nan]),
+    "infinite": ([1, 2], [1, 2], [3.0, np.inf]),
+    "lengths": ([1, 2], [1, 2], [3.0]),
+    "repeated": ([1, 1], [2, 2], [3.0, 4.0]),
+    "texts": ([1, 2], [1, 2], ["good", "bad"]),
+    "a number": 7,
+    "no such file": "no/such/file.csv",
+    "no columns": pandas.DataFrame({"a": [1], "b": [2]}),
+    "emptied": TRAIN.take(np.zeros(len(TRAIN), bool)),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_RATINGS.values(), ids=BAD_RATINGS)
+def test_bad_ratings_are_one_sentence(bad: Any, model: Recommender) -> None:
+    for use in (Recommender(2).fit, model.rmse):
+        with pytest.raises(AsyncqnError) as error:
+            use(bad)
+        assert "\n" not in str(error.value)
+
+
+def test_other_mistakes_are_one_sentence(model: Recommender) -> None:
+    with pytest.raises(BadInput, match="call fit first"):
+        Recommender().predict([1], [1])
+    with pytest.raises(BadInput, match="call fit first"):
+        Recommender().save("nowhere")
+    with pytest.raises(BadInput, match="User nobody is unknown"):
+        model.recommend("nobody")
+    with pytest.raises(BadInput, match="Item -3 is unknown"):
+        model.similar(-3)
+    with pytest.raises(BadInput, match="differ in shape"):
+        model.predict([1, 2], [1, 2, 3])
+    with pytest.raises(BadInput, match="n x 2"):
+        model.predict([1, 2, 3])
+    with pytest.raises(BadInput, match="positive integer"):
+        model.recommend(int(TRAIN.user_ids[0]), n=0)
+    with pytest.raises(BadInput, match="nan"):
+        model.predict([np.nan], [1])
+    with pytest.raises(BadInput, match="validation"):
+        Recommender(2).fit(TRAIN, validation=([10**6], [10**6], [3.0]))
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=15, unique=True),
+       st.integers(1, 3), st.randoms(use_true_random=False))  # fmt: skip
+def test_the_smallest_sets_are_learned_and_predicted_within_their_range(pairs, rank, random) -> None:  # type: ignore[no-untyped-def]
+    values = [random.choice([-3.0, 0.0, 1.5, 40.0]) for _ in pairs]
+    users, items = zip(*pairs, strict=True)
+    small = Recommender(rank, workers=1).fit((users, items, values))
+    got = small.predict(*np.meshgrid(range(6), range(6)))
+    assert np.isfinite(got).all()
+    assert min(values) <= got.min() <= got.max() <= max(values)
+
+
+# -- files
+
+
+def test_a_saved_model_is_the_same_model(model: Recommender, tmp_path: Path) -> None:
+    model.save(tmp_path / "m")
+    again = Recommender.load(tmp_path / "m")
+    users, items, _ = ids(RATINGS)
+    assert (again.predict(users, items) == model.predict(users, items)).all()
+    user = int(TRAIN.user_ids[3])
+    assert again.recommend(user) == model.recommend(user)
+    assert again.get_params() == model.get_params()
+    assert (again.n_iter_, again.status_, again.fun_) == (model.n_iter_, model.status_, model.fun_)
+    assert (again.history_["rmse"] == model.history_["rmse"]).all()
+    again.save(tmp_path / "m")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m"], (
+        "an older model is replaced, nothing else remains"
+    )
+    texts = Recommender(1, workers=1).fit((["ann", "bob"], ["x", "y"], [1.0, 5.0])).save(tmp_path / "t")
+    assert Recommender.load(texts).user_ids_.tolist() == ["ann", "bob"]
+    again.set_params(warm_start=True).fit(TRAIN)
+
+
+def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path: Path) -> None:
+    good = model.save(tmp_path / "good")
+
+    def damaged(change: Any) -> None:
+        folder = tmp_path / "bad"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(good, folder)
+        change(folder)
+        with pytest.raises(DamagedFile) as error:
+            Recommender.load(folder)
+        assert "\n" not in str(error.value)
+
+    def edit(**changes: Any) -> Any:
+        def change(folder: Path) -> None:
+            document = json.loads((folder / "model.json").read_text()) | changes
+            (folder / "model.json").write_text(json.dumps(document))
+
+        return change
+
+    damaged(lambda folder: (folder / "arrays.npz").unlink())
+    damaged(lambda folder: (folder / "arrays.npz").write_bytes((good / "arrays.npz").read_bytes()[:-7]))
+    damaged(lambda folder: (folder / "model.json").write_text("{"))
+    damaged(lambda folder: (folder / "model.json").write_text("[]"))
+    damaged(edit(format=99))
+    damaged(edit(kind="other"))
+    damaged(edit(trust=0.5))
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(BadInput, match=r"no model\.json"):
+            Recommender.load(wrong)
+
+
+def test_a_model_is_never_saved_over_something_else(model: Recommender, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    for place in (tmp_path, tmp_path / "letter.txt", tmp_path / "letter.txt" / "m"):
+        with pytest.raises(BadInput):
+            model.save(place)
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
