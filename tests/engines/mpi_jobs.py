@@ -1,0 +1,136 @@
+"""What the ranks run in test_mpi.py: `mpiexec -n N python mpi_jobs.py CASE [FOLDER]`; rank 0 prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from engines.runs import EVERY, SERIAL, Slope, assert_replays, problem
+
+import asyncqn as aq
+
+
+def tell(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def show(name: str, run: aq.Run | None, potential: Any = None) -> None:
+    """On rank 0: check the replay and tell what a test wants to know."""
+    if run is None:
+        return
+    assert_replays(run, potential)
+    tell(
+        name=name, status=run.status, commits=run.nit, dropped=run.schedule.dropped,
+        workers=sorted({int(w) for w in run.schedule.worker}), engine=run.manifest["engine"],
+        rejected=run.counters["updates_rejected"],
+    )  # fmt: skip
+
+
+def every_algorithm() -> None:
+    for name, algorithm in EVERY.items():
+        show(name, aq.minimize(problem(), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20))
+
+
+def float32_wire() -> None:
+    for name in ("as-lbfgs", "mb-lbfgs with timeout"):
+        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(wire="float32"), commits=60, seed=5)
+        show(name, run)
+        if run is not None:
+            exact = {**run.manifest, "engine": {**run.manifest["engine"], "wire": "exact"}}
+            try:
+                aq.replay(aq.Run(**{**vars(run), "manifest": exact}))
+            except aq.ReplayMismatch:
+                tell(name="without rounding", status="differs")
+
+
+def own_potential() -> None:
+    run = aq.minimize(Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80)
+    show("plain", run, Slope())
+    run = aq.minimize(
+        Slope(poison=4), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(max_staleness=1), commits=80
+    )
+    show("poisoned", run, Slope(poison=4))
+
+    def enough(progress: Any) -> None:
+        if progress.commit >= 20:
+            raise StopIteration
+
+    run = aq.minimize(
+        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80, evaluate=10, callback=enough
+    )
+    show("stopped", run, Slope())
+
+
+def serial_and_resumed(folder: Path) -> None:
+    for name, algorithm in SERIAL.items():
+        show(name, aq.minimize(problem(), algorithm, engine=aq.MPI(), commits=20))
+
+    def interrupt(progress: Any) -> None:
+        if progress.commit == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    part = aq.minimize(
+        problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
+        checkpoint=folder, checkpoint_every=15, callback=interrupt,
+    )  # fmt: skip
+    if part is not None:
+        tell(name="interrupted", status=part.status, commits=part.nit)
+    rest = aq.resume(folder)
+    show("resumed", rest)
+
+
+def slowed() -> None:
+    """Worker 0 takes ten times as long as the others: rounds with a timeout go on without it."""
+    slow = aq.Cluster(workers=3, worker_mean=[50.0, 5.0, 5.0])
+    algorithm = aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=10.0, quorum=0.5)
+    run = aq.minimize(problem(), algorithm, engine=aq.MPI(slow=slow, time_unit=1e-3), commits=30)
+    show("slowed", run)
+    run = aq.minimize(
+        problem(), EVERY["async-sgd"], engine=aq.MPI(slow=slow, time_unit=1e-3, silence=30.0), commits=30
+    )
+    show("silent", run)
+
+
+class Faulty(Slope):
+    """Fails on rank 2 as its case says."""
+
+    def __init__(self, case: str) -> None:
+        super().__init__()
+        self.case = case
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        super().grad(theta, rows, out)
+        if self.calls == 10 and rank() == 2:
+            if self.case == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("the data of this rank are broken")
+
+
+def rank() -> int:
+    from mpi4py import MPI
+
+    return int(MPI.COMM_WORLD.rank)
+
+
+def faulty(case: str) -> None:
+    engine = aq.MPI()
+    if case == "before" and rank() == 2:
+        raise LookupError("this rank has no data")
+    potential = Faulty(case)
+    if case == "unlike" and rank() == 2:
+        potential.n_data = 29
+    run = aq.minimize(potential, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400)
+    show("faulty", run, Slope())
+
+
+if __name__ == "__main__":
+    case, arguments = sys.argv[1], sys.argv[2:]
+    {
+        "every": every_algorithm, "wire": float32_wire, "own": own_potential, "slowed": slowed,
+        "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
+    }[case]()  # fmt: skip

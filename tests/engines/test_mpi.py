@@ -1,0 +1,198 @@
+"""The MPI engine on real ranks: bitwise replay, failures that end the job, losses that do not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Mpirun, child_environment
+from engines.runs import EVERY
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import asyncqn as aq
+from asyncqn.algorithms.as_lbfgs import Iterate, Update
+from asyncqn.algorithms.rounded import rounded
+from asyncqn.engines.named import engine_from_plain
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
+
+JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
+ULFM = ("--with-ft", "ulfm")
+
+JOB = """
+[problem]
+kind = "linear-gaussian"
+dim = 10
+n_data = 60
+[algorithm]
+kind = "async-sgd"
+h = 1e-5
+batch = 6
+[run]
+commits = 80
+"""
+
+
+def told(process: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """What rank 0 told, by name."""
+    assert process.returncode == 0, process.stderr
+    return {line["name"]: line for line in map(json.loads, process.stdout.splitlines())}
+
+
+def test_every_algorithm_on_eleven_ranks_replays_to_the_bit(mpirun: Mpirun) -> None:
+    lines = told(mpirun(11, [JOBS, "every"]))
+    assert list(lines) == list(EVERY)
+    for line in lines.values():
+        assert line["status"] == "completed"
+        assert line["commits"] == 60
+        assert line["engine"]["workers"] == 10
+    # One receive per worker is served per turn: with 60 commits nobody is passed over.
+    assert lines["async-sgd"]["workers"] == list(range(10))
+
+
+def test_a_float32_wire_replays_to_the_bit_and_its_rounding_matters(mpirun: Mpirun) -> None:
+    lines = told(mpirun(3, [JOBS, "wire"]))
+    assert lines["as-lbfgs"]["engine"]["wire"] == "float32"
+    assert lines["mb-lbfgs with timeout"]["commits"] == 60
+    assert lines["without rounding"]["status"] == "differs"
+
+
+def test_a_potential_defined_in_a_script_runs_is_guarded_and_stopped(mpirun: Mpirun) -> None:
+    lines = told(mpirun(4, [JOBS, "own"]))
+    assert lines["plain"]["status"] == "completed"
+    assert lines["poisoned"]["rejected"] > 0
+    assert lines["stopped"]["status"] == "stopped"
+    assert lines["stopped"]["commits"] == 20
+
+
+def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(mpirun: Mpirun, tmp_path: Path) -> None:
+    lines = told(mpirun(2, [JOBS, "serial", str(tmp_path / "checkpoints")]))
+    assert lines["lbfgs"]["commits"] == 20
+    assert lines["interrupted"]["status"] == "interrupted"
+    assert 40 <= lines["interrupted"]["commits"] < 100
+    assert lines["resumed"]["commits"] == 100
+    assert lines["resumed"]["engine"]["resumed_from"] == lines["interrupted"]["commits"]
+
+
+def test_slow_workers_are_dropped_from_rounds_and_silent_ones_given_up(mpirun: Mpirun) -> None:
+    lines = told(mpirun(4, [JOBS, "slowed"]))
+    assert lines["slowed"]["dropped"] > 0
+    assert lines["silent"]["engine"]["workers_lost"] >= 1
+    assert lines["silent"]["commits"] == 30
+
+
+@pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])
+def test_an_exception_on_one_rank_ends_the_job_with_rank_and_reason(
+    mpirun: Mpirun, options: tuple[str, ...]
+) -> None:
+    process = mpirun(4, [JOBS, "faulty", "raises"], options=options)
+    assert process.returncode != 0
+    assert process.stdout == ""
+    assert "asyncqn: rank 2 on " in process.stderr
+    assert "ValueError: the data of this rank are broken" in process.stderr
+
+
+def test_an_exception_before_the_run_ends_the_job_too(mpirun: Mpirun) -> None:
+    process = mpirun(3, [JOBS, "faulty", "before"])
+    assert process.returncode != 0
+    assert "LookupError: this rank has no data" in process.stderr
+
+
+def test_ranks_that_were_given_unlike_problems_say_so(mpirun: Mpirun) -> None:
+    process = mpirun(3, [JOBS, "faulty", "unlike"])
+    assert process.returncode != 0
+    assert "rank 2 was given another problem" in process.stderr
+
+
+def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(mpirun: Mpirun) -> None:
+    line = told(mpirun(4, [JOBS, "faulty", "killed"], options=ULFM))["faulty"]
+    assert line["status"] == "completed"
+    assert line["commits"] == 400
+    assert line["engine"]["workers_lost"] == 1
+
+
+def test_a_killed_worker_ends_the_job_without_ulfm(mpirun: Mpirun) -> None:
+    process = mpirun(4, [JOBS, "faulty", "killed"])
+    assert process.returncode != 0
+    assert process.stdout == ""
+
+
+def test_the_command_line_prints_on_rank_0_alone(mpirun: Mpirun, tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(JOB)
+    command = ["-m", "asyncqn", "run", str(job), "--engine", "mpi", "--json", "--quiet", "--wire", "float32"]
+    process = mpirun(3, [*command, "--save", str(tmp_path / "run")])
+    assert process.returncode == 0, process.stderr
+    numbers = json.loads(process.stdout)
+    assert numbers["engine"] == "mpi"
+    assert numbers["workers"] == 2
+    assert numbers["commits"] == 80
+    aq.replay(tmp_path / "run")
+
+
+def test_a_mistake_of_all_ranks_is_one_sentence(mpirun: Mpirun, tmp_path: Path) -> None:
+    process = mpirun(3, ["-m", "asyncqn", "run", str(tmp_path / "none.toml"), "--engine", "mpi"])
+    assert process.returncode == 2
+    assert process.stderr.count("there is no job file") == 1
+
+
+def test_one_process_alone_is_told_to_use_mpiexec() -> None:
+    command = [sys.executable, "-m", "asyncqn", "run", "--engine", "mpi", "--quiet"]
+    process = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60)
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1
+    assert "at least 2 ranks" in process.stderr
+
+
+def test_parameters_are_checked_and_survive_a_manifest() -> None:
+    with pytest.raises(aq.BadInput, match="wire must be 'exact' or 'float32'"):
+        aq.MPI(wire="float16")
+    with pytest.raises(aq.BadInput, match="cannot have deaths or joins"):
+        aq.MPI(slow=aq.Cluster(workers=2, deaths={1: 3.0}))
+    assert engine_from_plain(
+        {"kind": "mpi", "workers": 3, "wire": "float32", "slow": None, "time_unit": 0.5, "max_staleness": 4,
+         "silence": "inf", "workers_lost": 0, "workers_joined": 0, "resumed_from": None}
+    ) == aq.MPI(wire="float32", time_unit=0.5, max_staleness=4)  # fmt: skip
+
+
+_ANY = hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(width=64))
+
+
+@given(_ANY, _ANY, st.integers(-(2**40), 2**40), st.booleans())
+def test_a_frame_gives_back_what_was_packed(a: np.ndarray, b: np.ndarray, n: int, flag: bool) -> None:
+    sent, received = Frame((a, b, n, flag)), Frame((a, b, n, flag))
+    sent.address(7, -1)
+    sent.pack((a, b, n, flag))
+    received.buffer[:] = sent.buffer
+    x, y, m, same = received.unpack()
+    assert received.header.tolist()[:3] == [7, -1, 0]
+    assert x.tobytes() == a.tobytes()
+    assert y.tobytes() == b.tobytes()
+    assert (m, same) == (n, flag)
+
+
+@given(_ANY)
+def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -> None:
+    frame = Frame((a,), narrow=True)
+    frame.pack((a,))
+    once = rounded(Update(a, a)).d_u
+    assert np.array_equal(frame.unpack()[0], once, equal_nan=True)
+    assert np.array_equal(rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True)
+    assert frame.buffer.size <= 64 + 4 * a.size + 63
+
+
+def test_a_frame_refuses_what_it_cannot_carry() -> None:
+    with pytest.raises(aq.BadInput, match="holds a str"):
+        Frame((np.zeros(3), "words"))
+
+
+@given(st.dictionaries(st.text("abc.", min_size=1, max_size=5), _ANY, max_size=4))
+def test_states_travel_as_bytes_without_pickle(arrays: dict[str, np.ndarray]) -> None:
+    again = arrays_from_bytes(arrays_to_bytes(arrays))
+    assert {n: a.tobytes() for n, a in again.items()} == {n: a.tobytes() for n, a in arrays.items()}
