@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
             "reproduced"
         ),
         docs: Annotated[
-            Path | None, typer.Option(help="Also write the claims table to this Markdown file.")
+            Path | None, typer.Option(help="Also write reproduction.md and theory.md into this folder.")
         ] = None,
         tuned: Annotated[Path | None, typer.Option(help="Folder of tuned parameters.")] = None,
         processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
         from asyncqn.experiments.experiment import Context
         from asyncqn.experiments.report import write_html, write_page
         from asyncqn.experiments.reproduce import load_results, run_experiment
+        from asyncqn.experiments.theory_page import write_theory
 
         out = Output(json, quiet)
         context = Context(output, full, processes, seed, out.progress, tuned)
@@ -52,7 +53,10 @@ def register(app: typer.Typer) -> None:
         finished = load_results(output, list(MODULES))
         write_html(finished, output / "report.html")
         if docs is not None:
-            write_page(finished, docs)
+            write_page(finished, docs / "reproduction.md")
+            for result in finished:
+                if result.name == "theory":
+                    write_theory(result, docs / "theory.md")
         out.show(f"the report is {output / 'report.html'}")
         out.result(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,23 @@ _STYLE: Any = {
 }  # fmt: skip
 
 
+def style() -> AbstractContextManager[Any]:
+    """The common look, for everything drawn inside."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot", "drawing figures") from None
+    return matplotlib.rc_context(_STYLE)
+
+
 def panels(
     rows: int, columns: int, width: float = 3.5, height: float = 2.7, **options: Any
 ) -> tuple[Any, Any]:
-    """A figure and its axes (a 2-D array), in the common style, without a screen."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing figures") from None
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, axes
+    """A figure without a screen, and its axes as a 2-D array."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def band(axis: Any, x: Any, mean: Any, spread: Any, label: str, look: dict[str, Any]) -> None:
@@ -60,10 +65,6 @@ def _positive_floor(mean: npt.NDArray[np.float64]) -> float:
 
 def save_figure(figure: Any, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg."""
-    import matplotlib
-
-    with matplotlib.rc_context(_STYLE):
-        replace(
-            stem.with_suffix(".png"), lambda path: figure.savefig(path, dpi=130, metadata={"Software": ""})
-        )
-        replace(stem.with_suffix(".svg"), lambda path: figure.savefig(path, metadata={"Date": None}))
+    png, svg = {"dpi": 130, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
+    replace(stem.with_suffix(".png"), lambda path: figure.savefig(path, **png))
+    replace(stem.with_suffix(".svg"), lambda path: figure.savefig(path, **svg))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.errors import BadInput
-from asyncqn.experiments.drawing import save_figure
+from asyncqn.experiments.drawing import save_figure, style
 from asyncqn.experiments.experiment import Claim, Context, Experiment, Tables
 from asyncqn.experiments.records import read_table, replace, write_table
 
@@ -43,9 +43,10 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
     for name, records in tables.items():
         write_table(records, folder / name)
     saved: Tables = {name: read_table(folder / name) for name in tables}
-    figures = experiment.draw(saved)
-    for name, figure in figures.items():
-        save_figure(figure, folder / name)
+    with style():
+        figures = experiment.draw(saved)
+        for name, figure in figures.items():
+            save_figure(figure, folder / name)
     document = {
         "name": experiment.name, "title": experiment.title, "about": experiment.about,
         "claims": [claim._asdict() for claim in experiment.claims(saved)],

@@ -100,7 +100,7 @@ Suggest = Callable[[Any, float, int], dict[str, Any]]
 
 def _async_sgd(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
     """h = r / (curvature W): r near 1.6 is the limit of stability under equal delays."""
-    return {"h": trial.suggest_float("r", 0.02, 8.0, log=True) / (curvature * workers), **BATCH}
+    return {"h": trial.suggest_float("r", 0.002, 8.0, log=True) / (curvature * workers), **BATCH}
 
 
 def _mb_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
