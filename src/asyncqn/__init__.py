@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
 from asyncqn.cluster import Cluster
 from asyncqn.engines.mpi import MPI
+from asyncqn.engines.ray import Ray
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
@@ -38,6 +39,7 @@ __all__ = [
     "Engine",
     "LinearGaussian",
     "Potential",
+    "Ray",
     "Recommender",
     "ReplayMismatch",
     "Run",

@@ -52,7 +52,19 @@ def _mpi(options: Options) -> Engine:
     return MPI(wire=options.wire, slow=options.slow, time_unit=options.time_unit)
 
 
-ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads, "mpi": _mpi}
+def _ray(options: Options) -> Engine:
+    from asyncqn.engines.ray import Ray
+
+    usual = options.slow.workers if options.slow is not None else 2
+    return Ray(
+        options.workers if options.workers is not None else usual,
+        address=options.address,
+        slow=options.slow,
+        time_unit=options.time_unit,
+    )
+
+
+ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads, "mpi": _mpi, "ray": _ray}
 """How each engine is made from the options, by its name on the command line."""
 
 
