@@ -16,6 +16,7 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.core import Core
 from asyncqn.engines.crew import Crew
 from asyncqn.engines.interrupts import listening_for_interrupts
+from asyncqn.engines.warming import warm_up
 from asyncqn.errors import require
 from asyncqn.plain import to_plain
 from asyncqn.run import Run
@@ -70,6 +71,7 @@ class Threads:
         callback: Callback | None,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
+        warm_up(potential, algorithm, theta0, seed)
         start = checkpoints.start if checkpoints is not None else None
         clock = Clock(self.time_unit, float(start.document["time"]) if start is not None else 0.0)
         core = Core(
