@@ -7,6 +7,7 @@ be executed the moment its version exists, before the next commit: no version is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def replay(
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
-    return again
+    return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:

@@ -69,7 +69,8 @@ def _simulate(timing: Timing, pattern: Pattern, commits: int, seed: int) -> Sche
     if isinstance(pattern, Blocks):
         capacity = 2 * commits * pattern.n_blocks + W
         while capacity > 0:
-            columns = [np.zeros(capacity, np.float64 if c == 3 else np.int32) for c in range(5)]
+            columns = [np.zeros(capacity, np.int32) for _ in range(3)]
+            columns += [np.zeros(capacity), np.zeros(capacity, np.int32)]
             n, rows, capacity = blocks(*timing, *pattern, seed, commits, *columns)
         order = np.argsort(columns[3][:rows], kind="stable")
         return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]

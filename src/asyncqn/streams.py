@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from asyncqn.errors import require
 from asyncqn.kernels import random, shuffling
 from asyncqn.types import Array, Rows
 
-_FILL = {
+_FILL: dict[str, Callable[[int, int, int, int, Rows], None]] = {
     "replacement": random.fill_rows,
     "shuffled": shuffling.fill_shuffled,
     "blocks": shuffling.fill_block,

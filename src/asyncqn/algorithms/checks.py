@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 from asyncqn.errors import require
 from asyncqn.streams import SAMPLING
 
@@ -10,7 +12,7 @@ def check_positive(**numbers: float) -> None:
     """Every number must be positive (infinity allowed; NaN is not positive)."""
     for name, value in numbers.items():
         require(
-            isinstance(value, (int, float)) and value > 0.0,
+            isinstance(value, Real) and value > 0.0,
             f"{name} must be a positive number, not {value!r}.",
         )
 
@@ -25,10 +27,12 @@ def check_sampling(sampling: str) -> None:
 
 def check_batch(batch: int, overlap: int | None = None, n_data: int | None = None) -> None:
     """0 < overlap < batch, in counts of data points; batches are drawn with replacement, so any size goes."""
-    require(isinstance(batch, int) and batch >= 1, f"batch must be an integer of at least 1, not {batch!r}.")
+    require(
+        isinstance(batch, Integral) and batch >= 1, f"batch must be an integer of at least 1, not {batch!r}."
+    )
     if overlap is not None:
         require(
-            isinstance(overlap, int) and 1 <= overlap < batch,
+            isinstance(overlap, Integral) and 1 <= overlap < batch,
             f"overlap must be an integer from 1 to batch - 1 = {batch - 1}, not {overlap!r}.",
         )
     if n_data is not None:

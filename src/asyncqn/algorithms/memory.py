@@ -5,6 +5,7 @@ State is a NamedTuple of arrays written in place, so that it travels, checkpoint
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +47,9 @@ InitialScale = float | str
 
 def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
     """Reject impossible memory parameters in one sentence each."""
-    require(isinstance(size, int) and size >= 0, f"memory must be an integer of at least 0, not {size!r}.")
+    require(
+        isinstance(size, Integral) and size >= 0, f"memory must be an integer of at least 0, not {size!r}."
+    )
     require(0.0 < rule.epsilon < np.inf, f"epsilon must be a positive number, not {rule.epsilon!r}.")
     require(0.0 <= rule.cosine < 1.0, f"cosine_floor must lie in [0, 1), not {rule.cosine!r}.")
     if isinstance(scale, str):

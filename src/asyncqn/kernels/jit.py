@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -26,3 +27,28 @@ def reducing_kernel(function: F) -> F:
 def inlined(function: F) -> F:
     """A strict piece that is compiled into the kernels that call it."""
     return cast(F, njit(nogil=True, cache=True, error_model="numpy", inline="always")(function))
+
+
+def drop_stale_cache(folder: Path) -> bool:
+    """Delete the compiled kernels below `folder` if any source there changed since they were made.
+
+    numba looks only at the file a kernel stands in, not at the files whose pieces are compiled into
+    it: after an edit or an upgrade it could go on with an old piece, and with other numbers.
+    """
+    cache = folder / "__pycache__"
+    stamp = cache / "sources"
+    try:
+        sources = sorted(folder.glob("*.py"))
+        state = "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
+        if stamp.exists() and stamp.read_text() == state:
+            return False
+        cache.mkdir(exist_ok=True)
+        for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
+            compiled.unlink(missing_ok=True)
+        stamp.write_text(state)
+    except OSError:
+        return False  # a folder that cannot be written has no cache of ours either
+    return True
+
+
+drop_stale_cache(Path(__file__).parent)
