@@ -19,13 +19,13 @@ import numpy as np
 
 from asyncqn.experiments.jobs import pool
 from asyncqn.experiments.records import Record, replace
+from asyncqn.experiments.rivals import run_rivals
 from asyncqn.experiments.suite import (
     EPSILON,
     SPECTRA,
     SPREADS,
     TEST_SEEDS,
     run_blocks,
-    run_rivals,
     time_of,
 )
 
