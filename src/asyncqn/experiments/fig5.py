@@ -127,12 +127,12 @@ def draw(tables: Tables) -> dict[str, Any]:
     figure, axes = panels(1, 3, width=3.7, height=3.0)
     curves = tables["curves"]
     for W, look in zip(WORKERS, LOOKS, strict=True):
-        rows = where(curves, role="paper", workers=W)
+        rows = where(curves, role="paper", workers=W)[1:]  # a logarithmic axis has no time 0
         for axis, x in zip(axes[0], ("commit", "time"), strict=False):
             axis.plot(column(rows, x), column(rows, "rmse"), label=f"W = {W}", **{**look, "markevery": 6})
     cure = _cure(tables)
     if cure is not None:
-        rows = where(curves, role="cure", h=cure["h"], gamma=cure["gamma"])
+        rows = where(curves, role="cure", h=cure["h"], gamma=cure["gamma"])[1:]
         words = f"W = 20, γ = {cure['gamma']:g}, h = {cure['h']:.1e}"
         for axis, x in zip(axes[0], ("commit", "time"), strict=False):
             axis.plot(column(rows, x), column(rows, "rmse"), color="black", linewidth=1.0, label=words)
@@ -140,7 +140,7 @@ def draw(tables: Tables) -> dict[str, Any]:
         xlabel="iterations", ylabel="RMSE (stars)", ylim=(0.9, 1.16), title=label(curves[0]["ratings"])
     )
     axes[0][1].set(xlabel="time (s, simulated from measured steps)", ylim=(0.9, 1.16), xscale="log")
-    axes[0][0].legend(fontsize=7)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=7)
     reach = where(tables["reach"], role="paper")
     workers, axis = column(reach, "workers"), axes[0][2]
     for what, look in (("time", LOOKS[0]), ("commits", LOOKS[1])):
