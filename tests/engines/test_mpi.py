@@ -83,8 +83,8 @@ def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(mpirun: Mpirun, tm
 def test_slow_workers_are_dropped_from_rounds_and_silent_ones_given_up(mpirun: Mpirun) -> None:
     lines = told(mpirun(4, [JOBS, "slowed"]))
     assert lines["slowed"]["dropped"] > 0
-    assert lines["silent"]["engine"]["workers_lost"] >= 1
-    assert lines["silent"]["commits"] == 30
+    assert lines["silent"]["engine"]["workers_lost"] == 3
+    assert lines["silent"]["status"] == "stopped"
 
 
 @pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])

@@ -26,7 +26,6 @@ import numpy as np
 from asyncqn.algorithms import algorithm_to_plain
 from asyncqn.checkpoint import Checkpoints
 from asyncqn.cluster import Cluster
-from asyncqn.engines.clock import Clock
 from asyncqn.engines.core import Core
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.mpi_master import Office
@@ -132,12 +131,12 @@ class MPI:
             narrow = self.wire == "float32"
             if core is not None:
                 office = Office(mpi, comm, core, narrow, checkpoints)
-                comm.Barrier()
-                run = office.run(Clock(self.time_unit, core.time))
+                run = office.run(self.time_unit)
                 _part(comm, whole=len(core.members) == workers)
+                if office.unheard:
+                    _abandon(office)
                 return run
             worker = Worker(mpi, comm, potential, algorithm, theta0, seed, narrow, self.slow, self.time_unit)
-            comm.Barrier()
             _part(comm, whole=worker.run())
             return None
 
@@ -244,6 +243,19 @@ def _part(comm: Any, whole: bool) -> None:
         comm.Free()
     elif _survives_losses():
         atexit.register(depart, 0)
+
+
+def _abandon(office: Office) -> None:
+    """Some ranks hang in a computation: the program goes on, and at its end the job is ended for them."""
+    ranks = ", ".join(str(i + 1) for i in sorted(office.unheard))
+
+    def end() -> None:
+        print(f"asyncqn: rank {ranks} did not answer to the end: the job is ended.", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        office.comm.Abort(1)  # the office is kept until here: receives may still write into its buffers
+
+    atexit.register(end)
 
 
 def depart(code: int) -> None:

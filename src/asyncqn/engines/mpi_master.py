@@ -35,6 +35,8 @@ EAGER = 200
 """Looks for a message with no pause between them, before the master begins to doze between looks."""
 DOZE = 5e-5
 """Seconds between two looks then."""
+PATIENCE = 5.0
+"""Seconds for which ranks that were given up as silent are waited for at the end."""
 
 
 class Desk:
@@ -64,18 +66,22 @@ class Office:
         self.receiving: list[Any] = [idle] * len(self.desks)
         self.at: dict[int, int] = {}
         self.gone: set[int] = set()
+        self.unheard: set[int] = set()
+        """Ranks that were told to stop and have not said that they do."""
         self.clock = Clock()
         self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
 
-    def run(self, clock: Clock) -> Run:
+    def run(self, time_unit: float) -> Run:
         core, checkpoints = self.core, self.checkpoints
-        self.clock = clock
-        core.begin()
         self._muster()
+        clock = self.clock = Clock(time_unit, core.time)
+        core.begin()
+        for desk in self.desks:
+            self._carry(core.ask(desk.worker, clock.now()))
         with ThreadPoolExecutor(1, "asyncqn checkpoints") as scribe:
             writing: Future[None] | None = None
             while not core.done:
-                for i in self._arrived():
+                for i in self._arrived(clock.remaining(core.deadline) if self.timed else math.inf):
                     self._serve(i)
                 if self.timed:
                     self._carry(core.tick(clock.now()))
@@ -95,23 +101,26 @@ class Office:
     # -- the beginning and the end
 
     def _muster(self) -> None:
-        """Give every rank its number, and the state it had where the run goes on from a checkpoint."""
-        core = self.core
+        """Give every rank its number, and the state it had where the run goes on from a checkpoint.
+
+        No collective call: those fail on all ranks when one is lost.
+        """
+        core, old = self.core, self.core.returning
         start = self.checkpoints.start if self.checkpoints is not None else None
         for i, desk in enumerate(self.desks):
-            returning = core.returning
-            desk.worker = core.join(core.time, returning[0] if returning else None)
+            desk.worker = core.join(core.time, old[i] if i < len(old) else None)
             self.at[desk.worker] = i
-            content = None
-            if start is not None and returning:
-                mine = f"worker.{desk.worker}."
-                content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
-            desk.notice.address(START, desk.worker, 0 if content is None else content.size)
-            self.comm.Send(desk.notice.head, i + 1, ORDERS)
-            if content is not None:
-                send_pieces(self.comm, content, i + 1)
-        for desk in self.desks:
-            self._carry(core.ask(desk.worker, self.clock.now()))
+        for i, desk in enumerate(self.desks):
+            with _Losing(self, i):
+                self.comm.Recv(desk.notice.head, i + 1, ANSWERS)  # the rank is ready
+                content = None
+                if start is not None and i < len(old):
+                    mine = f"worker.{desk.worker}."
+                    content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
+                desk.notice.address(START, desk.worker, 0 if content is None else content.size)
+                self.comm.Send(desk.notice.head, i + 1, ORDERS)
+                if content is not None:
+                    send_pieces(self.comm, content, i + 1)
 
     def _dismiss(self) -> dict[int, Any]:
         """Tell everyone to stop; the states of those who are still members, as they are at the end."""
@@ -121,24 +130,30 @@ class Office:
             if i in self.gone:
                 continue
             member = desk.worker in core.members
+            self.unheard.add(i)
             with _Losing(self, i):
                 self._listen(i)
                 desk.notice.address(STOP, member, whole)
                 desk.noticing = self.comm.Isend(desk.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        while any(w not in states for w in core.members):
-            for i in self._arrived():
+        until = math.inf
+        while self.unheard or any(w not in states for w in core.members):
+            if until == math.inf and all(w in states for w in core.members):
+                until = time.monotonic() + PATIENCE  # for those that were given up
+            elif time.monotonic() > until:
+                break
+            for i in self._arrived(until - time.monotonic()):
                 desk = self.desks[i]
-                kind, _, final = map(int, desk.inbox.header[:3])
-                if desk.worker not in core.members:
-                    continue
+                kind, size, final = map(int, desk.inbox.header[:3])
                 with _Losing(self, i):
-                    arrays = self._receive_state(i) if kind == STATE else {}
-                    if final:
+                    arrays = self._receive_state(i) if kind == STATE and size else {}
+                    if not final:
+                        self._listen(i)
+                        continue
+                    self.unheard.discard(i)
+                    if arrays:
                         template = core.algorithm.init_worker(core.potential, core.theta0)
                         states[desk.worker] = Saved({}, arrays).tree(f"worker.{desk.worker}", template)
-                    else:
-                        self._listen(i)
         return {w: state for w, state in states.items() if w in core.members}
 
     # -- messages
@@ -150,15 +165,15 @@ class Office:
             inbox.header[0] = 0
             self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, ANSWERS)
 
-    def _arrived(self) -> list[int]:
-        """The ranks whose message is there; waits for one, or for the core's deadline."""
+    def _arrived(self, patience: float = math.inf) -> list[int]:
+        """The ranks whose message is there; waits for one, for at most `patience` seconds."""
         request = self.mpi.Request
         try:
-            if not self.timed or self.core.done or self.core.deadline == math.inf:
+            if patience == math.inf:
                 return request.Waitsome(self.receiving) or []
-            looks = 0
+            until, looks = time.monotonic() + patience, 0
             while not (some := request.Testsome(self.receiving)):
-                if self.clock.remaining(self.core.deadline) == 0.0:
+                if time.monotonic() >= until:
                     return []
                 looks += 1
                 if looks < EAGER:
@@ -193,6 +208,7 @@ class Office:
         """A rank is gone."""
         if i not in self.gone:
             self.gone.add(i)
+            self.unheard.discard(i)
             self.receiving[i] = self.mpi.REQUEST_NULL
             self._carry(self.core.lost(self.desks[i].worker, self.clock.now()))
 

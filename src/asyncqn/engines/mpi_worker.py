@@ -102,13 +102,13 @@ class Worker:
                     f"{type(error).__name__}: {error}"
                 ) from error
         wanted, whole = worker, read  # of the message STOP
-        if wanted:
-            self._send_state(final=True)
+        self._send_state(final=True, content_wanted=bool(wanted))
         self.sending.Wait()
         return bool(whole)
 
     def _start(self) -> None:
-        """The number the master gives us, and where a run goes on, the state we had."""
+        """Say that we are ready; hear our number and, where a run goes on, get the state we had."""
+        self.comm.Send(self.notice.head, 0, ANSWERS)
         self.comm.Recv(self.notice.head, 0, ORDERS)
         _, self.number, size = map(int, self.notice.header[:3])
         if size:
@@ -131,8 +131,10 @@ class Worker:
         self.outgoing.pack(update)
         self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
 
-    def _send_state(self, final: bool = False) -> None:
-        content = arrays_to_bytes(state_arrays(self.number, self.local))
+    def _send_state(self, final: bool = False, content_wanted: bool = True) -> None:
+        content = np.empty(0, np.uint8)
+        if content_wanted:
+            content = arrays_to_bytes(state_arrays(self.number, self.local))
         self.sending.Wait()
         self.notice.address(STATE, content.size, final)
         self.comm.Send(self.notice.head, 0, ANSWERS)

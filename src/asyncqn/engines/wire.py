@@ -27,7 +27,9 @@ class Frame:
     """
 
     def __init__(self, sample: tuple[Any, ...], narrow: bool = False) -> None:
-        self._sample = sample
+        kinds = [None if isinstance(value, np.ndarray) else type(value) for value in sample]
+        self._kinds = kinds if any(kinds) else None
+        self._narrow = narrow
         leaves = [_leaf(value) for value in sample]
         dtypes = [
             np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
@@ -60,19 +62,23 @@ class Frame:
 
     def pack(self, values: tuple[Any, ...]) -> None:
         """Copy a message into the buffer."""
-        with np.errstate(over="ignore"):
+        if self._narrow:
+            with np.errstate(over="ignore"):
+                for slot, value in zip(self.slots, values):
+                    np.copyto(slot, value, casting="same_kind")
+        else:
             for slot, value in zip(self.slots, values):
-                np.copyto(slot, value, casting="same_kind")
+                slot[...] = value
 
     def unpack(self) -> list[Any]:
         """The message in the buffer: arrays that live until the next message comes, and numbers."""
-        for value, slot in zip(self._values, self.slots):
-            if value is not slot:
-                np.copyto(value, slot)
-        return [
-            value if isinstance(sample, np.ndarray) else type(sample)(value[()])
-            for value, sample in zip(self._values, self._sample)
-        ]
+        if self._narrow:
+            for value, slot in zip(self._values, self.slots):
+                if value is not slot:
+                    np.copyto(value, slot)
+        if self._kinds is None:
+            return self._values
+        return [value if kind is None else kind(value[()]) for value, kind in zip(self._values, self._kinds)]
 
 
 def _leaf(value: Any) -> npt.NDArray[Any]:

@@ -1,0 +1,163 @@
+"""The MPI master against a raw mpi4py ping of the same bytes, in one job, alternating.
+
+Both carry (theta, u) both ways with one posted receive per worker and `Waitsome`; the ping adds
+nothing and keeps no record, the master commits, guards, fingerprints and records every update.
+Workers compute nothing, so that the master is what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.algorithms.as_lbfgs import Iterate, Update
+from asyncqn.kernels.vectors import add_two
+from asyncqn.types import Array, Asynchronous, Potential, Task
+from benchmarks.mpi_start import start
+
+REPEATS = 7
+
+
+class Nothing(NamedTuple):
+    update: Update
+
+
+@dataclass(frozen=True)
+class Idle:
+    """as-L-BFGS's messages without its arithmetic: every update is zero."""
+
+    pattern = Asynchronous()
+
+    def check(self, potential: Potential) -> None:
+        pass
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), np.zeros_like(theta0))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Nothing:
+        return Nothing(Update(np.zeros_like(theta0), np.zeros_like(theta0)))
+
+    def step(self, view: Iterate, local: Nothing, potential: Potential, task: Task) -> Update:
+        return local.update
+
+    def learn(self, view: Iterate, local: Nothing, potential: Potential, task: Task) -> Nothing:
+        return local
+
+    def forget(self, local: Nothing) -> Nothing:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
+        return iterate
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Nothing]) -> dict[str, int]:
+        return {}
+
+
+class Flat:
+    """U = 0 in d dimensions."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim, self.n_data = dim, 1
+
+    def value(self, theta: Array) -> float:
+        return 0.0
+
+    def grad(self, theta: Array, rows: Any, out: Array) -> None:
+        out[...] = 0.0
+
+
+def ping(comm: Any, mpi: Any, dim: int, messages: int, adding: bool) -> float:
+    """Messages per second of a bare master; with `adding` it also commits them to (theta, u)."""
+    W, size = comm.size - 1, 2 * dim
+    comm.Barrier()
+    if comm.rank > 0:
+        mine, status = np.zeros(size), mpi.Status()
+        view = np.zeros(size)
+        while True:
+            comm.Send(mine, 0)
+            comm.Recv(view, 0, status=status)
+            if status.Get_count(mpi.DOUBLE) == 1:
+                return 0.0
+    inbox, outbox = np.zeros((W, size)), np.zeros((W, size))
+    state = np.zeros(size)
+    receiving = [comm.Irecv(inbox[i], i + 1) for i in range(W)]
+    sending = [mpi.REQUEST_NULL] * W
+    served, left, begun = 0, W, time.perf_counter()
+    while left:
+        for i in mpi.Request.Waitsome(receiving):
+            served += 1
+            sending[i].Wait()
+            if served <= messages - W:
+                if adding:
+                    add_two(state[:dim], inbox[i, :dim], state[dim:], inbox[i, dim:])
+                    outbox[i] = state
+                receiving[i] = comm.Irecv(inbox[i], i + 1)
+                sending[i] = comm.Isend(outbox[i], i + 1)
+            else:
+                left -= 1
+                sending[i] = comm.Isend(outbox[i, :1], i + 1)
+    for request in sending:
+        request.Wait()
+    return messages / (time.perf_counter() - begun)
+
+
+def job(dim: int, messages: int) -> None:
+    """What every rank runs; rank 0 prints the rates of all turns."""
+    from mpi4py import MPI
+
+    comm, rates = MPI.COMM_WORLD, []
+    for _ in range(REPEATS + 1):  # the first turn loads kernels and touches memory
+        turn = [ping(comm, MPI, dim, messages, adding=False), ping(comm, MPI, dim, messages, adding=True)]
+        comm.Barrier()
+        run = aq.minimize(Flat(dim), Idle(), engine=aq.MPI(), commits=messages, evaluate=messages)
+        if run is not None:
+            times = run.schedule.commit_times()
+            turn.append((run.nit - 1) / (times[-1] - times[0]))
+            rates.append(turn)
+    if comm.rank == 0:
+        print(json.dumps(rates[1:]))
+
+
+def measure(workers: int, dim: int, messages: int) -> list[dict[str, Any]]:
+    process = start(workers + 1, ["-m", "benchmarks.bench_mpi", str(dim), str(messages)])
+    out, err = process.communicate(timeout=300)
+    if process.returncode != 0:
+        raise RuntimeError(f"the MPI job failed: {err[-2000:]}")
+    rates = json.loads(out)
+    ours = median(turn[2] for turn in rates)
+    raw, adding = (median(turn[2] / turn[i] for turn in rates) for i in (0, 1))
+    name = f"MPI master, d = {dim}, W = {workers}"
+    return [
+        {"name": f"{name}, against a raw ping", "value": ours, "unit": "commits/s", "ratio": raw,
+         "target": ">= 0.8", "met": raw >= 0.8},
+        {"name": f"{name}, against a ping that adds", "value": ours, "unit": "commits/s", "ratio": adding,
+         "target": None, "met": None},
+    ]  # fmt: skip
+
+
+def master_small() -> list[dict[str, Any]]:
+    return measure(2, 1_000, 4_000)
+
+
+def master_movielens_1m() -> list[dict[str, Any]]:
+    return measure(2, 48_730, 1_000)
+
+
+def master_movielens_20m() -> list[dict[str, Any]]:
+    return measure(2, 828_855, 60)
+
+
+BENCHMARKS = (master_small, master_movielens_1m, master_movielens_20m)
+
+if __name__ == "__main__":
+    job(int(sys.argv[1]), int(sys.argv[2]))
