@@ -1,11 +1,12 @@
-"""What was tried beside Block L-BFGS and not kept: quorums and stale tables of block gradients.
+"""What was tried beside Block L-BFGS: quorums and stale tables of block gradients, and H applied once.
 
-`python -m benchmarks.beyond_variants` writes docs/results/beyond/variants.csv.
+`python -m benchmarks.beyond_variants [variants] [momentum]` writes docs/results/beyond/{variants,momentum}.csv.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,18 @@ from asyncqn.algorithms import BlockLBFGS
 from asyncqn.algorithms.memory import COUNT, Memory, PairRule, consider_pair, empty_memory, product
 from asyncqn.experiments.measure import time_to
 from asyncqn.experiments.records import Record
-from asyncqn.experiments.suite import EPSILON, LIMIT, N_Y, SPECTRA, SPREADS, TEST_SEEDS, cluster, problem
+from asyncqn.experiments.rivals import BUDGET, tuned
+from asyncqn.experiments.suite import (
+    EPSILON,
+    LIMIT,
+    N_Y,
+    SPECTRA,
+    SPREADS,
+    TEST_SEEDS,
+    cluster,
+    problem,
+    test,
+)
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.types import Array, Blocks, Potential, Task
 from benchmarks.beyond_linear_gaussian import gathered
@@ -132,5 +144,25 @@ def run_variants(spectrum: str, workers: int = 40) -> list[Record]:
     return records
 
 
+def run_momentum(spectrum: str) -> list[Record]:
+    """as-L-BFGS and Momentum L-BFGS, tuned alike, at the middle spread; None: nothing within the limit."""
+    records: list[Record] = []
+    for kind in ("as-lbfgs", "momentum-lbfgs"):
+        trials = tuned(kind, spectrum, SPREADS[1], BUDGET, 40, None, LIMIT)
+        best = {"mean": None, "reached": 0}
+        if trials:
+            measured = [test(kind, parameters, spectrum, SPREADS[1], 40) for _, parameters, _ in trials[:5]]
+            best = min(measured, key=lambda record: float(record["mean"]))
+        records.append({
+            "kind": kind, "spectrum": spectrum, "sigma_w": SPREADS[1], "trials": BUDGET,
+            "succeeded": len(trials), "mean": best["mean"], "reached": best["reached"],
+        })  # fmt: skip
+    return records
+
+
 if __name__ == "__main__":
-    gathered("variants", run_variants, list(SPECTRA))
+    parts = sys.argv[1:] or ["variants", "momentum"]
+    if "variants" in parts:
+        gathered("variants", run_variants, list(SPECTRA))
+    if "momentum" in parts:
+        gathered("momentum", run_momentum, list(SPECTRA)[:4])

@@ -45,6 +45,10 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
     "lbfgs": {"memory": 10},
     "block-lbfgs": {"blocks": 40},
+    "momentum-lbfgs": {
+        "h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12, "initial_scale": 0.007,
+        "cosine_floor": 0.3,
+    },
 }  # fmt: skip
 """The first three were searched for on the default problem with 40 simulated workers and suit nothing else:
 about 260 trials for as-lbfgs (random, then small grids by hand), 30 each for async-sgd and mb-lbfgs.  The

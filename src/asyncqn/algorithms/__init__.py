@@ -10,6 +10,7 @@ from asyncqn.algorithms.async_sgd import AsyncSGD
 from asyncqn.algorithms.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.lbfgs import LBFGS
 from asyncqn.algorithms.mb_lbfgs import MBLBFGS
+from asyncqn.algorithms.momentum_lbfgs import MomentumLBFGS
 from asyncqn.algorithms.sgd import SGD
 from asyncqn.algorithms.sgld import SGLD
 from asyncqn.errors import BadInput
@@ -25,6 +26,7 @@ __all__ = [
     "SGLD",
     "AsyncSGD",
     "BlockLBFGS",
+    "MomentumLBFGS",
     "algorithm_from_plain",
     "algorithm_to_plain",
     "make_algorithm",
@@ -38,6 +40,7 @@ ALGORITHMS: dict[str, type] = {
     "sgld": SGLD,
     "lbfgs": LBFGS,
     "block-lbfgs": BlockLBFGS,
+    "momentum-lbfgs": MomentumLBFGS,
 }
 
 

@@ -36,6 +36,11 @@ SPACES: dict[str, dict[str, tuple[float, float] | list[Any]]] = {
         "cosine_floor": [0.0, 0.3, 0.5], "batch": [6, 15, 30], "kept": [1 / 3, 1 / 2, 5 / 6],
         "memory": [1, 3, 5], "beta": [500.0, math.inf],
     },
+    "momentum-lbfgs": {
+        "share": (0.5, 40.0), "c": (0.3, 30.0), "r": (0.1, 6.0), "fixed": [True, False],
+        "cosine_floor": [0.0, 0.3, 0.5], "batch": [6, 15, 30], "kept": [1 / 3, 1 / 2, 5 / 6],
+        "memory": [1, 3, 5],
+    },
 }  # fmt: skip
 
 
@@ -52,6 +57,11 @@ GOOD: dict[str, list[dict[str, Any]]] = {
          "memory": memory, "beta": 500.0}
         for c, r in ((1.0, 0.3), (3.0, 0.3), (3.0, 1.0)) for memory in (1, 3)
     ],
+    "momentum-lbfgs": [
+        {"share": 4.0, "c": c, "r": r, "fixed": True, "cosine_floor": 0.3, "batch": 6, "kept": 1 / 3,
+         "memory": memory}
+        for c, r in ((1.0, 0.6), (3.0, 0.6), (3.0, 1.5)) for memory in (1, 3)
+    ],
 }  # fmt: skip
 
 
@@ -60,7 +70,7 @@ def parameters_of(kind: str, point: dict[str, Any], spectrum: str, workers: int)
 
     With c_1 the largest curvature: first_scale = first / c_1.  a-SGD: h = r / (c_1 W), for r near 1.6
     is the limit under equal delays.  as-L-BFGS: gamma = share / W; initial_scale c / c_1; h through
-    r = 2 W h initial_scale^2 c_1 / gamma, of order one.
+    r = 2 W h initial_scale^2 c_1 / gamma, of order one.  Momentum L-BFGS: r = W h initial_scale c_1 / gamma.
     """
     p, top = dict(point), curvature(spectrum)
     if kind == "async-sgd":
@@ -69,12 +79,14 @@ def parameters_of(kind: str, point: dict[str, Any], spectrum: str, workers: int)
     if kind == "mb-lbfgs":
         first_scale = p.pop("first") / top
         return {**p, "overlap": overlap, "first_scale": first_scale}
-    gamma, c = p["share"] / workers, p["c"] / top
-    return {
-        "h": p["r"] * gamma / (2 * workers * c * c * top), "gamma": gamma, "beta": p["beta"],
-        "initial_scale": c if p["fixed"] else "pair", "cosine_floor": p["cosine_floor"],
+    gamma, c = min(1.0, p["share"] / workers), p["c"] / top
+    shared = {
+        "gamma": gamma, "initial_scale": c if p["fixed"] else "pair", "cosine_floor": p["cosine_floor"],
         "batch": p["batch"], "overlap": overlap, "memory": p["memory"],
     }  # fmt: skip
+    if kind == "momentum-lbfgs":
+        return {"h": p["r"] * gamma / (workers * c * top), **shared}
+    return {"h": p["r"] * gamma / (2 * workers * c * c * top), "beta": p["beta"], **shared}
 
 
 def _draw(kind: str, rng: np.random.Generator, best: dict[str, Any] | None) -> dict[str, Any]:
@@ -135,7 +147,9 @@ def tuned(
         best, _, best_point = trials[0] if trials else (math.inf, None, None)
         point = _draw(kind, rng, best_point if trial >= RANDOM_SHARE * budget else None)
         point = known[trial - 1] if 1 <= trial <= len(known) else point
-        parameters = PAPER[kind] if trial == 0 else parameters_of(kind, point, spectrum, workers)
+        parameters = (
+            PAPER[kind] if trial == 0 and kind in PAPER else parameters_of(kind, point, spectrum, workers)
+        )
         score = 0.0
         for seed in TUNING_SEEDS:
             outcome = time_of(kind, parameters, spectrum, spread, seed, workers=workers,

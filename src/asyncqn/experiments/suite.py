@@ -82,6 +82,9 @@ class ScaledMBLBFGS(MBLBFGS):
         return iterate
 
 
+PRODUCTS = {"as-lbfgs": 60.0, "momentum-lbfgs": 30.0}
+
+
 def master_waits(kind: str) -> bool:
     """Whether commits are whole rounds or versions."""
     return kind in ("mb-lbfgs", "block-lbfgs")
@@ -90,10 +93,10 @@ def master_waits(kind: str) -> bool:
 def cluster(kind: str, rows: float, workers: int, std: float) -> Cluster:
     """The paper's timing for computations on `rows` data points: mu_w = 1000 rows / N_Y.
 
-    as-L-BFGS takes 60 more for its products, and no time at the master; mb-L-BFGS and Block L-BFGS
-    take mu_m = 30.
+    as-L-BFGS takes 60 more for its products, Momentum L-BFGS half of that for its one; mb-L-BFGS and
+    Block L-BFGS take mu_m = 30.
     """
-    mean = 1000.0 * rows / N_Y + (60.0 if kind == "as-lbfgs" else 0.0)
+    mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
     master = 30.0 if master_waits(kind) else 0.0
     return Cluster(workers, worker_mean=mean, worker_std=std, message=MESSAGE, master=master)
 
