@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +17,177 @@ import pytest
 from engines.runs import EVERY, Slope, assert_replays, problem
 
 import asyncqn as aq
-from asyncqn.cli import main
 from asyncqn.engines.ray_worker import Reference
 from asyncqn.errors import WorkerFailed
 
 POTENTIAL = problem()
-TIMEOUT = aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=0.01, quorum=0.5)
+START = np.array([3.0])
 
 
-@pytest.mark.parametrize("name", ["as-lbfgs", "async-sgd", "mb-lbfgs with timeout"])
+def process_of(ray: Any, engine: aq.Ray, worker: int) -> int:
+    """The process of a worker of the run under way."""
+    actor = engine._running[-1].at[worker].actor
+    return int(ray.get(actor.__ray_call__.remote(lambda self: os.getpid())))
+
+
+@pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
-    algorithm = TIMEOUT if "timeout" in name else EVERY[name]
-    run = aq.minimize(POTENTIAL, algorithm, engine=aq.Ray(2), commits=80, seed=1, evaluate=37)
+    run = aq.minimize(POTENTIAL, EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37)
     assert (run.status, run.schedule.commits) == ("completed", 80)
+    assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
+
+
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
+def test_a_killed_worker_is_replaced_by_a_new_one_while_another_joins(ray_local: Any, name: str) -> None:
+    engine = aq.Ray(2)
+    killed: list[int] = []
+
+    def callback(progress: Any) -> None:
+        if progress.commit >= 20 and not killed:
+            killed.append(process_of(ray_local, engine, 0))
+            os.kill(killed[0], signal.SIGKILL)
+            engine.add()
+        if progress.workers == 3:
+            raise StopIteration
+
+    run = aq.minimize(POTENTIAL, EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback)
+    assert run.status == "stopped"
+    about = run.manifest["engine"]
+    assert (about["workers_lost"], about["workers_joined"]) == (1, 2)
+    assert {0, 1} <= set(run.schedule.worker.tolist()) <= {0, 1, 2, 3}
+    assert run.schedule.read[run.schedule.worker >= 2].min(initial=10**6) > 0
+    # The counters of a lost worker went with it; all else comes again.
+    again = aq.replay(run)
+    assert again.theta.tobytes() == run.theta.tobytes()
+    assert np.array_equal(again.fingerprints, run.fingerprints)
+    with pytest.raises(aq.BadInput, match="only while a run is under way"):
+        engine.add()
+
+
+def test_a_run_without_restarts_stops_when_every_worker_is_gone(ray_local: Any) -> None:
+    engine = aq.Ray(1, restarts=0)
+
+    def callback(progress: Any) -> None:
+        if progress.commit == 10:
+            os.kill(process_of(ray_local, engine, 0), signal.SIGKILL)
+
+    run = aq.minimize(
+        POTENTIAL, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
+    )
+    assert run.status == "stopped"
+    assert "every worker was gone" in run.message
+    assert 10 <= run.schedule.commits < 10**6
+
+
+def test_a_silent_worker_is_given_up_and_replaced(ray_local: Any, tmp_path: Path) -> None:
+    flag = tmp_path / "stuck"
+
+    class Stuck(Slope):
+        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+            super().grad(theta, rows, out)
+            if self.calls == 7 and not flag.exists():
+                flag.touch()
+                time.sleep(600.0)
+
+    engine = aq.Ray(1, silence=2.0)
+    run = aq.minimize(Stuck(), EVERY["sgld"], engine=engine, commits=30, theta0=START)
+    assert run.status == "completed"
+    assert run.manifest["engine"]["workers_lost"] == run.manifest["engine"]["workers_joined"] == 1
+    assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()
+
+
+def test_updates_of_a_users_potential_are_rejected_counted_and_replayed(ray_local: Any) -> None:
+    potential = Slope(poison=5)
+    run = aq.minimize(
+        potential, EVERY["as-lbfgs"], engine=aq.Ray(2, max_staleness=1), commits=100, seed=2, theta0=START
+    )
+    assert run.counters["updates_rejected"] > 0
+    assert run.counters["staleness_max"] <= 1
+    assert_replays(run, potential)
+
+
+def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step(ray_local: Any) -> None:
+    words = r"^worker 0 failed in its step \d+, computing on .* \(ZeroDivisionError: the data are gone\)\.\n"
+    with pytest.raises(WorkerFailed, match=words) as raised:
+        aq.minimize(Slope(fail_at=15), EVERY["mb-lbfgs"], engine=aq.Ray(1), commits=1000, theta0=START)
+    assert "in grad" in raised.value.__notes__[0]
+
+
+def test_a_potential_that_cannot_travel_is_refused_in_one_sentence(ray_local: Any) -> None:
+    potential = Slope()
+    potential.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\n?.*picklable\.$"):
+        aq.minimize(potential, EVERY["sgd"], engine=aq.Ray(1), commits=10)
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
+    ray_local: Any, tmp_path: Path
+) -> None:
+    def callback(progress: Any) -> None:
+        if progress.commit >= 40:
+            raise StopIteration
+
+    aq.minimize(
+        POTENTIAL, EVERY["as-lbfgs"], engine=aq.Ray(2), commits=80, evaluate=20, callback=callback,
+        checkpoint=tmp_path / "c", checkpoint_every=15,
+    )  # fmt: skip
+    run = aq.resume(tmp_path / "c")
+    assert (run.status, run.schedule.commits) == ("completed", 80)
+    assert run.manifest["engine"]["resumed_from"] == 40
+    assert run.manifest["engine"]["workers_joined"] == 0
+    assert_replays(run)
+
+
+def test_the_command_starts_a_ray_of_its_own_and_prints_one_json_object(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        '[problem]\nkind = "linear-gaussian"\ndim = 12\nn_data = 60\n'
+        '[algorithm]\nkind = "async-sgd"\nh = 1e-5\nbatch = 10\n'
+        "[cluster]\nworkers = 2\nworker_mean = 2.0\n[run]\ncommits = 40\n"
+    )
+    command = [sys.executable, "-m", "asyncqn", "run", "job.toml", "--engine", "ray", "--workers", "2"]
+    command += ["--slow", "--time-unit", "1e-3", "--save", "r", "--json", "--quiet"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    numbers = json.loads(done.stdout)
+    assert (numbers["engine"], numbers["workers"], numbers["workers_lost"]) == ("ray", 2, 0)
+    assert (numbers["status"], numbers["commits"]) == ("completed", 40)
+    # Forty computations of 2 units each on two workers last at least forty units.
+    assert numbers["time"] >= 40 * (1 - 1e-9)
+    aq.replay(tmp_path / "r")
+
+
+def test_a_reference_builds_the_same_potential_or_none() -> None:
+    reference = Reference.of(POTENTIAL)
+    assert reference is not None
+    built: Any = reference.build()
+    assert built.A.tobytes() == POTENTIAL.A.tobytes()
+
+    class Own(aq.LinearGaussian):
+        """Inherits `reference`, but must not be mistaken for its base."""
+
+    inherited = Reference.of(Own(POTENTIAL.A, POTENTIAL.y, 10.0, POTENTIAL.recipe))
+    assert inherited is not None
+    assert inherited.build() is None
+    assert reference._replace(plain={"kind": "a model of next year"}).build() is None
+    assert Reference.of(Slope()) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"workers": 0}, "at least one worker"),
+        ({"workers": 2, "restarts": -1}, "restarts"),
+        ({"workers": 2, "cpus": 1.5}, "cpus"),
+        ({"workers": 2, "patience": 0.0}, "patience"),
+        ({"workers": 2, "address": "ray://somewhere:10001"}, "client"),
+        ({"workers": 2, "slow": aq.Cluster(3)}, "slow"),
+        ({"workers": 2, "slow": aq.Cluster(2, deaths={0: 1.0})}, "deaths"),
+        ({"workers": 2, "time_unit": 0.0}, "time_unit"),
+        ({"workers": 2, "max_staleness": -1}, "max_staleness"),
+        ({"workers": 2, "silence": 0.0}, "silence"),
+    ],
+)
+def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(aq.BadInput, match=words):
+        aq.Ray(**arguments)

@@ -137,9 +137,11 @@ class Office:
             core.stop("interrupted", self.checkpoints.advice(core.version))
 
     def _give_up_silent(self) -> None:
-        now = self.clock.now()
+        """Lose those who compute for too long; the first step may compile, and is given more time."""
+        now, first = self.clock.now(), max(self.silence, self.patience / self.clock.unit)
         for desk in list(self.at.values()):
-            if desk.busy and now - desk.since >= self.silence and self.mail.empty():
+            limit = self.silence if desk.kind is not None else first
+            if desk.busy and now - desk.since >= limit and self.mail.empty():
                 self._lose(desk)
 
     def _dismiss(self) -> None:
