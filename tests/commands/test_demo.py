@@ -10,7 +10,7 @@ import asyncqn as aq
 from asyncqn.cli import main
 
 
-def test_the_demo_writes_a_report_that_needs_nothing_else_and_runs_that_replay(
+def test_the_demo_writes_a_report_that_needs_nothing_else_and_a_model_that_recommends(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -24,11 +24,15 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_and_runs_that_replay(
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.S), "every place was filled in"
     assert (tmp_path / "out" / "convergence.png").read_bytes()[:4] == b"\x89PNG"
+    # The start predicts the mean, with an RMSE near 1.14; how far the slow ones get depends on the machine.
     for name, row in numbers["runs"].items():
         assert name in page
-        assert row["time_to_target"] is not None, f"{name} reaches the target"
-        assert row["error"] < 0.5
-    # The report says that cheap steps are first at the target, and that as-lbfgs ends below async-sgd.
-    times = {name: row["time_to_target"] for name, row in numbers["runs"].items()}
-    assert min(times, key=times.__getitem__) == "async-sgd"
-    aq.replay(tmp_path / "out" / "runs" / "as-lbfgs")
+        assert row["rmse"] < 1.0
+    ours = numbers["runs"]["staged-lbfgs"]
+    assert ours["rmse"] == min(row["rmse"] for row in numbers["runs"].values())
+    assert numbers["test_rmse"] < ours["rmse"] + 0.01
+    model = aq.Recommender.load(numbers["model"])
+    assert [item.id for item in model.recommend(numbers["user"])] == [item["id"] for item in numbers["items"]]
+    assert all(item["title"] in page for item in numbers["items"])
+    run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")
+    assert run.schedule.workers == 2
