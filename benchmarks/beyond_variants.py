@@ -1,6 +1,7 @@
 """What was tried beside Block L-BFGS: quorums and stale tables of block gradients, and H applied once.
 
-`python -m benchmarks.beyond_variants [variants] [momentum]` writes docs/results/beyond/{variants,momentum}.csv.
+`python -m benchmarks.beyond_variants [variants] [momentum]` writes docs/results/beyond/variants.csv and
+momentum.csv.
 """
 
 from __future__ import annotations
