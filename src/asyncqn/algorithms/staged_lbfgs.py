@@ -13,7 +13,7 @@ Then exact gradients, one commit per pass over the data, from blocks that are su
 The master has no data, so it cannot apply H0.  But H0 is linear: every worker sends its gradient and
 the image of it, images add up as gradients do, and H0 y is the difference of two images.  What H0 is
 made of, a short summary of the curvature, comes with every answer; it is averaged while the method warms
-up and fixed from then on, because pairs are only comparable under one H0.
+up and then kept until it has changed much, because pairs are only comparable under one H0.
 
 Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a trial
 theta is kept only if U, which comes with the gradient, falls enough, else the next one is aimed from the
@@ -41,6 +41,8 @@ _NEW_DIRECTIONS, _GIVE_UP = 2, 12
 """Failures in a row after which the step only shrinks, and after which the memory is emptied."""
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
+_MOVED = 0.5
+"""A summary that differs by this share from the one in use calls for a new H0."""
 _LATEST = 0.1
 """The least weight of the newest summary in the average."""
 
@@ -224,8 +226,7 @@ class StagedLBFGS:
         if judge[KEPT] == 0:
             start = judge[LOSS] * float(summary[-1]) if judge[STARTS] else math.inf
             if whole and value <= start:
-                self._keep(iterate, value, blind)
-                self._aim(iterate)
+                self._keep(iterate, value, summary, blind)
             elif judge[STARTS]:  # the warm-up did harm: begin again where it began
                 theta[...] = iterate.base
                 iterate.curvature[...] = 0.0
@@ -238,8 +239,7 @@ class StagedLBFGS:
             np.subtract(g, iterate.at_base[0], out=y)
             paired = consider_pair(memory, step, y, image - iterate.at_base[1])
         if whole and value <= judge[VALUE] + max(_SUFFICIENT * judge[SLOPE], -_rounding(value, theta)):
-            self._keep(iterate, value, blind)
-            self._aim(iterate)
+            self._keep(iterate, value, summary, blind)
             return
         judge[FAILURES] += 1
         if paired and judge[FAILURES] <= _NEW_DIRECTIONS:
@@ -253,14 +253,20 @@ class StagedLBFGS:
         np.copyto(theta, iterate.base)
         add_scaled(theta, shrink, step)
 
-    def _keep(self, iterate: Iterate, value: float, blind: bool) -> None:
-        """Make the trial the base."""
-        judge = iterate.judge
+    def _keep(self, iterate: Iterate, value: float, summary: Array, blind: bool) -> None:
+        """Make the trial the base and set the next one; where the curvature has become another, begin anew."""
+        judge, curvature = iterate.judge, iterate.curvature
+        moved = summary - curvature
+        if sum_of_squares(moved) > _MOVED**2 * sum_of_squares(curvature):
+            curvature[...] = summary
+            clear(iterate.memory, 1.0)
+            blind = True
         iterate.base[...] = iterate.theta
         iterate.at_base[...] = iterate.work[:2]
         judge[VALUE], judge[BLIND] = value, blind
         judge[KEPT] += 1
         judge[FAILURES] = 0
+        self._aim(iterate)
 
     def _aim(self, iterate: Iterate) -> None:
         """Set the next trial: theta = base - H g_base."""
@@ -304,7 +310,7 @@ def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS
     batches = max(1, min(max(80, 16 * workers), n // 8))
     return StagedLBFGS(
         batches=batches,
-        warmup=batches if batches > 4 * workers else 0,
+        warmup=batches if batches > 2 * workers else 0,
         blocks=min(workers, n),
         curvature=int(potential.curvature_size),
         delay=workers - 1,

@@ -11,7 +11,7 @@ A rating is one 12-byte record, so that a random access touches one cache line i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,16 @@ def operation(
     return result(*signature), generate
 
 
+def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
+    """The row as vectors of 2^j numbers, largest first: storing through a mask is far slower than this."""
+    done, rank = 0, len(width)
+    builder = row(place, start).builder
+    while done < rank:
+        lanes = 1 << ((rank - done).bit_length() - 1)
+        yield row(place, builder.add(start, ir.Constant(start.type, done)), lanes)
+        done += lanes
+
+
 def _dot(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
     """The inner product of the row at `i` of `a` and the row at `j` of `b`."""
 
@@ -144,8 +154,8 @@ def _add(_: Any, out: Any, i: Any, scale: Any, b: Any, j: Any, width: Any) -> An
             out[i + k] += scale * b[j + k]
 
     def emit(row: Any, args: Any) -> None:
-        target, source = row(0, args[1]), row(3, args[4])
-        target.store(target.plus(target.load(), target.scaled(args[2], source.load())))
+        for target, source in zip(pieces(row, 0, args[1], width), pieces(row, 3, args[4], width)):
+            target.store(target.plus(target.load(), target.scaled(args[2], source.load())))
 
     return operation(types.void, (out, i, scale, b, j, width), loops, emit)
 
@@ -160,12 +170,14 @@ def _cross(_: Any, out: Any, i: Any, j: Any, scale: Any, a: Any, width: Any) -> 
 
     def emit(row: Any, args: Any) -> None:
         _out, i, j, scale, _a, _width = args
-        to_i, to_j, at_i, at_j = row(0, i), row(0, j), row(4, i), row(4, j)
-        f, g = at_i.load(), at_j.load()
-        new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
-        new_j = to_j.plus(to_j.load(), to_j.scaled(scale, f))
-        to_i.store(new_i)
-        to_j.store(new_j)
+        for to_i, to_j, at_i, at_j in zip(
+            *(pieces(row, place, start, width) for place, start in ((0, i), (0, j), (4, i), (4, j)))
+        ):
+            f, g = at_i.load(), at_j.load()
+            new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
+            new_j = to_j.plus(to_j.load(), to_j.scaled(scale, f))
+            to_i.store(new_i)
+            to_j.store(new_j)
 
     return operation(types.void, (out, i, j, scale, a, width), loops, emit)
 

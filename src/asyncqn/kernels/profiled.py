@@ -211,16 +211,16 @@ def gradient(
     second: Any,
     system: Any,
     width: Any,
-) -> tuple[bool, float, float]:
+) -> tuple[bool, float, float, int]:
     """Add scale * sum_{m in u} (f_m.g_u - y) g_u to row m of `out`, for every u of `users`.
 
     By the envelope theorem the solved g_u counts as a constant.  `second` (K x K, flat) receives
-    sum_u n_u g_u g_u' on top.  Returns whether all users exist, the sum of squared errors, and
-    sum_u lambda_u |g_u|^2.
+    sum_u n_u g_u g_u' on top.  Returns whether all users exist, the sum of squared errors,
+    sum_u lambda_u |g_u|^2, and sum_u n_u.
     """
     rank, n_users = np.uintp(len(width)), np.uint64(len(start) - 1)
     goal = np.uintp(len(system)) - np.uintp(len(system)) // (rank + np.uintp(1))
-    valid, squares, penalty = True, 0.0, 0.0
+    valid, squares, penalty, ratings = True, 0.0, 0.0, 0
     for position in range(len(users)):
         user = np.uint64(users[position])
         if user >= n_users:
@@ -229,6 +229,7 @@ def gradient(
         begin, end = np.uintp(start[user]), np.uintp(start[user + np.uint64(1)])
         fit_row(items, values, begin, end, theta, ridges[user], system, width)
         penalty += float(ridges[user] * row_dot(system, goal, system, goal, width))
+        ratings += end - begin
         weight = theta.dtype.type(end - begin)
         for k in range(rank):
             row_add(second, k * rank, weight * system[goal + k], system, goal, width)
@@ -237,27 +238,44 @@ def gradient(
             error = row_dot(theta, item, system, goal, width) - theta.dtype.type(values[place])
             row_add(out, item, scale * error, system, goal, width)
             squares += float(error) * float(error)
-    return valid, squares, penalty
+    return valid, squares, penalty, ratings
 
 
 @kernel
-def group(keys: Any, others: Any, values: Any, start: Any, grouped: Any, sorted_values: Any) -> None:
-    """Counting sort by `keys`, stable: rows of key r land at start[r]:start[r + 1].
+def count(keys: Any, start: Any) -> bool:
+    """start[r + 1] = how many of `keys` are at most r; whether the keys are in order already.
 
     `start` must be zeros, one more than there are keys.
     """
+    falls, before = 0, 0
     for key in keys:
         start[key + 1] += 1
+        falls += key < before
+        before = key
     for r in range(1, len(start)):
         start[r] += start[r - 1]
+    return falls == 0
+
+
+@kernel
+def group(keys: Any, others: Any, values: Any, place: Any, grouped: Any, sorted_values: Any) -> None:
+    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
     for row in range(len(keys)):
-        place = start[keys[row]]
-        grouped[place] = others[row]
-        sorted_values[place] = values[row]
-        start[keys[row]] = place + 1
-    for r in range(len(start) - 1, 0, -1):
-        start[r] = start[r - 1]
-    start[0] = 0
+        goal = place[keys[row]]
+        grouped[goal] = others[row]
+        sorted_values[goal] = values[row]
+        place[keys[row]] = goal + 1
+
+
+@kernel
+def copy_groups(others: Any, values: Any, start: Any, order: Any, grouped: Any, sorted_values: Any) -> None:
+    """The groups start[r]:start[r + 1] for r in `order`, one after the other."""
+    goal = 0
+    for r in order:
+        for row in range(start[r], start[r + 1]):
+            grouped[goal] = others[row]
+            sorted_values[goal] = values[row]
+            goal += 1
 
 
 @reducing_kernel

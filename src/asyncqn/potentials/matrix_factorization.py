@@ -69,11 +69,11 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
         f"{what}: users, items and values must be equally long, but their lengths are {', '.join(sizes)}.",
     )
     ratings = ratings.astype(np.float32, copy=False)
-    bad = np.flatnonzero(~np.isfinite(ratings))
-    require(
-        bad.size == 0,
-        f"{what}: values are NaN or infinite in {bad.size} rows, first in row {bad[:1].sum()}: remove them.",
-    )
+    if not np.isfinite(ratings.sum(dtype=np.float64)):
+        bad = np.flatnonzero(~np.isfinite(ratings))
+        raise BadInput(
+            f"{what}: values are NaN or infinite in {bad.size} rows, first in row {bad[0]}: remove them."
+        )
     return Triples(columns[0], columns[1], ratings)
 
 

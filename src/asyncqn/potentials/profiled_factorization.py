@@ -21,6 +21,7 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import factorization, profiled
+from asyncqn.kernels.vectors import dot
 from asyncqn.potentials import matrix_factorization as joint
 from asyncqn.potentials.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
@@ -57,13 +58,13 @@ class ProfiledFactorization:
             np.arange(self.n_users) if seed is None else np.random.default_rng(seed).permutation(self.n_users)
         )
         self.order: npt.NDArray[np.int64] = order
-        place = np.empty(self.n_users, np.int32)
-        place[order] = np.arange(self.n_users, dtype=np.int32)
-        self.by_user = sides.grouped(place[triples.users], triples.items, triples.values, self.n_users)
+        self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users, order)
+        item_starts = np.zeros(self.n_items + 1, np.int64)
+        profiled.count(triples.items, item_starts)
         self.user_counts = np.diff(self.by_user.start)
-        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
+        self.item_counts = np.diff(item_starts).astype(self.dtype)
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
-        self.item_ridges = joint.ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
+        self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
         self._weights = joint.number_weights(self.item_ridges, self.rank, self.alpha)
         self._width = factorization.width(self.rank)
@@ -84,8 +85,8 @@ class ProfiledFactorization:
 
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
-    ) -> tuple[float, float]:
-        """Write the gradient into `out`; the sum of squared errors and of lambda_u |g_u|^2 over the rows.
+    ) -> tuple[float, float, int]:
+        """Write the gradient into `out`; sums over the rows: squared errors, lambda_u |g_u|^2, ratings.
 
         `second` gets sum_u n_u g_u g_u' of the rows added to it.
         """
@@ -94,15 +95,15 @@ class ProfiledFactorization:
         system = profiled.scratch(self.rank, self.dtype)
         if second is None:
             second = np.zeros(self.rank * self.rank, self.dtype)
-        valid, squares, penalty = profiled.gradient(
+        valid, squares, penalty, ratings = profiled.gradient(
             *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, second, system,
             self._width,
         )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
-        return squares, penalty
+        return squares, penalty, ratings
 
     def value(self, theta: Array) -> float:
-        squares, penalty = self._gradient(theta, np.arange(self.n_users), 0.0, np.empty_like(theta))
+        squares, penalty, _ = self._gradient(theta, np.arange(self.n_users), 0.0, np.empty_like(theta))
         return 0.5 * (squares + penalty + factorization.square_norms(theta, self.rank, self.item_ridges))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -133,7 +134,7 @@ class ProfiledFactorization:
     def metrics(self, theta: Array) -> dict[str, float]:
         """`rmse` on the ratings, `grad_norm` of the gradient of V, `test_rmse` where a test set is given."""
         out = np.empty_like(theta)
-        squares, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
+        squares, _, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
         n = len(self.by_user.values)
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
         found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
@@ -174,10 +175,9 @@ class ProfiledFactorization:
         require(len(rows) > 0, "a gradient needs at least one row.")
         scale = self.n_data / len(rows)
         curvature[...] = 0.0
-        squares, penalty = self._gradient(theta, rows, scale, out, curvature[:-1])
-        curvature[-1] = self.user_counts[rows].sum()
+        squares, penalty, curvature[-1] = self._gradient(theta, rows, scale, out, curvature[:-1])
         curvature *= curvature.dtype.type(scale)
-        prior = factorization.square_norms(theta, self.rank, self.item_ridges)
+        prior = float(dot(theta, theta * self._weights))
         return 0.5 * (scale * (squares + penalty) + prior)
 
     def inverse_metric_from(
