@@ -63,7 +63,8 @@ def execute(
     if checkpoints is not None:
         checkpoints.prepare()
         if checkpoints.start is not None:
-            first = resume_execution(checkpoints.start, master, locals_, steps, pending, seed)
+            sample = Task(0, 0, Stream(seed, 0, 0), -1 if part is None else 0)
+            first = resume_execution(checkpoints.start, master, locals_, steps, pending, sample)
             begun = int((schedule.read < first).sum())
             ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
     try:
@@ -153,13 +154,14 @@ def execution_snapshot(
 
 def resume_execution(
     saved: Saved, master: Master, locals_: dict[int, Any], steps: dict[int, int], pending: dict[int, Any],
-    seed: int,
+    task: Task,
 ) -> int:  # fmt: skip
-    """Fill the loop's state from a checkpoint; returns the version to go on from."""
+    """Fill the loop's state from a checkpoint; returns the version to go on from.
+
+    One step of a worker that is thrown away, on `task`, shows what an update of this algorithm is like.
+    """
     algorithm, potential, theta0 = master.algorithm, master.potential, master.theta0
-    # One step of a worker that is thrown away shows what an update of this algorithm looks like.
-    sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential,
-                            Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
+    sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
     master.restore(saved)
     for worker, k in saved.document["workers"].items():
         locals_[int(worker)] = saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0))

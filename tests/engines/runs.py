@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.algorithms.block_lbfgs import BlockLBFGS
 
 ASYNCHRONOUS = {
     "as-lbfgs": aq.ASLBFGS(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01),
@@ -19,6 +20,7 @@ ROUNDS = {
     "mb-lbfgs": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4),
     "mb-lbfgs with timeout": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=2e-4, quorum=0.5),
 }
+BLOCKS = {"block-lbfgs": BlockLBFGS(blocks=4)}
 EVERY: dict[str, Any] = {**ASYNCHRONOUS, **ROUNDS}
 SERIAL = {"lbfgs": aq.LBFGS(memory=5)}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, SERIAL, Slope, assert_replays, problem
+from engines.runs import BLOCKS, EVERY, SERIAL, Slope, assert_replays, problem
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -22,6 +22,7 @@ import asyncqn as aq
 from asyncqn.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, load_checkpoint, unflatten
 
 POTENTIAL = problem()
+ALL = {**EVERY, **BLOCKS}
 
 
 class Broken(Exception):
@@ -48,9 +49,9 @@ def broken_off(folder: Path, algorithm: Any, engine: Any, potential: Any = POTEN
 @pytest.mark.parametrize(
     "engine", [aq.Simulator(aq.Cluster(5, 1.0, 0.6)), aq.Threads(1)], ids=["simulator", "thread"]
 )
-@pytest.mark.parametrize("name", [*EVERY, *SERIAL])
+@pytest.mark.parametrize("name", [*ALL, *SERIAL])
 def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: Any, tmp_path: Path) -> None:
-    algorithm = {**EVERY, **SERIAL}[name]
+    algorithm = {**ALL, **SERIAL}[name]
     if name in SERIAL and engine.workers > 1:
         engine = aq.Simulator(aq.Cluster(1))
     whole = aq.minimize(POTENTIAL, algorithm, engine=engine, commits=240, seed=5, evaluate=25)
@@ -67,10 +68,10 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
     assert_replays(resumed)
 
 
-@pytest.mark.parametrize("name", list(EVERY))
+@pytest.mark.parametrize("name", list(ALL))
 def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: str, tmp_path: Path) -> None:
     engine = aq.Threads(slow=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
-    broken_off(tmp_path / "c", EVERY[name], engine)
+    broken_off(tmp_path / "c", ALL[name], engine)
     saved = load_checkpoint(tmp_path / "c")
     resumed = aq.resume(tmp_path / "c")
     assert resumed.status == "completed"

@@ -8,30 +8,31 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import ASYNCHRONOUS, EVERY, SERIAL, Slope, assert_replays, problem
+from engines.runs import ASYNCHRONOUS, BLOCKS, EVERY, SERIAL, Slope, assert_replays, problem
 
 import asyncqn as aq
 from asyncqn.engines.clock import Clock
 from asyncqn.errors import WorkerFailed
 
 POTENTIAL = problem()
+ALL = {**EVERY, **BLOCKS}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("name", list(EVERY))
+@pytest.mark.parametrize("name", list(ALL))
 def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
     for seed in range(3):
         run = aq.minimize(
-            POTENTIAL, EVERY[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
+            POTENTIAL, ALL[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
         )
         assert run.status == "completed"
         assert run.schedule.commits == 200
         assert_replays(run)
 
 
-@pytest.mark.parametrize("name", [*EVERY, *SERIAL])
+@pytest.mark.parametrize("name", [*ALL, *SERIAL])
 def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
-    algorithm = {**EVERY, **SERIAL}[name]
+    algorithm = {**ALL, **SERIAL}[name]
     real = aq.minimize(POTENTIAL, algorithm, engine=aq.Threads(1), commits=60, seed=4)
     simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
     assert real.theta.tobytes() == simulated.theta.tobytes()
