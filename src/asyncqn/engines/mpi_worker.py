@@ -22,7 +22,8 @@ from asyncqn.engines.crew import Delays
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, explosion_limit, learn
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.streams import Stream
+from asyncqn.types import Algorithm, Array, Potential, Task
 
 WORK, STOP, START = 1, 2, 3
 """Kinds of messages to a worker."""
@@ -60,14 +61,16 @@ class Worker:
         self.comm, self.potential, self.seed = comm, potential, seed
         self.slow, self.unit = slow, time_unit
         self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
-        self.narrow = narrow
         self.limit = explosion_limit(theta0)
         self.local = algorithm.init_worker(potential, theta0)
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
         sample = tuple(getattr(self.iterate, name) for name in self.fields)
         self.frames = (Frame(sample, narrow), Frame(sample, narrow))
-        self.outgoing: Frame | None = None
+        # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
+        update = algorithm.step(self.iterate, algorithm.init_worker(potential, theta0), potential,
+                                Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
+        self.outgoing = Frame(update, narrow)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
@@ -125,8 +128,6 @@ class Worker:
             self.notice.address(REJECTED)
             self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
             return
-        if self.outgoing is None:
-            self.outgoing = Frame(update, self.narrow)
         self.outgoing.address(UPDATE)
         self.outgoing.pack(update)
         self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
