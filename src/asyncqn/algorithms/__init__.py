@@ -13,6 +13,7 @@ from asyncqn.algorithms.mb_lbfgs import MBLBFGS
 from asyncqn.algorithms.momentum_lbfgs import MomentumLBFGS
 from asyncqn.algorithms.sgd import SGD
 from asyncqn.algorithms.sgld import SGLD
+from asyncqn.algorithms.staged_lbfgs import StagedLBFGS
 from asyncqn.errors import BadInput
 from asyncqn.plain import from_plain, to_plain
 from asyncqn.types import Algorithm
@@ -27,6 +28,7 @@ __all__ = [
     "AsyncSGD",
     "BlockLBFGS",
     "MomentumLBFGS",
+    "StagedLBFGS",
     "algorithm_from_plain",
     "algorithm_to_plain",
     "make_algorithm",
@@ -41,6 +43,7 @@ ALGORITHMS: dict[str, type] = {
     "lbfgs": LBFGS,
     "block-lbfgs": BlockLBFGS,
     "momentum-lbfgs": MomentumLBFGS,
+    "staged-lbfgs": StagedLBFGS,
 }
 
 

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import factorization_oracles as oracle
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.exact_passes import KEPT
+from asyncqn.algorithms.memory import empty_memory
+from asyncqn.algorithms.metric_memory import consider_pair, product
+from asyncqn.algorithms.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.engines.simulator import Simulator
+from asyncqn.errors import BadInput
+from asyncqn.potentials.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.profiled_factorization import ProfiledFactorization, als
+from asyncqn.streams import Stream
+from asyncqn.types import Task
+
+N_USERS = 400
+
+
+def columns(scale: float = 1.0) -> dict[str, Any]:
+    """Ratings of low rank with noise, sorted by user, some users with none."""
+    rng = np.random.default_rng(7)
+    n_items, n = 60, 8000
+    users, items = np.sort(rng.integers(3, N_USERS, n)), rng.integers(0, n_items, n)
+    F, G = rng.standard_normal((n_items, 2)), rng.standard_normal((N_USERS, 2))
+    values = 3.5 + np.einsum("nk,nk->n", F[items], G[users]) / 2 + 0.5 * rng.standard_normal(n)
+    values = (scale * values).astype(np.float32)
+    return {"users": users, "items": items, "values": values, "n_users": N_USERS, "n_items": n_items}
+
+
+def model(scale: float = 1.0, dtype: Any = np.float32, rank: int = 3) -> ProfiledFactorization:
+    return ProfiledFactorization(**columns(scale), rank=rank, dtype=dtype)
+
+
+def run(potential: Any, workers: int, epochs: float = 14.0, **options: Any) -> aq.Run:
+    algorithm = default_factorization_algorithm(potential, workers)
+    cluster = aq.Cluster(workers, worker_mean=10.0, worker_std=6.0, message=1.0)
+    commits = algorithm.commits_for(epochs)
+    return aq.minimize(
+        potential, algorithm, engine=Simulator(cluster), commits=commits, evaluate=commits, **options
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 10, 20, 40, 80])
+def test_without_any_parameter_it_ends_near_the_value_of_many_als_sweeps(workers: int) -> None:
+    potential = model()
+    both = MatrixFactorization(**columns(), rank=3, dtype=np.float32)
+    start = potential.initial(np.random.default_rng(0))
+    best = both.value(als(both, potential.joint(start), sweeps=60).theta)
+    for seed in range(3):
+        found = run(potential, workers, epochs=25, seed=seed)
+        assert found.status == "completed"
+        # After 25 passes half a per cent remains, also between local minima of nearly the same depth.
+        assert found.fun < 1.005 * best
+
+
+@pytest.mark.parametrize("scale", [20.0, 0.05])
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 100.0])
+def test_wild_starts_and_scales_do_not_diverge(scale: float, spread: float) -> None:
+    potential = model(scale)
+    start = (spread * np.random.default_rng(1).standard_normal(potential.dim)).astype(np.float32)
+    for workers in (1, 10, 80):
+        found = run(potential, workers, theta0=start)
+        assert found.status == "completed"
+        assert found.fun < 0.5 * potential.value(start)
+
+
+def test_a_pass_does_not_depend_on_the_order_in_which_blocks_arrive() -> None:
+    potential = model()
+    algorithm = replace(default_factorization_algorithm(potential, 4), warmup=0)
+    ends = []
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        iterate = algorithm.init(potential.initial(np.random.default_rng(0)))
+        for version in range(5):
+            tasks = [Task(0, version, Stream(0, 0, 0), part) for part in order]
+            updates = [algorithm.step(iterate, None, potential, task) for task in tasks]
+            iterate = algorithm.apply(iterate, updates)
+        ends.append(iterate.theta.tobytes())
+    assert ends[0] == ends[1]
+
+
+def test_shares_of_blocks_add_up_to_the_exact_gradient_and_value() -> None:
+    potential = model(dtype=np.float64)
+    algorithm = replace(default_factorization_algorithm(potential, 3), warmup=0)
+    iterate = algorithm.init(potential.initial(np.random.default_rng(0)))
+    tasks = [Task(0, 0, Stream(0, 0, 0), part) for part in range(3)]
+    updates = [algorithm.step(iterate, None, potential, task) for task in tasks]
+    exact = np.empty_like(iterate.theta)
+    potential.grad(iterate.theta, np.arange(N_USERS), exact)
+    # Sums of 8000 terms in another order: 8000 eps relative to the largest.
+    np.testing.assert_allclose(sum(u.g for u in updates), exact, atol=2e-12 * np.abs(exact).max())
+    assert sum(u.value for u in updates) == pytest.approx(potential.value(iterate.theta), rel=2e-12)
+    assert sum(u.curvature[-1] for u in updates) == pytest.approx(8000)
+
+
+def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset() -> None:
+    rng = np.random.default_rng(2)
+    d, M = 7, 3
+    root = rng.standard_normal((d, d))
+    H0, B = root @ root.T + np.eye(d), np.diag(np.linspace(1.0, 3.0, d))
+    memory = empty_memory(M, 1.0, None, np.zeros(d))
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for _ in range(2 * M + 1):
+        s = rng.standard_normal(d)
+        y = B @ s
+        assert consider_pair(memory, s, y, H0 @ y)
+        pairs = [*pairs, (s, y)][-M:]
+        H = H0.copy()
+        for s, y in pairs:
+            V = np.eye(d) - np.outer(y, s) / (s @ y)
+            H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+        v = rng.standard_normal(d)
+        found = product(memory, v, H0 @ v, np.empty(d))
+        # d = 7 and condition numbers below 1e3: 1e4 eps.
+        np.testing.assert_allclose(found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max())
+    assert not consider_pair(memory, s, -y, -H0 @ y)
+
+
+def test_a_warm_up_that_did_harm_is_undone() -> None:
+    potential = model()
+    algorithm = default_factorization_algorithm(potential, 1)
+    start = potential.initial(np.random.default_rng(0))
+    iterate = algorithm.init(start)
+    first = algorithm.step(iterate, None, potential, Task(0, 0, Stream(0, 0, 0), 0))
+    iterate = algorithm.apply(iterate, [first])
+    iterate.theta[...] = 1e3  # as if the steps after it had gone astray
+    last = algorithm.step(iterate, None, potential, Task(0, algorithm.warmup, Stream(0, 0, 1), 0))
+    iterate = algorithm.apply(iterate, [last])
+    assert iterate.theta.tobytes() == start.tobytes()
+    again = algorithm.step(iterate, None, potential, Task(0, algorithm.warmup + 1, Stream(0, 0, 2), 0))
+    assert algorithm.apply(iterate, [again]).judge[KEPT] == 1
+
+
+def test_an_answer_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:
+    potential = model()
+    algorithm = replace(default_factorization_algorithm(potential, 1), warmup=0)
+    iterate = algorithm.init(potential.initial(np.random.default_rng(0)))
+    task = Task(0, 0, Stream(0, 0, 0), 0)
+    iterate = algorithm.apply(iterate, [algorithm.step(iterate, None, potential, task)])
+    base, trial = iterate.base.copy(), iterate.theta.copy()
+    broken = algorithm.step(iterate._replace(theta=np.full_like(trial, 1e30)), None, potential, task)
+    assert broken.value == np.inf
+    iterate = algorithm.apply(iterate, [broken])
+    np.testing.assert_allclose(iterate.theta - base, 0.1 * (trial - base), rtol=1e-3, atol=1e-6)
+
+
+def test_commits_for_counts_batches_and_then_passes() -> None:
+    algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
+    assert [algorithm.commits_for(e) for e in (0.5, 1.0, 2.0, 4.5)] == [40, 80, 81, 84]
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
+    algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
+    with pytest.raises(BadInput, match="structured metric"):
+        algorithm.check(aq.LinearGaussian.random(3, 200, seed=0))
+    with pytest.raises(BadInput, match="must be the potential's 26"):
+        algorithm.check(model(rank=5))
+    with pytest.raises(BadInput, match="cannot be cut into 500 parts"):
+        replace(algorithm, batches=500).check(model(rank=3))
+    for name, value in (("batches", 0), ("warmup", -1), ("memory", 0), ("blocks", True)):
+        with pytest.raises(BadInput, match=name):
+            replace(algorithm, **{name: value})
+
+
+def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
+    p = oracle.problem(3)
+    potential = ProfiledFactorization(**oracle.arguments(p), rank=3, prior=0.7, alpha=0.2)
+    theta = potential.initial(np.random.default_rng(0))
+    every = np.arange(potential.n_data)
+    g, out = np.empty_like(theta), np.empty_like(theta)
+    summary = np.empty(potential.curvature_size)
+    value = potential.grad_with_curvature(theta, every, out, summary)
+    potential.grad(theta, every, g)
+    assert out.tobytes() == g.tobytes()
+    assert value == pytest.approx(potential.value(theta), rel=1e-12)
+    whole, made = potential.inverse_metric(theta, 0.3, 5), potential.inverse_metric_from(summary, 0.3, 5)
+    whole.apply(theta, g)
+    made.apply(theta, out)
+    # The sums are the same in another order; K = 3 keeps the eigenvectors well apart.
+    np.testing.assert_allclose(out, g, rtol=1e-9)
+    first, second = np.empty_like(summary), np.empty_like(summary)
+    half = potential.n_data // 2
+    potential.grad_with_curvature(theta, every[:half], g, first)
+    potential.grad_with_curvature(theta, every[half:], g, second)
+    share = half / potential.n_data
+    np.testing.assert_allclose(share * first + (1 - share) * second, summary, rtol=1e-10)
