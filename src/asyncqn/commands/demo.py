@@ -87,6 +87,7 @@ def _fit(train: Ratings, out: Output) -> Recommender:
 
     model = Recommender(RANK, workers=WORKERS, seed=SEED, prior=PRIOR, alpha=ALPHA)
     with out.progress("recommender ", model.passes) as advance:
+        Recommender(RANK, workers=WORKERS, passes=2).fit(train)  # compiles, so that `seconds_` tells the fit
         model.fit(train, callback=lambda progress: advance(
             int(progress.metrics["passes"]), f"RMSE {progress.metrics['rmse']:.4f}"
         ))  # fmt: skip
