@@ -187,6 +187,49 @@ def test_a_trial_beyond_the_numbers_is_taken_back():
     assert potential.value(run_[-1].base) < 12 * 6 + 1e-6
 
 
+class Digits:
+    """A network of one tanh layer on scikit-learn's digits, with a weak Gaussian prior: not convex."""
+
+    def __init__(self, hidden: int = 6) -> None:
+        from sklearn.datasets import load_digits
+
+        images, digits = load_digits(return_X_y=True)
+        self.X, self.T = images[::4] / 16.0, np.eye(10)[digits[::4]]
+        self.hidden, self.n_data, self.dim = hidden, len(self.X), 75 * hidden
+
+    def layers(self, theta):
+        h = self.hidden
+        return theta[: 64 * h].reshape(64, h), theta[64 * h : 65 * h], theta[65 * h :].reshape(h, 10)
+
+    def value_rows(self, theta, rows):
+        W, b, V = self.layers(theta)
+        out = np.tanh(self.X[rows] @ W + b) @ V
+        out -= out.max(axis=1, keepdims=True)
+        loss = np.log(np.exp(out).sum(axis=1)) - (out * self.T[rows]).sum(axis=1)
+        return 0.05 * theta @ theta + self.n_data / len(rows) * loss.sum()
+
+    def value(self, theta):
+        return float(self.value_rows(theta, np.arange(self.n_data)))
+
+    def grad(self, theta, rows, out):
+        W, b, V = self.layers(theta)
+        Z = np.tanh(self.X[rows] @ W + b)
+        P = np.exp(Z @ V - (Z @ V).max(axis=1, keepdims=True))
+        D = (P / P.sum(axis=1, keepdims=True) - self.T[rows]) * (self.n_data / len(rows))
+        E = (D @ V.T) * (1 - Z * Z)
+        out[...] = 0.1 * theta + np.concatenate([(self.X[rows].T @ E).ravel(), E.sum(0), (Z.T @ D).ravel()])
+
+
+@pytest.mark.parametrize(("scale", "share"), [(0.3, 0.2), (3.0, 0.2), (30.0, 0.5)])
+def test_a_network_is_trained_from_tame_and_from_wild_starts(scale, share):
+    potential = Digits()
+    for seed in range(2):
+        theta0 = scale * np.random.default_rng(seed).standard_normal(potential.dim)
+        *_, last = versions(potential, BlockLBFGS(4), theta0, 80)
+        # A loss near ln 10 per image means nothing learned; these shares of the start mean much was.
+        assert potential.value(last.base) < share * potential.value(theta0)
+
+
 def test_at_a_stationary_start_it_stays():
     potential = Quadratic(np.eye(3), np.zeros(3))
     *_, last = versions(potential, BlockLBFGS(3), np.zeros(3), 4)
