@@ -65,6 +65,6 @@ def _positive_floor(mean: npt.NDArray[np.float64]) -> float:
 
 def save_figure(figure: Any, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg."""
-    png, svg = {"dpi": 110, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
+    png, svg = {"dpi": 95, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
     replace(stem.with_suffix(".png"), lambda path: figure.savefig(path, **png))
     replace(stem.with_suffix(".svg"), lambda path: figure.savefig(path, **svg))

@@ -99,7 +99,6 @@ def draw(tables: Tables) -> dict[str, Any]:
     )
     axes[0][1].set(xlabel="staleness (commits)", ylabel="share of the updates")
     axes[0][0].legend()
-    axes[0][1].legend()
     return {"fig1": figure}
 
 

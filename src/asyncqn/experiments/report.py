@@ -99,7 +99,7 @@ def _parameters(result: Result) -> list[Record]:
 def _provenance(result: Result, left: str, right: str) -> str:
     m = result.manifest
     versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())
-    return f"{left}{m['command']}{right}, {m['size']} size, seed {m['seed']}, {m['seconds']:g} s; {versions}."
+    return f"{left}{m['command']}{right}, {m['size']} size, seed {m['seed']}; {versions}."
 
 
 def _cell(text: str) -> str:

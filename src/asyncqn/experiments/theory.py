@@ -188,15 +188,15 @@ def draw(tables: Tables) -> dict[str, Any]:
         rows = where(tables["slopes"], study=study)
         x, y = column(rows, "x"), column(rows, "error")
         axis.loglog(x, y, **{**LOOKS[0], "markevery": 1 if len(x) < 10 else 4})
-        if len(x) < 10:
-            axis.set_xticks(x, [f"{value:g}" for value in x])
-            axis.minorticks_off()
         bound, end = rows[0]["bound"], -1 if rows[0]["bound"] < 0 else 0
         axis.loglog(x, y[end] * (x / x[end]) ** bound, color="black", linestyle=":", linewidth=0.9)
         axis.set(
             xlabel=label,
             title=f"slope {rows[0]['slope']:.2f} ± {rows[0]['standard error']:.2f} (bound {bound:g})",
         )
+        if len(x) < 10:
+            axis.set_xticks(x, [f"{value:g}" for value in x])
+            axis.minorticks_off()
     for axis in axes[:, 0]:
         axis.set_ylabel("ergodic error")
     axis = axes[1][2]
