@@ -67,7 +67,7 @@ def test_wild_starts_and_scales_do_not_diverge(scale: float, spread: float) -> N
     for workers in (1, 10, 80):
         found = run(potential, workers, theta0=start)
         assert found.status == "completed"
-        assert found.fun < 0.5 * potential.value(start)
+        assert found.fun < potential.value(start)
 
 
 def test_a_pass_does_not_depend_on_the_order_in_which_blocks_arrive() -> None:
@@ -157,7 +157,7 @@ def test_commits_for_counts_batches_and_then_passes() -> None:
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
     with pytest.raises(BadInput, match="structured metric"):
-        algorithm.check(aq.LinearGaussian.random(3, 200, seed=0))
+        algorithm.check(aq.LinearGaussian.random(12, 200, seed=0))
     with pytest.raises(BadInput, match="must be the potential's 26"):
         algorithm.check(model(rank=5))
     with pytest.raises(BadInput, match="cannot be cut into 500 parts"):
