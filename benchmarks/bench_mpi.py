@@ -147,6 +147,10 @@ def measure(workers: int, dim: int, messages: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def master_alone_with_a_worker() -> list[dict[str, Any]]:
+    return measure(1, 48_730, 1_000)
+
+
 def master_small() -> list[dict[str, Any]]:
     return measure(2, 1_000, 4_000)
 
@@ -159,7 +163,7 @@ def master_movielens_20m() -> list[dict[str, Any]]:
     return measure(2, 828_855, 60)
 
 
-BENCHMARKS = (master_small, master_movielens_1m, master_movielens_20m)
+BENCHMARKS = (master_alone_with_a_worker, master_small, master_movielens_1m, master_movielens_20m)
 
 if __name__ == "__main__":
     job(int(sys.argv[1]), int(sys.argv[2]))

@@ -60,8 +60,9 @@ def predicted(workers: int, message: float, service: float, compute: float = COM
 
 
 def main(dim: int) -> None:
-    service = 1.0 / measured(2, dim, 1_500)["rate"]
-    message = max(0.0, 1.0 / measured(1, dim, 800)["rate"] - service)
+    commits = max(200, min(1_500, 50_000_000 // dim))
+    service = 1.0 / measured(2, dim, commits)["rate"]
+    message = max(0.0, 1.0 / measured(1, dim, commits)["rate"] - service)
     print(f"d = {dim}: service {service:.3f} ms, both messages {message:.3f} ms")
     print(f"{'workers':>8}{'predicted/s':>13}{'measured/s':>12}{'ideal/s':>10}")
     for workers in (1, 2, 4, 8):
