@@ -30,7 +30,7 @@ def surprise_svd(split: Split, rank: int, seed: int) -> np.ndarray:
 
 
 def cmfrec_als(split: Split, rank: int, seed: int) -> np.ndarray:
-    """Explicit-feedback ALS with biases and its scaled ridge; lambda as its manual suggests with scaling."""
+    """Explicit-feedback ALS with biases and a ridge per rating; lambda is our one guess, not tuned."""
     import pandas
     from cmfrec import CMF
 

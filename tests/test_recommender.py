@@ -258,6 +258,8 @@ def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(mode
     assert [b.id for b in wider.recommend(10**6)] == [b.id for b in model.recommend(known)]
     old = wider.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
     assert (old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])).all()
+    huge = model.fold_in(([2**40], items[:1], [3.0]))
+    assert huge.user_ids_[-1] == 2**40
     before = model.fold_in(([-5, -5, 10**7], [*items[:2], items[0]], [3.0, 4.0, 2.0]))
     assert before.user_ids_[0] == -5
     assert (before.user_factors_[1:-1] == model.user_factors_).all()
@@ -267,6 +269,8 @@ def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(mode
 def test_what_cannot_be_folded_in_is_refused(model: Recommender) -> None:
     with pytest.raises(BadInput, match="known already"):
         model.fold_in(([int(TRAIN.user_ids[0])], [int(TRAIN.item_ids[3])], [3.0]))
+    with pytest.raises(BadInput, match="whole numbers as ids"):
+        model.fold_in((["zoe"], [int(TRAIN.item_ids[3])], [3.0]))
     with pytest.raises(BadInput, match="only items unknown"):
         model.fold_in(([10**6], [10**6], [3.0]))
 

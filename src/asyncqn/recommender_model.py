@@ -214,7 +214,13 @@ class FactorModel:
         return self._joined(ratings.user_ids[new], rows, b_users, side)
 
     def _joined(self, ids: Ids, rows: Array, b_users: Floats, side: Grouped) -> FactorModel:
-        ids = np.concatenate([self.user_ids, ids.astype(self.user_ids.dtype.kind)])
+        try:
+            ids = ids.astype(np.str_ if self.user_ids.dtype.kind == "U" else np.int64)
+        except (ValueError, OverflowError):
+            raise BadInput(
+                "The model's users have whole numbers as ids: fold in users with such ids."
+            ) from None
+        ids = np.concatenate([self.user_ids, ids])
         order = np.argsort(ids, kind="stable")
         counts = np.concatenate([np.diff(self.seen.start), np.diff(side.start)])
         keys = np.repeat(np.argsort(order, kind="stable"), counts)

@@ -97,7 +97,7 @@ def _fit(train: Ratings, out: Output) -> Recommender:
 def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     """The paper's three on U(F, G), ours on V(F) = min over G: the same ratings, ridge, start and threads.
 
-    The step sizes of the three come from a few trials each on this very problem.
+    The step sizes of the three come from six to ten trials each on this very problem.
     """
     from asyncqn.algorithms import ASLBFGS, MBLBFGS, AsyncSGD
     from asyncqn.algorithms.staged_lbfgs import default_factorization_algorithm
@@ -206,8 +206,8 @@ of {test_rmse:.4f} (train {train_rmse:.4f}), after {seconds:.1f} seconds.</p>
 <p>async-sgd, mb-lbfgs and as-lbfgs are the three of the paper, on all factors at once. staged-lbfgs is
 ours: it solves every user's row exactly and moves the item rows alone, first by stale stochastic steps in
 the metric of the problem, then by exact quasi-Newton steps. All have the same ridge, start and {workers}
-threads; the clock stands still during evaluations. Step sizes of the three come from a few trials each on
-this very problem, ours are the defaults. The time axis is logarithmic; the thin line is 1% above the
+threads; the clock stands still during evaluations. Step sizes of the three come from six to ten trials
+each on this very problem, ours are the defaults. The time axis is logarithmic; the thin line is 1% above the
 lowest RMSE. Times on a busy machine vary.</p>
 <h2>Parameters</h2><ul>{parameters}</ul>
 <h2>Look closer</h2>
