@@ -76,7 +76,7 @@ def main(kills: int, seed: int) -> int:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     chance = random.Random(seed)
     ray.init(
-        address="local", num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False,
+        address="local", num_cpus=2, _node_ip_address="127.0.0.2", include_dashboard=False,
         logging_level=40, log_to_driver=False,
     )  # fmt: skip
     outcomes: list[dict[str, Any]] = []

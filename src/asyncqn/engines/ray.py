@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from asyncqn.plain import to_plain
 from asyncqn.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Potential
 
+_LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """A local Ray reports to nobody, and does not warn of a change that concerns accelerators."""
 
@@ -154,13 +157,15 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         return
     options: dict[str, Any] = {"address": address}
     if address is None:
-        options = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
+        options = {"address": "local", "_node_ip_address": _LOOPBACK, "include_dashboard": False}
     before = {name: os.environ.get(name) for name in _QUIET}
     os.environ.update({name: value for name, value in _QUIET.items() if before[name] is None})
     try:
         try:
-            # What workers print stays in Ray's logs: standard output belongs to the result.
+            # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
+            # output belongs to the result.
             ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+            ray._private.worker._worker_logs_enabled = False
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             what = "a local Ray cannot be started" if address is None else f"there is no Ray at '{address}'"
@@ -169,6 +174,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        ray._private.worker._worker_logs_enabled = True
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -239,8 +239,8 @@ class Office:
             failure = WorkerFailed(content.sentence)
             failure.add_note(content.trace)
             raise failure
-        if isinstance(content, Answer):
-            self._answered(desk, content)
+        if method == "step":
+            self._answered(desk, content if isinstance(content, Answer) else Answer(content, None, None))
         elif method == "farewell":
             template = self.core.algorithm.init_worker(self.core.potential, self.core.theta0)
             self.states[desk.worker] = Saved({}, content).tree(f"worker.{desk.worker}", template)
@@ -283,10 +283,13 @@ class Office:
             self.clock.sleep_until(core.time)  # the service time of a slowed master
         if not orders:
             return
-        message: Any = core.sent()
-        if len(orders) > 1:
-            message = self.ray.put(message)  # a broadcast lies in the store once, not once per worker
+        message = core.sent()
+        # A broadcast lies in the store once, not once per worker; a single message travels in one piece.
+        common = self.ray.put(message) if len(orders) > 1 else None
         for order in orders:
             desk = self.at[order.worker]
             desk.busy, desk.since = True, self.clock.now()
-            self._call(desk, "step", tuple(order), message)
+            if common is not None:
+                self._call(desk, "step", common, tuple(order))
+            else:
+                self._call(desk, "step", (tuple(order), *message))

@@ -1,8 +1,8 @@
 """The worker's side of the Ray engine: an actor that computes, answers, and only then learns (Algorithm 2).
 
-Learning runs in a thread of the actor's own after the answer is on its way, so that it overlaps the
-journey of the message; the next computation waits for it.  This file does not know Ray: `ray_master`
-makes actors of its class.
+Learning that takes a while runs in a thread of the actor's own once the answer is on its way, so that
+it overlaps the journey of the message; the next computation waits for it.  This file does not know
+Ray: `ray_master` makes actors of its class.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from asyncqn.errors import AsyncqnError
 from asyncqn.master import compute, explosion_limit, learn
 from asyncqn.potentials import rebuild
 from asyncqn.types import Algorithm, Array, Potential
+
+BRIEF = 3e-4
+"""Seconds of learning that are done at once: handing them to a thread would cost as much."""
 
 
 class Brief(NamedTuple):
@@ -75,7 +78,7 @@ class Failed(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a step gives: the update's values (None: rejected), its type the first time, the state owed."""
+    """The update's values (None: rejected) with what goes along at times: its type, and a state owed."""
 
     update: tuple[Any, ...] | None
     kind: type | None
@@ -89,6 +92,7 @@ class Worker:
         self.pool = ThreadPoolExecutor(1, "asyncqn learning")
         self.learning: Future[Failed | None] | None = None
         self.over = threading.Event()
+        self.learning_takes = 0.0
         self.told_kind = False
         self.delays: Delays | None = None
 
@@ -118,10 +122,15 @@ class Worker:
             return _failed("a worker could not be prepared", error)
         return "ready"
 
-    def step(self, order: tuple[Any, ...], arrays: tuple[Array, ...]) -> Answer | Failed:
-        """Compute on the iterate that came as `arrays`."""
+    def step(
+        self, message: tuple[Any, ...], order: tuple[Any, ...] | None = None
+    ) -> tuple[Any, ...] | Answer | Failed:
+        """Compute on the iterate in `message`; where no order comes beside it, it is the first member.
+
+        Most answers are the values of the update alone, for small messages are what Ray is slow at.
+        """
         begun = time.perf_counter()
-        assign = Assign(*order)
+        assign, arrays = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
         if (failure := self._settle()) is not None:
             return failure
         try:
@@ -133,12 +142,14 @@ class Worker:
         except Exception as error:
             return _failed(_where(assign), error)
         self._linger(begun, assign)
-        self.learning = self.pool.submit(self._learn, assign, update)
+        if self.learning_takes > BRIEF:
+            self.learning = self.pool.submit(self._learn, assign, update)
+        elif (failure := self._learn(assign, update)) is not None:
+            return failure
         if update is None:
             return Answer(None, None, state)
-        kind = None if self.told_kind else type(update)
-        self.told_kind = True
-        return Answer(tuple(update), kind, state)
+        values, known, self.told_kind = tuple(update), self.told_kind, True
+        return values if known and state is None else Answer(values, None if known else type(update), state)
 
     def farewell(self, worker: int) -> Arrays | Failed:
         """The worker's state after everything it computed."""
@@ -149,12 +160,14 @@ class Worker:
         self.over.set()
 
     def _learn(self, assign: Assign, update: Any | None) -> Failed | None:
+        begun = time.perf_counter()
         try:
             self.local = learn(
                 self.algorithm, self.potential, self.view, self.local, assign.task(self.seed), update
             )
         except Exception as error:
             return _failed(_where(assign), error)
+        self.learning_takes = time.perf_counter() - begun
         return None
 
     def _settle(self) -> Failed | None:
