@@ -171,8 +171,8 @@ def test_a_cluster_without_a_single_finished_computation_still_gives_a_run():
     assert run.time == 0.0
 
 
-def test_the_problem_of_the_readme_gets_better():
-    p = LinearGaussian.random(dim=20, n_data=100, noise_var=10.0, seed=0)
+def test_a_stiff_problem_gets_better():
+    p = LinearGaussian.random(20, 100, 10.0, seed=0, dominant=5, top=1000.0, bulk=(25.0, 120.0))
     run = minimize(p, ASLBFGS(h=4e-6, gamma=3e-2, beta=1e6, memory=3, batch=20, overlap=10),
                    engine=Simulator(Cluster(5, 70.0, 14.0, 10.0)), commits=5000, seed=1)  # fmt: skip
     assert run.status == "completed"

@@ -87,9 +87,10 @@ def test_the_spectrum_of_the_precision_is_as_asked():
 
 def test_the_default_posterior_is_strongly_correlated_and_says_so():
     report = LinearGaussian.random().posterior_correlation()
-    assert report["condition"] == pytest.approx(40.0, rel=1e-6)
-    assert 0.3 < report["multiple"] < 1.0
-    assert 0.0 < report["mean"] < report["largest"] < 1.0
+    assert report["condition"] == pytest.approx(100.0, rel=1e-6)
+    assert report["largest"] > 0.8
+    assert 0.8 < report["multiple"] < 1.0
+    assert 0.25 < report["mean"] < report["largest"] < 1.0
 
 
 def test_equal_recipes_make_equal_models_and_a_saved_one_is_rebuilt():

@@ -59,19 +59,26 @@ class LinearGaussian:
         noise_var: float = 10.0,
         seed: int = 0,
         *,
-        dominant: int = 5,
-        top: float = 1000.0,
-        bulk: tuple[float, float] = (25.0, 120.0),
+        dominant: int | None = None,
+        top: float = 1.0,
+        bulk: tuple[float, float] = (100.0, 100.0),
         spectrum: npt.ArrayLike | None = None,
         dtype: npt.DTypeLike = np.float64,
     ) -> LinearGaussian:
         """A model whose posterior precision P has a given spectrum in random directions.
 
-        `dominant` eigenvalues equal `top`, the others lie evenly (in logarithm) between the two
-        ends of `bulk`; or `spectrum` gives all `dim` of them.  All must be at least 1, the prior's
-        share.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q' with V and Q random with
-        orthonormal columns; then theta ~ N(0, I) and y from the model.
+        `dominant` eigenvalues (by default one in twenty) equal `top`, the others lie evenly (in
+        logarithm) between the two ends of `bulk`; or `spectrum` gives all `dim` of them.  All must
+        be at least 1, the prior's share.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q' with V and
+        Q random with orthonormal columns; then theta ~ N(0, I) and y from the model.
+
+        The default leaves five directions of a hundred to the prior.  They carry most of the
+        posterior's variance, so that coordinates are strongly correlated (`posterior_correlation`:
+        up to 0.84, each with all others 0.88 on average).  A few stiff directions instead, such as
+        dominant=5, top=1000, bulk=(25, 120), make harder problems but weakly correlated coordinates.
         """
+        if dominant is None:
+            dominant = max(1, dim // 20) if isinstance(dim, int) else 0
         recipe: dict[str, Any] = {
             "dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": seed, "dominant": dominant,
             "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
