@@ -112,9 +112,7 @@ class BlockLBFGS:
         check_memory(self.memory, "pair", _RULE)
         require(self.memory >= 1, "memory must be at least 1: without pairs there is no step size.")
         check_positive(backup_after=self.backup_after)
-        require(
-            0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}."
-        )
+        require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
 
     @property
     def pattern(self) -> Blocks:
