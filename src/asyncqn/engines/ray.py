@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +150,13 @@ def _ray() -> Any:
     return ray
 
 
+def _knock(address: str) -> None:
+    """Raise an OSError where nobody listens at host:port; Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=10.0).close()
+
+
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
     """Inside the block this process is connected to a Ray: as before, or as `address` says."""
@@ -162,6 +170,8 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     os.environ.update({name: value for name, value in _QUIET.items() if before[name] is None})
     try:
         try:
+            if address is not None:
+                _knock(address)
             # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
             # output belongs to the result.
             ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
