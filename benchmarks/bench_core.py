@@ -87,7 +87,7 @@ def products() -> Records:
             name = f"two products, d={d}, {np.dtype(dtype).name}"
             records.append(record(f"{name}, against NumPy two-loop twice", timing.a.median * 1e3, "ms",
                                   timing.ratio, f">= {goal}", timing.ratio >= goal))  # fmt: skip
-            # Pass one reads 2M pairs, u, g_O, g_S and writes g; pass two reads 2M, u, g and writes both updates.
+            # Pass one reads 2M vectors, u, g_O, g_S and writes g; pass two reads 2M, u, g, writes both.
             moved = (4 * 3 + 8) * d * np.dtype(dtype).itemsize
             timing = side_by_side(mover(moved), case.fused)
             met = timing.ratio <= 1.6 if d == SIZES[0] else None

@@ -53,7 +53,8 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
             gradient(A, y, noise_var, theta, rows[:overlap], g_O[w, now])
             gradient(A, y, noise_var, theta, rows[overlap:], g_S)
             langevin_update(memory[w], middle[w], scale[w], empty, 0.0, u, g_O[w, now], g_S,
-                            share, 1.0 - share, h, gamma, noise, seed, k[w], w, d_theta[w], d_u[w])  # fmt: skip
+                            share, 1.0 - share, h, gamma, noise, seed, k[w], w,
+                            d_theta[w], d_u[w])  # fmt: skip
             if k[w] > 0:
                 before = omega[w, 1 - now][:overlap]
                 gradient(A, y, noise_var, theta, before, g_S)

@@ -2,7 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.algorithms import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD
+from asyncqn.algorithms import (
+    ASLBFGS,
+    LBFGS,
+    MBLBFGS,
+    SGD,
+    SGLD,
+    AsyncSGD,
+    BlockLBFGS,
+    MomentumLBFGS,
+    StagedLBFGS,
+)
+from asyncqn.algorithms.default import default_algorithm
 from asyncqn.cluster import Cluster
 from asyncqn.engines.mpi import MPI
 from asyncqn.engines.ray import Ray
@@ -11,6 +22,8 @@ from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from asyncqn.minimize import minimize
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.potentials.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.profiled_factorization import ProfiledFactorization
 from asyncqn.replay import replay
 from asyncqn.resume import resume
 from asyncqn.run import Run, load_run
@@ -34,11 +47,15 @@ __all__ = [
     "AsyncSGD",
     "AsyncqnError",
     "BadInput",
+    "BlockLBFGS",
     "Cluster",
     "DamagedFile",
     "Engine",
     "LinearGaussian",
+    "MatrixFactorization",
+    "MomentumLBFGS",
     "Potential",
+    "ProfiledFactorization",
     "Ray",
     "Recommender",
     "ReplayMismatch",
@@ -46,7 +63,9 @@ __all__ = [
     "Schedule",
     "Simulator",
     "StabilityWarning",
+    "StagedLBFGS",
     "Threads",
+    "default_algorithm",
     "load_run",
     "minimize",
     "replay",
