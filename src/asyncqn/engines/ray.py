@@ -178,9 +178,12 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
             ray._private.worker._worker_logs_enabled = False
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             reason = " ".join(str(error).split()).rstrip(".")
-            what = "a local Ray cannot be started" if address is None else f"there is no Ray at '{address}'"
-            advice = "" if address is None else "; start one with ray start --head, or leave the address out"
-            raise BadInput(f"{what} ({reason}){advice}.") from None
+            if address is None:
+                raise BadInput(f"a local Ray cannot be started ({reason}).") from None
+            raise BadInput(
+                f"this process cannot connect to a Ray at '{address}' ({reason}): start one with ray start "
+                "--head, give this process its token where it wants one, or leave the address out."
+            ) from None
         yield
     finally:
         ray.shutdown()
