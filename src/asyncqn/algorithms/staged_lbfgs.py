@@ -186,11 +186,11 @@ def _weight(k: int) -> float:
 def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS:
     """The rule for a potential with a structured metric and W workers, nothing else given.
 
-    One pass of warm-up in max(80, 16 W) batches (fewer where that leaves less than 8 points each),
-    then exact passes in as many blocks as workers.
+    One pass of warm-up in 32 W batches, beyond W = 5 in max(160, 16 W), and fewer where that leaves
+    less than 8 points each; then exact passes in as many blocks as workers.
     """
     n = int(potential.n_data)
-    batches = max(1, min(max(80, 16 * workers), n // 8))
+    batches = max(1, min(max(min(32 * workers, 160), 16 * workers), n // 8))
     return StagedLBFGS(
         batches=batches,
         warmup=batches if batches > 2 * workers else 0,
