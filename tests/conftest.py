@@ -114,7 +114,7 @@ def ray_local() -> Iterator[Any]:
             address="local",
             num_cpus=2,
             object_store_memory=200 * 2**20,
-            _node_ip_address="127.0.0.1",
+            _node_ip_address="127.0.0.2",  # Ray replaces 127.0.0.1 by the address other machines see
             include_dashboard=False,
             configure_logging=False,
             log_to_driver=False,
