@@ -86,7 +86,7 @@ def test_noise_has_the_deviation_of_equation_five():
     _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=np.zeros(2000), seed=0)
     expected = math.sqrt(2 * 0.02 * 0.1 / 7.0) * Stream(0, 0, 0).normals(np.empty(2000))
     np.testing.assert_allclose(thetas[2], expected, atol=1e-14)
-    assert algorithm.noise == pytest.approx(math.sqrt(2 * 0.02 * 0.1 / 7.0))
+    assert algorithm.noise() == pytest.approx(math.sqrt(2 * 0.02 * 0.1 / 7.0))
 
 
 def test_a_diagonal_initial_matrix_is_the_inverse_curvature():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from asyncqn.algorithms.annealing import Annealing
 from asyncqn.algorithms.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.async_sgd import AsyncSGD
 from asyncqn.algorithms.block_lbfgs import BlockLBFGS
@@ -25,6 +26,7 @@ __all__ = [
     "MBLBFGS",
     "SGD",
     "SGLD",
+    "Annealing",
     "AsyncSGD",
     "BlockLBFGS",
     "MomentumLBFGS",

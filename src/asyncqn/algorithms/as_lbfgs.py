@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_positive, check_sampling, check_step
+from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     ACCEPTED,
     REJECTED,
@@ -72,14 +73,14 @@ class ASLBFGS:
     """The paper's as-L-BFGS.
 
     h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
-    temperature (`inf`: no noise); memory: M; batch: N_Omega; overlap: N_O; rho: added to H as
+    temperature (`inf`: no noise; an `Annealing`, which is not the paper's, lets it rise); memory: M; batch: N_Omega; overlap: N_O; rho: added to H as
     rho I; epsilon: the cautious rule y's >= epsilon |s|^2; cosine_floor and initial_scale: see
     `algorithms.memory`.  epsilon's default and cosine_floor are our own choices.
     """
 
     h: float
     gamma: float
-    beta: float
+    beta: float | Annealing
     memory: int
     batch: int
     overlap: int
@@ -93,7 +94,7 @@ class ASLBFGS:
 
     def __post_init__(self) -> None:
         check_step(self.h)
-        check_positive(beta=self.beta)
+        object.__setattr__(self, "beta", checked_beta(self.beta))
         require(0.0 <= self.gamma < 2.0, f"gamma must lie in [0, 2), not {self.gamma!r}.")
         require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
         check_memory(self.memory, self.initial_scale, self.rule)
@@ -104,10 +105,9 @@ class ASLBFGS:
     def rule(self) -> PairRule:
         return PairRule(self.epsilon, self.cosine_floor)
 
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the noise in d_u."""
-        return math.sqrt(2.0 * self.h * self.gamma / self.beta)
+    def noise(self, k: int = 0) -> float:
+        """Standard deviation of the noise in d_u at a worker's k-th step."""
+        return math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)
@@ -141,7 +141,7 @@ class ASLBFGS:
         langevin_update(
             memory.pairs, memory.middle, memory.scale[0], memory.diagonal, self.rho,
             view.u, g_O, local.g_S, self.overlap / self.batch, 1.0 - self.overlap / self.batch,
-            self.h, self.gamma, self.noise, stream.seed, stream.k, stream.worker,
+            self.h, self.gamma, self.noise(stream.k), stream.seed, stream.k, stream.worker,
             update.d_theta, update.d_u,
         )  # fmt: skip
         return update

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
 from asyncqn.algorithms.async_sgd import Iterate
-from asyncqn.algorithms.checks import check_batch, check_positive, check_sampling, check_step
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update
 from asyncqn.algorithms.stochastic_gradient import Worker as GradientWorker
 from asyncqn.kernels.vectors import add_one, add_scaled
@@ -30,16 +31,16 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class SGLD(StochasticGradient):
-    """h: step size for the sum U; beta: inverse temperature; batch: N_Omega."""
+    """h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega."""
 
     h: float
-    beta: float
+    beta: float | Annealing
     batch: int
     sampling: str = "replacement"
 
     def __post_init__(self) -> None:
         check_step(self.h)
-        check_positive(beta=self.beta)
+        object.__setattr__(self, "beta", checked_beta(self.beta))
         check_batch(self.batch)
         check_sampling(self.sampling)
 
@@ -52,8 +53,9 @@ class SGLD(StochasticGradient):
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         g = self.gradient(view, GradientWorker(local.Omega, local.d_theta), potential, task)
         d_theta = np.multiply(g, -self.h, out=local.d_theta)
-        if self.beta < math.inf:
-            add_scaled(d_theta, math.sqrt(2.0 * self.h / self.beta), task.stream.normals(local.Z))
+        beta = beta_at(self.beta, task.stream.k)
+        if beta < math.inf:
+            add_scaled(d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
         return Update(d_theta)
 
     def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:

@@ -8,6 +8,8 @@ from typing import Any
 from asyncqn.errors import BadInput
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.mixture import Mixture
+from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.potentials.profiled_factorization import ProfiledFactorization
 from asyncqn.types import Potential
 
@@ -15,6 +17,8 @@ FACTORIZATIONS = {
     "matrix-factorization": MatrixFactorization,
     "profiled-factorization": ProfiledFactorization,
 }
+
+NON_CONVEX: dict[str, Any] = {"phase-retrieval": PhaseRetrieval, "mixture": Mixture}
 
 
 def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
@@ -26,6 +30,9 @@ def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
     if kind == "linear-gaussian":
         arguments["bulk"] = tuple(arguments["bulk"])
         return LinearGaussian.random(**arguments)
+    if kind in NON_CONVEX:
+        made: Potential = NON_CONVEX[kind].random(**arguments)
+        return made
     if kind in FACTORIZATIONS:
         return _factorization(FACTORIZATIONS[kind], arguments.pop("source"), arguments)
     raise BadInput(

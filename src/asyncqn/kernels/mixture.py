@@ -1,0 +1,73 @@
+"""Kernels of the Gaussian mixture with unknown centres."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.jit import reducing_kernel
+
+
+@reducing_kernel
+def value(X, scale, theta, rows):
+    """-(n / |rows|) sum_{i in rows} log mean_k exp(-|x_i - theta_k|^2 / 2) + |theta|^2 / (2 scale^2).
+
+    NaN where a row does not exist.
+    """
+    n, d = X.shape
+    K = theta.size // d
+    total = 0.0
+    for i in rows:
+        if i < 0 or i >= n:
+            return np.nan
+        nearest = np.inf
+        for k in range(K):
+            nearest = min(nearest, _half_square(X[i], theta, k * d))
+        mass = 0.0
+        for k in range(K):
+            mass += np.exp(nearest - _half_square(X[i], theta, k * d))
+        total += nearest - np.log(mass / K)
+    prior = 0.0
+    for j in range(theta.size):
+        prior += theta[j] * theta[j]
+    return n / rows.size * total + 0.5 * prior / scale**2
+
+
+@reducing_kernel
+def gradient(X, scale, theta, rows, out):
+    """out = theta / scale^2 + (n / |rows|) sum_{i in rows} r_ik (theta_k - x_i), r_ik the responsibilities.
+
+    False, and nothing written, where sizes do not fit or a row does not exist.
+    """
+    n, d = X.shape
+    if out.size != theta.size or theta.size % d != 0:
+        return False
+    for i in rows:
+        if i < 0 or i >= n:
+            return False
+    K = theta.size // d
+    for j in range(theta.size):
+        out[j] = theta[j] / scale**2
+    weight = n / rows.size
+    for i in rows:
+        x = X[i]
+        nearest = np.inf
+        for k in range(K):
+            nearest = min(nearest, _half_square(x, theta, k * d))
+        mass = 0.0
+        for k in range(K):
+            mass += np.exp(nearest - _half_square(x, theta, k * d))
+        for k in range(K):
+            r = weight * np.exp(nearest - _half_square(x, theta, k * d)) / mass
+            for j in range(d):
+                out[k * d + j] += r * (theta[k * d + j] - x[j])
+    return True
+
+
+@reducing_kernel
+def _half_square(x, theta, first):
+    """|x - theta_k|^2 / 2 of the centre that begins at `first`."""
+    total = 0.0
+    for j in range(x.size):
+        difference = x[j] - theta[first + j]
+        total += difference * difference
+    return 0.5 * total

@@ -1,0 +1,104 @@
+"""A Gaussian mixture whose K centres are unknown: non-convex, with local minima that miss a cluster.
+
+x_i ~ (1/K) sum_k N(c_k, I); theta holds the centres one after the other, with the prior N(0, scale^2 I):
+
+    U(theta) = -sum_i log (1/K) sum_k exp(-|x_i - theta_k|^2 / 2) + |theta|^2 / (2 scale^2)
+
+(constants left out).  Where two centres share a cluster and one stands between two clusters, every
+small move makes U larger; the number of such minima grows fast with K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels import mixture as kernels
+from asyncqn.streams import check_seed
+from asyncqn.types import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Data points `X` (n_data x d, float64); `centres` (K x d), those they were drawn around."""
+
+    X: Array = field(repr=False)
+    centres: Array = field(repr=False)
+    scale: float
+    recipe: dict[str, Any] | None = None
+    """The arguments of `random` that made it, from which a saved run can make it again."""
+
+    def __post_init__(self) -> None:
+        X, centres = np.ascontiguousarray(self.X, np.float64), np.ascontiguousarray(self.centres, np.float64)
+        require(X.ndim == 2 and X.size > 0, f"X must be a non-empty matrix, not of shape {X.shape}.")
+        require(
+            centres.ndim == 2 and len(centres) >= 1 and centres.shape[1] == X.shape[1],
+            f"centres must be a matrix with {X.shape[1]} columns, as X has, not of shape {centres.shape}.",
+        )
+        require(bool(np.isfinite(X).all() and np.isfinite(centres).all()), "X and centres must be finite.")
+        require(0.0 < self.scale < np.inf, f"scale must be positive, not {self.scale!r}.")
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "centres", centres)
+
+    @classmethod
+    def random(
+        cls, components: int = 6, n_data: int = 300, width: float = 12.0, gap: float = 5.0, seed: int = 0
+    ) -> Mixture:
+        """Equal clusters in the plane, with centres drawn evenly from a square of side `width`.
+
+        Centres nearer than `gap` to an earlier one are drawn again; the prior's scale is `width`.
+        """
+        for name, count in (("components", components), ("n_data", n_data)):
+            require(
+                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
+                f"{name} must be an integer of at least 1, not {count!r}.",
+            )
+        require(width > 0 and gap >= 0, f"width must be positive and gap not negative: {width!r}, {gap!r}.")
+        require(
+            components * gap**2 <= width**2,
+            f"{components} centres {gap:g} apart do not fit into a square of side {width:g}: widen it.",
+        )
+        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x313]))
+        centres = np.empty((0, 2))
+        while len(centres) < components:
+            new = rng.uniform(-width / 2, width / 2, (10_000, 2))
+            centres = np.empty((0, 2))
+            for point in new:
+                if len(centres) < components and (np.hypot(*(centres - point).T) >= gap).all():
+                    centres = np.vstack([centres, point])
+        X = centres[np.arange(n_data) % components] + rng.standard_normal((n_data, 2))
+        recipe = {"components": components, "n_data": n_data, "width": width, "gap": gap, "seed": seed}
+        return cls(rng.permutation(X), centres, float(width), recipe)
+
+    @property
+    def dim(self) -> int:
+        return int(self.centres.size)
+
+    @property
+    def n_data(self) -> int:
+        return int(self.X.shape[0])
+
+    def value(self, theta: Array) -> float:
+        return self.value_rows(theta, np.arange(self.n_data))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from `rows`; the prior counts once."""
+        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        return float(kernels.value(self.X, self.scale, theta, rows))
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        if theta.size != self.dim or not kernels.gradient(self.X, self.scale, theta, rows, out):
+            raise BadInput(
+                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
+                f"n_data - 1 = {self.n_data - 1}."
+            )
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """K of the data points, as is usual for mixtures."""
+        return self.X[rng.choice(self.n_data, len(self.centres), replace=False)].ravel()
+
+    def reference(self) -> dict[str, Any] | None:
+        return None if self.recipe is None else {"kind": "mixture", **self.recipe}

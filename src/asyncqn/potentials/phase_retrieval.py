@@ -1,0 +1,91 @@
+"""Phase retrieval: a vector from the squares of its measurements, non-convex, with a known global minimum.
+
+y_i = (a_i'x)^2 without noise, a_i ~ N(0, I), and
+
+    U(theta) = sum_i ((a_i'theta)^2 - y_i)^2 / 4,        U* = 0 at theta = x and theta = -x.
+
+The prior is flat.  With few more measurements than unknowns U has local minima above zero, in which
+descent from a random start ends more often than not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels import phase_retrieval as kernels
+from asyncqn.streams import check_seed
+from asyncqn.types import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseRetrieval:
+    """Rows a_i of `A` (n_data x dim, float64) and `signal`, the x that made y = (A x)^2."""
+
+    A: Array = field(repr=False)
+    signal: Array = field(repr=False)
+    recipe: dict[str, Any] | None = None
+    """The arguments of `random` that made it, from which a saved run can make it again."""
+    y: Array = field(init=False, repr=False)
+
+    optimum = 0.0
+
+    def __post_init__(self) -> None:
+        A, x = np.ascontiguousarray(self.A, np.float64), np.ascontiguousarray(self.signal, np.float64)
+        require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
+        require(x.shape == (A.shape[1],), f"signal must have one entry per column of A, {A.shape[1]}.")
+        require(bool(np.isfinite(A).all() and np.isfinite(x).all()), "A and signal must be finite numbers.")
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "signal", x)
+        object.__setattr__(self, "y", np.einsum("ij,j->i", A, x) ** 2)
+
+    @classmethod
+    def random(cls, dim: int = 10, n_data: int = 25, seed: int = 0) -> PhaseRetrieval:
+        """A with standard normal entries, and a signal in a random direction with |x|^2 = dim."""
+        for name, count in (("dim", dim), ("n_data", n_data)):
+            require(
+                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
+                f"{name} must be an integer of at least 1, not {count!r}.",
+            )
+        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x9A5E]))
+        A, x = rng.standard_normal((n_data, dim)), rng.standard_normal(dim)
+        x *= np.sqrt(dim / (x @ x))
+        return cls(A, x, {"dim": dim, "n_data": n_data, "seed": seed})
+
+    @property
+    def dim(self) -> int:
+        return int(self.A.shape[1])
+
+    @property
+    def n_data(self) -> int:
+        return int(self.A.shape[0])
+
+    def value(self, theta: Array) -> float:
+        return self.value_rows(theta, np.arange(self.n_data))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from `rows`."""
+        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        return float(kernels.value(self.A, self.y, theta, rows))
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        if not kernels.gradient(self.A, self.y, theta, rows, out):
+            raise BadInput(
+                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
+                f"n_data - 1 = {self.n_data - 1}."
+            )
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """A draw from N(0, I), about as long as the signal of `random`."""
+        return rng.standard_normal(self.dim)
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        """`distance`: of theta from x or -x, whichever is nearer, relative to |x|."""
+        off = min(float(np.linalg.norm(theta - self.signal)), float(np.linalg.norm(theta + self.signal)))
+        return {"distance": off / max(float(np.linalg.norm(self.signal)), 1e-300)}
+
+    def reference(self) -> dict[str, Any] | None:
+        return None if self.recipe is None else {"kind": "phase-retrieval", **self.recipe}
