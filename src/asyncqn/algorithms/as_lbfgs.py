@@ -73,9 +73,10 @@ class ASLBFGS:
     """The paper's as-L-BFGS.
 
     h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
-    temperature (`inf`: no noise; an `Annealing`, which is not the paper's, lets it rise); memory: M; batch: N_Omega; overlap: N_O; rho: added to H as
-    rho I; epsilon: the cautious rule y's >= epsilon |s|^2; cosine_floor and initial_scale: see
-    `algorithms.memory`.  epsilon's default and cosine_floor are our own choices.
+    temperature (`inf`: no noise; or an `Annealing`, which is not the paper's); memory: M; batch:
+    N_Omega; overlap: N_O; rho: added to H as rho I; epsilon: the cautious rule y's >= epsilon |s|^2;
+    cosine_floor and initial_scale: see `algorithms.memory`.  epsilon's default and cosine_floor are
+    our own choices.
     """
 
     h: float
