@@ -52,7 +52,8 @@ class MPI:
 
     wire: "exact" sends theta's own precision, "float32" halves the traffic of float64 (recorded in
     the run, so that its replay rounds at the same places); slow, time_unit, max_staleness and
-    silence: as for `Threads` (slow without deaths and joins).
+    silence: as for `Threads` (slow without deaths and joins); shared: ranks on the master's machine
+    put the numbers of their messages into memory they share with it (the bits are the same).
     """
 
     wire: str = "exact"
@@ -60,6 +61,7 @@ class MPI:
     time_unit: float = 1.0
     max_staleness: int | None = None
     silence: float = math.inf
+    shared: bool = True
 
     def __post_init__(self) -> None:
         require(self.wire in ("exact", "float32"), f"wire must be 'exact' or 'float32', not {self.wire!r}.")
@@ -136,7 +138,9 @@ class MPI:
                 if office.unheard:
                     _abandon(office)
                 return run
-            worker = Worker(mpi, comm, potential, algorithm, theta0, seed, narrow, self.slow, self.time_unit)
+            worker = Worker(
+                mpi, comm, potential, algorithm, theta0, seed, narrow, self.shared, self.slow, self.time_unit
+            )
             _part(comm, whole=worker.run())
             return None
 

@@ -23,9 +23,11 @@ from asyncqn.engines.mpi_worker import (
     STOP,
     UPDATE,
     WORK,
+    message_frames,
     receive_pieces,
     send_pieces,
 )
+from asyncqn.engines.shared import ADDRESS, enter_room
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
 from asyncqn.run import Run
 from asyncqn.streams import Stream
@@ -40,13 +42,23 @@ PATIENCE = 5.0
 
 
 class Desk:
-    """What the master keeps of one rank."""
+    """What the master keeps of one rank.
 
-    def __init__(self, sent: tuple[Any, ...], update: Any, narrow: bool, idle: Any) -> None:
+    A rank that shares memory with the master reads its orders there, so that the next is written
+    beside the one it still looks at; a message that was received may be written over at once.
+    """
+
+    def __init__(self, idle: Any) -> None:
         self.worker = -1
-        self.inbox, self.outbox = Frame(update, narrow), Frame(sent, narrow)
-        self.notice = Frame(())
+        self.notice = self.inbox = Frame(())
+        self.outboxes: tuple[Frame, ...] = ()
+        self.turn = 0
         self.sending = self.noticing = idle
+
+    def furnish(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
+        """Lay out the messages, in the memory shared with the rank if there is any."""
+        self.inbox, *outboxes = message_frames(sent, update, narrow, room)
+        self.outboxes = tuple(outboxes) if room is not None else (outboxes[0],)
 
 
 class Office:
@@ -60,9 +72,9 @@ class Office:
         scratch = core.algorithm.init_worker(core.potential, core.theta0)
         sample = core.algorithm.step(core.master.iterate, scratch, core.potential,
                                      Task(0, 0, Stream(core.seed, 0, 0)))  # fmt: skip
-        self.update_type = type(sample)
+        self.sample, self.narrow = sample, narrow
         idle = mpi.REQUEST_NULL
-        self.desks = [Desk(core.sent(), sample, narrow, idle) for _ in range(comm.size - 1)]
+        self.desks = [Desk(idle) for _ in range(comm.size - 1)]
         self.receiving: list[Any] = [idle] * len(self.desks)
         self.at: dict[int, int] = {}
         self.gone: set[int] = set()
@@ -113,11 +125,15 @@ class Office:
         for i, desk in enumerate(self.desks):
             with _Losing(self, i):
                 self.comm.Recv(desk.notice.head, i + 1, ANSWERS)  # the rank is ready
+                room = enter_room(desk.notice.header[:ADDRESS].tolist())
+                desk.furnish(core.sent(), self.sample, self.narrow, room)
                 content = None
                 if start is not None and i < len(old):
                     mine = f"worker.{desk.worker}."
                     content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
-                desk.notice.address(START, desk.worker, 0 if content is None else content.size)
+                desk.notice.address(
+                    START, desk.worker, 0 if content is None else content.size, room is not None
+                )
                 self.comm.Send(desk.notice.head, i + 1, ORDERS)
                 if content is not None:
                     send_pieces(self.comm, content, i + 1)
@@ -223,7 +239,7 @@ class Office:
                 core.deposit(desk.worker, self._receive_state(i))
                 self._listen(i)
             return
-        update = self.update_type._make(desk.inbox.unpack()) if kind == UPDATE else None
+        update = self.sample._make(desk.inbox.unpack()) if kind == UPDATE else None
         self._carry(core.answer(desk.worker, update, self.clock.now()))
 
     def _receive_state(self, i: int) -> Any:
@@ -239,9 +255,11 @@ class Office:
             with _Losing(self, i):
                 self._listen(i)
                 desk.sending.Wait()
-                desk.outbox.address(WORK, order.worker, order.read, order.k, order.part, order.deposit)
-                desk.outbox.pack(self.core.sent())
-                desk.sending = self.comm.Isend(desk.outbox.buffer, i + 1, ORDERS)
+                outbox = desk.outboxes[desk.turn]
+                desk.turn = (desk.turn + 1) % len(desk.outboxes)
+                outbox.address(WORK, order.worker, order.read, order.k, order.part, order.deposit)
+                outbox.pack(self.core.sent())
+                desk.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
 
 
 class _Losing:

@@ -2,13 +2,15 @@
 
 Messages to a worker carry the header (kind, worker, read, k, part, deposit), messages from it
 (kind, size, final).  The next receive is posted before the update is sent, into a second buffer, because
-`learn` still looks at the first.
+`learn` still looks at the first.  A worker on the master's machine offers it memory for the numbers
+of all three buffers; messages are then headers alone.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from asyncqn.checkpoint import Saved
 from asyncqn.cluster import Cluster
 from asyncqn.engines.core import Assign, sent_fields, state_arrays
 from asyncqn.engines.crew import Delays
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
+from asyncqn.engines.shared import offer_room
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, explosion_limit, learn
 from asyncqn.streams import Stream
@@ -51,12 +54,34 @@ def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
     return content
 
 
+def message_frames(
+    sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
+) -> tuple[Frame, Frame, Frame]:
+    """The update of a worker and its two orders, laid out alike on both sides of a shared room."""
+    if room is None:
+        return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
+    first = body_bytes(update, narrow)
+    second = first + body_bytes(sent, narrow)
+    return Frame(update, narrow, room), Frame(sent, narrow, room[first:]), Frame(sent, narrow, room[second:])
+
+
+def moved(state: Any, places: Mapping[int, Array]) -> Any:
+    """A state whose arrays of the given ids live in other places, with their numbers."""
+    if isinstance(state, tuple):
+        children = [moved(child, places) for child in state]
+        return state._make(children) if hasattr(state, "_make") else tuple(children)
+    if (place := places.get(id(state))) is None:
+        return state
+    place[...] = state
+    return place
+
+
 class Worker:
     """One rank that computes; `run` returns when the master says so, and whether all went well."""
 
     def __init__(
         self, mpi: Any, comm: Any, potential: Potential, algorithm: Algorithm, theta0: Array, seed: int,
-        narrow: bool, slow: Cluster | None, time_unit: float,
+        narrow: bool, shared: bool, slow: Cluster | None, time_unit: float,
     ) -> None:  # fmt: skip
         self.comm, self.potential, self.seed = comm, potential, seed
         self.slow, self.unit = slow, time_unit
@@ -65,15 +90,14 @@ class Worker:
         self.local = algorithm.init_worker(potential, theta0)
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
-        sample = tuple(getattr(self.iterate, name) for name in self.fields)
-        self.frames = (Frame(sample, narrow), Frame(sample, narrow))
+        self.narrow, self.shared = narrow, shared
         # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
-        update = algorithm.step(self.iterate, algorithm.init_worker(potential, theta0), potential,
-                                Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
-        self.outgoing = Frame(update, narrow)
+        self.sample = algorithm.step(self.iterate, algorithm.init_worker(potential, theta0), potential,
+                                     Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
+        self.placed: bool | None = None
 
     def run(self) -> bool:
         self._start()
@@ -111,9 +135,17 @@ class Worker:
 
     def _start(self) -> None:
         """Say that we are ready; hear our number and, where a run goes on, get the state we had."""
+        sent, update, narrow = tuple(getattr(self.iterate, n) for n in self.fields), self.sample, self.narrow
+        nbytes = body_bytes(update, narrow) + 2 * body_bytes(sent, narrow)
+        offer = offer_room(nbytes) if self.shared else None
+        self.notice.address(*(offer.address if offer is not None else ()))
         self.comm.Send(self.notice.head, 0, ANSWERS)
         self.comm.Recv(self.notice.head, 0, ORDERS)
-        _, self.number, size = map(int, self.notice.header[:3])
+        _, self.number, size, entered = map(int, self.notice.header[:4])
+        if offer is not None:
+            offer.close()
+        room = offer.room if offer is not None and entered else None
+        self.outgoing, *self.frames = message_frames(sent, update, narrow, room)
         if size:
             saved = Saved({}, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
             self.local = saved.tree(f"worker.{self.number}", self.local)
@@ -129,8 +161,25 @@ class Worker:
             self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
             return
         self.outgoing.address(UPDATE)
-        self.outgoing.pack(update)
+        self.outgoing.pack(update if self.narrow else self._placed(update))
         self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
+
+    def _placed(self, update: Any) -> Any:
+        """The update, with those of its arrays that are the worker's own living in the message from now on.
+
+        Later updates then need no copy.  A worker that sends other arrays after all gets its own back,
+        lest the copy into the message is written over its state.
+        """
+        slots = self.outgoing.slots
+        if self.placed is None:
+            arrays = [(v, slot) for v, slot in zip(update, slots) if isinstance(v, np.ndarray)]
+            self.local = moved(self.local, {id(v): slot for v, slot in arrays})
+            self.placed = True
+        elif self.placed and any(isinstance(v, np.ndarray) and v is not s for v, s in zip(update, slots)):
+            update = [v.copy() if isinstance(v, np.ndarray) else v for v in update]
+            self.local = moved(self.local, {id(slot): np.empty_like(slot) for slot in slots})
+            self.placed = False
+        return update
 
     def _send_state(self, final: bool = False, content_wanted: bool = True) -> None:
         content = np.empty(0, np.uint8)

@@ -1,7 +1,8 @@
 """Messages as single buffers: a header of integers, then the numbers, without pickle and without copies.
 
 The shape of a message never changes during a run, so a buffer is laid out once from a sample.  An
-array of the message is a view into the buffer wherever precision allows.
+array of the message is a view into the buffer wherever precision allows.  Where both sides share
+memory, the numbers lie there and the message is the header alone.
 """
 
 from __future__ import annotations
@@ -23,26 +24,24 @@ _ALIGNED = 64
 class Frame:
     """The buffer of a message that is a tuple like `sample`, of arrays and numbers.
 
-    narrow: float64 travels as float32.
+    narrow: float64 travels as float32; room: memory that sender and receiver share, of `body_bytes`.
+    buffer: the bytes that a message carries; slots: where its arrays lie.
     """
 
-    def __init__(self, sample: tuple[Any, ...], narrow: bool = False) -> None:
+    def __init__(
+        self, sample: tuple[Any, ...], narrow: bool = False, room: npt.NDArray[np.uint8] | None = None
+    ) -> None:
         kinds = [None if isinstance(value, np.ndarray) else type(value) for value in sample]
         self._kinds = kinds if any(kinds) else None
         self._narrow = narrow
-        leaves = [_leaf(value) for value in sample]
-        dtypes = [
-            np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
-            for leaf in leaves
-        ]
-        starts, end = [], _round_up(HEADER * 8)
-        for leaf, dtype in zip(leaves, dtypes):
-            starts.append(end)
-            end = _round_up(end + leaf.size * dtype.itemsize)
-        self.buffer: npt.NDArray[np.uint8] = np.zeros(end // 8, np.uint64).view(np.uint8)
-        self.header: npt.NDArray[np.int64] = self.buffer[: HEADER * 8].view(np.int64)
+        leaves, dtypes, starts, end = _layout(sample, narrow)
+        head = HEADER * 8
+        carried = head + end if room is None else head
+        self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
+        self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
+        body = self.buffer[head:] if room is None else room[:end]
         self.slots = [
-            self.buffer[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
+            body[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
             for start, leaf, dtype in zip(starts, leaves, dtypes)
         ]
         self._values: list[Any] = [
@@ -61,14 +60,15 @@ class Frame:
         self.header[: len(integers)] = integers
 
     def pack(self, values: tuple[Any, ...]) -> None:
-        """Copy a message into the buffer."""
+        """Copy a message into the buffer, but for arrays that are its slots already."""
         if self._narrow:
             with np.errstate(over="ignore"):
                 for slot, value in zip(self.slots, values):
                     np.copyto(slot, value, casting="same_kind")
         else:
             for slot, value in zip(self.slots, values):
-                slot[...] = value
+                if value is not slot:
+                    slot[...] = value
 
     def unpack(self) -> list[Any]:
         """The message in the buffer: arrays that live until the next message comes, and numbers."""
@@ -79,6 +79,27 @@ class Frame:
         if self._kinds is None:
             return self._values
         return [value if kind is None else kind(value[()]) for value, kind in zip(self._values, self._kinds)]
+
+
+def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
+    """Bytes of the numbers of such a message, without the header."""
+    return _layout(sample, narrow)[3]
+
+
+def _layout(
+    sample: tuple[Any, ...], narrow: bool
+) -> tuple[list[npt.NDArray[Any]], list[np.dtype[Any]], list[int], int]:
+    """The message's leaves, the types in which they travel, where each begins, and where all end."""
+    leaves = [_leaf(value) for value in sample]
+    dtypes = [
+        np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
+        for leaf in leaves
+    ]
+    starts, end = [], 0
+    for leaf, dtype in zip(leaves, dtypes):
+        starts.append(end)
+        end = _round_up(end + leaf.size * dtype.itemsize)
+    return leaves, dtypes, starts, end
 
 
 def _leaf(value: Any) -> npt.NDArray[Any]:
