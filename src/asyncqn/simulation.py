@@ -103,8 +103,9 @@ def _staged(cluster: Cluster, pattern: Staged, commits: int, seed: int) -> Sched
     under_way.sort(key=lambda row: row[2])
     rest = pattern.blocks
     if commits > warm == first.commits:
+        longer = pattern.batches / rest.n_blocks
         later = timing._replace(
-            m=timing.m + np.log(pattern.batches / rest.n_blocks),
+            m=np.where(timing.s > 0, timing.m + np.log(longer), timing.m * longer),
             birth=np.maximum(free - end, 0.0), death=timing.death - end,
         )  # fmt: skip
         second = _simulate(later, rest, commits - warm, seed ^ _LATER)
