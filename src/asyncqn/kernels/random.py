@@ -128,17 +128,29 @@ def fill_normals(key, k, worker, purpose, out):
             out[first + i] = z[i]
 
 
+@inlined
+def _two_rows(i, key, k, worker, n):
+    """Rows 2i and 2i + 1 of a stream."""
+    k0, k1 = key & _LOW, key >> _32
+    x0, x1, x2, x3 = philox(np.uint64(i), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1)
+    return (x0 * n + ((x1 * n) >> _32)) >> _32, (x2 * n + ((x3 * n) >> _32)) >> _32
+
+
 @kernel
 def fill_rows(key, k, worker, n, out):
     """Row numbers drawn uniformly from 0..n-1 with replacement (64-bit multiply-shift, bias < n/2^64)."""
-    key = np.uint64(key)
-    k0, k1 = key & _LOW, key >> _32
-    n64 = np.uint64(n)
-    for i in range(0, out.size, 2):
-        x0, x1, x2, x3 = philox(np.uint64(i // 2), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1)
-        out[i] = np.int64((x0 * n64 + ((x1 * n64) >> _32)) >> _32)
-        if i + 1 < out.size:
-            out[i + 1] = np.int64((x2 * n64 + ((x3 * n64) >> _32)) >> _32)
+    key, n = np.uint64(key), np.uint64(n)
+    even, odd = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    for first in range(0, out.size, 2 * BLOCK):
+        rows = out[first : min(first + 2 * BLOCK, out.size)]
+        pairs = (rows.size + 1) // 2
+        for i in range(pairs):
+            even[i], odd[i] = _two_rows(first // 2 + i, key, k, worker, n)
+        for i in range(rows.size // 2):
+            rows[2 * i] = even[i]
+            rows[2 * i + 1] = odd[i]
+        if rows.size % 2:
+            rows[rows.size - 1] = even[pairs - 1]
 
 
 @kernel
