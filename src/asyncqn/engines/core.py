@@ -135,6 +135,7 @@ class Core:
         self.engine = to_plain(dict(engine))
         self.master = Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
                              callback=callback, pause=pause)  # fmt: skip
+        self._sent = sent_fields(algorithm, self.master.iterate)
         self.recording = Recording()
         self.members: dict[int, Member] = {}
         self.status, self.message = "", ""
@@ -193,14 +194,14 @@ class Core:
     def sent(self) -> tuple[Array, ...]:
         """The arrays of the iterate that workers read, in the order of `sent_fields`."""
         iterate = self.master.iterate
-        return tuple(getattr(iterate, name) for name in sent_fields(self.algorithm, iterate))
+        return tuple([getattr(iterate, name) for name in self._sent])
 
     # -- events
 
     def begin(self) -> None:
         """Evaluate the starting point (a checkpoint has that row already)."""
         if self.version == 0 and not self.master.records:
-            self._guarded(lambda: self.master.evaluate(0.0))
+            self._guarded(self.master.evaluate, 0.0)
 
     def join(self, now: float, worker: int | None = None) -> int:
         """A worker came; it gets a new number, or the given one where numbers carry meaning."""
@@ -297,7 +298,8 @@ class Core:
     # -- rounds and commits
 
     def _advance(self, now: float) -> None:
-        self._now = max(self._now, now)
+        if now > self._now:
+            self._now = now
 
     def _assign(self, worker: int, member: Member) -> list[Assign]:
         part = -1 if self.parts is None else self.parts.choose(worker, self.version, self._now)
@@ -353,7 +355,7 @@ class Core:
         self.recording.delivered(answers, self._now)
         updates = [answer.update for answer in answers if answer.counts]
         self._tell_progress([answer.read for answer in answers if answer.counts])
-        if not self._guarded(lambda: self.master.commit(updates, self._now)):
+        if not self._guarded(self.master.commit, updates, self._now):
             return
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
@@ -365,14 +367,14 @@ class Core:
         """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""
         if self._evaluations != len(self.master.records):
             self._evaluations, self._stale_sum, self._stale_rows = len(self.master.records), 0, 0
-        self._stale_sum += sum(self.version - r for r in read)
+        self._stale_sum += self.version * len(read) - sum(read)
         self._stale_rows += len(read)
         self.master.staleness = self._stale_sum / self._stale_rows
         self.master.alive = len(self.members)
 
-    def _guarded(self, call: Callable[[], None]) -> bool:
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
-            call()
+            call(*arguments)
         except StopIteration:
             self.stop("stopped", f"the callback stopped the run after commit {self.version}.")
         except Diverged as divergence:

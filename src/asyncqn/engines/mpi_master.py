@@ -231,9 +231,9 @@ class Office:
     def _serve(self, i: int) -> None:
         """Hand a message that has arrived to the core, and carry out what it says."""
         desk, core = self.desks[i], self.core
-        kind = int(desk.inbox.header[0])
         if i in self.gone:
             return
+        kind = desk.inbox.header[0]
         if kind == STATE:
             with _Losing(self, i):
                 core.deposit(desk.worker, self._receive_state(i))
@@ -247,7 +247,7 @@ class Office:
 
     def _carry(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
-        if self.core.time > self.clock.now():
+        if self.core.service and self.core.time > self.clock.now():
             self.clock.sleep_until(self.core.time)  # the service time of a slowed master
         for order in orders:
             i = self.at[order.worker]

@@ -76,6 +76,14 @@ def moved(state: Any, places: Mapping[int, Array]) -> Any:
     return place
 
 
+def _lives_in(update: tuple[Any, ...], slots: list[npt.NDArray[Any]]) -> bool:
+    """Whether the arrays of an update are those of its message."""
+    for value, slot in zip(update, slots):
+        if value is not slot and isinstance(value, np.ndarray):
+            return False
+    return True
+
+
 class Worker:
     """One rank that computes; `run` returns when the master says so, and whether all went well."""
 
@@ -107,7 +115,7 @@ class Worker:
         while True:
             receiving.Wait()
             frame = self.frames[turn]
-            kind, worker, read, k, part, deposit = map(int, frame.header[:6])
+            kind, worker, read, k, part, deposit, *_ = frame.header.tolist()
             if kind == STOP:
                 break
             begun = time.perf_counter()
@@ -151,6 +159,8 @@ class Worker:
             self.local = saved.tree(f"worker.{self.number}", self.local)
 
     def _view(self, frame: Frame) -> Any:
+        if self.fields == self.iterate._fields:
+            return self.iterate._make(frame.unpack())
         arrived = dict(zip(self.fields, frame.unpack()))
         return self.iterate._make([arrived.get(name) for name in self.iterate._fields])
 
@@ -175,7 +185,7 @@ class Worker:
             arrays = [(v, slot) for v, slot in zip(update, slots) if isinstance(v, np.ndarray)]
             self.local = moved(self.local, {id(v): slot for v, slot in arrays})
             self.placed = True
-        elif self.placed and any(isinstance(v, np.ndarray) and v is not s for v, s in zip(update, slots)):
+        elif self.placed and not _lives_in(update, slots):
             update = [v.copy() if isinstance(v, np.ndarray) else v for v in update]
             self.local = moved(self.local, {id(slot): np.empty_like(slot) for slot in slots})
             self.placed = False

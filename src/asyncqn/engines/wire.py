@@ -8,6 +8,7 @@ memory, the numbers lie there and the message is the header alone.
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from asyncqn.errors import BadInput
 
 HEADER = 8
 """Integers before the numbers; the first says what kind of message it is, 0 means none yet."""
+_HEAD = struct.Struct(f"={HEADER}q")
+_ZEROS = (0,) * HEADER
 _ALIGNED = 64
 
 
@@ -56,8 +59,7 @@ class Frame:
 
     def address(self, *integers: int) -> None:
         """Fill the header; what is not given is zero."""
-        self.header[:] = 0
-        self.header[: len(integers)] = integers
+        _HEAD.pack_into(self.buffer.data, 0, *integers, *_ZEROS[len(integers) :])
 
     def pack(self, values: tuple[Any, ...]) -> None:
         """Copy a message into the buffer, but for arrays that are its slots already."""
