@@ -48,6 +48,21 @@ def float32_wire() -> None:
                 tell(name="without rounding", status="differs")
 
 
+def by_messages() -> None:
+    """What ranks on different machines do: the numbers travel in the messages."""
+    for name in ("as-lbfgs", "mb-lbfgs with timeout"):
+        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5)
+        show(f"{name} by messages", run)
+
+
+def several() -> None:
+    """Cases of four ranks in one job, since starting the ranks takes longest."""
+    float32_wire()
+    by_messages()
+    own_potential()
+    slowed()
+
+
 def own_potential() -> None:
     run = aq.minimize(Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80)
     show("plain", run, Slope())
@@ -133,6 +148,6 @@ def faulty(case: str) -> None:
 if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
-        "every": every_algorithm, "wire": float32_wire, "own": own_potential, "slowed": slowed,
+        "every": every_algorithm, "several": several,
         "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
     }[case]()  # fmt: skip

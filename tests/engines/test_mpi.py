@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from conftest import Mpirun, child_environment
-from engines.runs import EVERY
+from engines.runs import EVERY, problem
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -19,8 +20,9 @@ from hypothesis.extra import numpy as hnp
 import asyncqn as aq
 from asyncqn.algorithms.as_lbfgs import Iterate, Update
 from asyncqn.algorithms.rounded import rounded
+from asyncqn.engines.mpi_worker import Worker, message_frames
 from asyncqn.engines.named import engine_from_plain
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
 ULFM = ("--with-ft", "ulfm")
@@ -45,6 +47,17 @@ def told(process: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]
     return {line["name"]: line for line in map(json.loads, process.stdout.splitlines())}
 
 
+_several: dict[str, dict[str, Any]] = {}
+
+
+@pytest.fixture
+def several(mpirun: Mpirun) -> dict[str, dict[str, Any]]:
+    """What the job of several cases told; it is run once."""
+    if not _several:
+        _several.update(told(mpirun(4, [JOBS, "several"])))
+    return _several
+
+
 def test_every_algorithm_on_eleven_ranks_replays_to_the_bit(mpirun: Mpirun) -> None:
     lines = told(mpirun(11, [JOBS, "every"]))
     assert list(lines) == list(EVERY)
@@ -56,19 +69,30 @@ def test_every_algorithm_on_eleven_ranks_replays_to_the_bit(mpirun: Mpirun) -> N
     assert lines["async-sgd"]["workers"] == list(range(10))
 
 
-def test_a_float32_wire_replays_to_the_bit_and_its_rounding_matters(mpirun: Mpirun) -> None:
-    lines = told(mpirun(3, [JOBS, "wire"]))
-    assert lines["as-lbfgs"]["engine"]["wire"] == "float32"
-    assert lines["mb-lbfgs with timeout"]["commits"] == 60
-    assert lines["without rounding"]["status"] == "differs"
+def test_a_float32_wire_replays_to_the_bit_and_its_rounding_matters(
+    several: dict[str, dict[str, Any]],
+) -> None:
+    assert several["as-lbfgs"]["engine"]["wire"] == "float32"
+    assert several["mb-lbfgs with timeout"]["commits"] == 60
+    assert several["without rounding"]["status"] == "differs"
 
 
-def test_a_potential_defined_in_a_script_runs_is_guarded_and_stopped(mpirun: Mpirun) -> None:
-    lines = told(mpirun(4, [JOBS, "own"]))
-    assert lines["plain"]["status"] == "completed"
-    assert lines["poisoned"]["rejected"] > 0
-    assert lines["stopped"]["status"] == "stopped"
-    assert lines["stopped"]["commits"] == 20
+def test_numbers_in_messages_replay_to_the_bit_as_those_in_shared_memory_do(
+    several: dict[str, dict[str, Any]],
+) -> None:
+    for name in ("as-lbfgs", "mb-lbfgs with timeout"):
+        assert several[name]["engine"]["shared"] is True
+        assert several[f"{name} by messages"]["engine"]["shared"] is False
+        assert several[f"{name} by messages"]["commits"] == 60
+
+
+def test_a_potential_defined_in_a_script_runs_is_guarded_and_stopped(
+    several: dict[str, dict[str, Any]],
+) -> None:
+    assert several["plain"]["status"] == "completed"
+    assert several["poisoned"]["rejected"] > 0
+    assert several["stopped"]["status"] == "stopped"
+    assert several["stopped"]["commits"] == 20
 
 
 def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(mpirun: Mpirun, tmp_path: Path) -> None:
@@ -80,18 +104,19 @@ def test_an_interrupted_run_is_resumed_and_replays_as_a_whole(mpirun: Mpirun, tm
     assert lines["resumed"]["engine"]["resumed_from"] == lines["interrupted"]["commits"]
 
 
-def test_slow_workers_are_dropped_from_rounds_and_silent_ones_given_up(mpirun: Mpirun) -> None:
-    lines = told(mpirun(4, [JOBS, "slowed"]))
-    assert lines["slowed"]["dropped"] > 0
-    assert lines["silent"]["engine"]["workers_lost"] == 3
-    assert lines["silent"]["status"] == "stopped"
+def test_slow_workers_are_dropped_from_rounds_and_silent_ones_given_up(
+    several: dict[str, dict[str, Any]],
+) -> None:
+    assert several["slowed"]["dropped"] > 0
+    assert several["silent"]["engine"]["workers_lost"] == 3
+    assert several["silent"]["status"] == "stopped"
 
 
 @pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])
 def test_an_exception_on_one_rank_ends_the_job_with_rank_and_reason(
     mpirun: Mpirun, options: tuple[str, ...]
 ) -> None:
-    process = mpirun(4, [JOBS, "faulty", "raises"], options=options)
+    process = mpirun(3, [JOBS, "faulty", "raises"], options=options)
     assert process.returncode != 0
     assert process.stdout == ""
     assert "asyncqn: rank 2 on " in process.stderr
@@ -111,14 +136,14 @@ def test_ranks_that_were_given_unlike_problems_say_so(mpirun: Mpirun) -> None:
 
 
 def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(mpirun: Mpirun) -> None:
-    line = told(mpirun(4, [JOBS, "faulty", "killed"], options=ULFM))["faulty"]
+    line = told(mpirun(3, [JOBS, "faulty", "killed"], options=ULFM))["faulty"]
     assert line["status"] == "completed"
     assert line["commits"] == 400
     assert line["engine"]["workers_lost"] == 1
 
 
 def test_a_killed_worker_ends_the_job_without_ulfm(mpirun: Mpirun) -> None:
-    process = mpirun(4, [JOBS, "faulty", "killed"])
+    process = mpirun(3, [JOBS, "faulty", "killed"])
     assert process.returncode != 0
     assert process.stdout == ""
 
@@ -137,7 +162,7 @@ def test_the_command_line_prints_on_rank_0_alone(mpirun: Mpirun, tmp_path: Path)
 
 
 def test_a_mistake_of_all_ranks_is_one_sentence(mpirun: Mpirun, tmp_path: Path) -> None:
-    process = mpirun(3, ["-m", "asyncqn", "run", str(tmp_path / "none.toml"), "--engine", "mpi"])
+    process = mpirun(2, ["-m", "asyncqn", "run", str(tmp_path / "none.toml"), "--engine", "mpi"])
     assert process.returncode == 2
     assert process.stderr.count("there is no job file") == 1
 
@@ -185,6 +210,43 @@ def test_a_narrow_frame_rounds_as_the_replay_does_and_only_once(a: np.ndarray) -
     assert np.array_equal(frame.unpack()[0], once, equal_nan=True)
     assert np.array_equal(rounded(Iterate(once, a), ("theta",)).theta, once, equal_nan=True)
     assert frame.buffer.size <= 64 + 4 * a.size + 63
+
+
+class Pair(NamedTuple):
+    """A worker's state of two vectors and a number."""
+
+    first: np.ndarray
+    second: np.ndarray
+    n: int
+
+
+def test_a_worker_s_update_lives_in_its_message_until_it_sends_other_arrays() -> None:
+    algorithm = aq.AsyncSGD(h=1e-5, batch=6)
+    mpi = SimpleNamespace(REQUEST_NULL=None)
+    worker = Worker(mpi, None, problem(), algorithm, np.zeros(problem().dim), 0, False, False, None, 1.0)
+    mine = worker.local = Pair(np.arange(3.0), np.arange(3.0) + 10, 7)
+    worker.outgoing = Frame((mine.first,))
+    slot = worker.outgoing.slots[0]
+    worker.outgoing.pack(worker._placed((mine.first,)))
+    assert worker.local.first is slot
+    assert worker.local.second is mine.second
+    assert slot.tolist() == [0.0, 1.0, 2.0]
+    worker.outgoing.pack(worker._placed((worker.local.second,)))
+    assert worker.local.first is not slot
+    assert worker.local.first.tolist() == [0.0, 1.0, 2.0]
+    assert slot.tolist() == [10.0, 11.0, 12.0]
+    assert worker.local.n == 7
+
+
+def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:
+    sent, update = (np.zeros(5), np.zeros(2, np.float32)), (np.zeros(9), 3)
+    room = np.zeros(body_bytes(update) + 2 * body_bytes(sent), np.uint8)
+    mine, theirs = message_frames(sent, update, False, room), message_frames(sent, update, False, room)
+    for number, frame in enumerate(mine, 1):
+        assert frame.buffer.size == 64
+        frame.pack(tuple(np.full_like(slot, number) for slot in frame.slots))
+    for number, frame in enumerate(theirs, 1):
+        assert all((slot == number).all() for slot in frame.slots)
 
 
 def test_a_frame_refuses_what_it_cannot_carry() -> None:

@@ -50,8 +50,7 @@ def offer_room(nbytes: int) -> Offer | None:
     except OSError:
         return None
     try:
-        # Reserved at once: a page that is missing later would end the process without a word.
-        os.posix_fallocate(fd, 0, nbytes + _SECRET)
+        os.ftruncate(fd, nbytes + _SECRET)
         whole = _mapped(fd, nbytes)
     except OSError:
         os.close(fd)
