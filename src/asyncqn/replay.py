@@ -114,9 +114,10 @@ def conclude(
 ) -> Run:  # fmt: skip
     """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
     totals = master.algorithm.counters(master.iterate, locals_)
+    theta, fun = answer(master)
     return Run(
-        theta=np.array(master.iterate.theta, copy=True),
-        fun=float(master.potential.value(master.iterate.theta)),
+        theta=theta,
+        fun=fun,
         status=status,
         message=message,
         schedule=schedule,
@@ -133,6 +134,19 @@ def conclude(
         algorithm=master.algorithm,
         potential=master.potential,
     )  # fmt: skip
+
+
+def answer(master: Master) -> tuple[Array, float]:
+    """The point that a run reports, and U there: the lowest that the algorithm offers, theta if equal."""
+    theta, records = master.iterate.theta, master.records
+    known = bool(records) and records[-1]["commit"] == master.version
+    lowest = records[-1]["fun"] if known else float(master.potential.value(theta))
+    offer = getattr(master.algorithm, "answers", None)
+    for other in () if offer is None else offer(master.iterate):
+        fun = float(master.potential.value(other))
+        if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):
+            theta, lowest = other, fun
+    return np.array(theta, copy=True), lowest
 
 
 def execution_snapshot(

@@ -118,6 +118,9 @@ class Algorithm(Protocol):
     arrays, which `learn` and `apply` may write in place.  `Iterate` has at least a field `theta`.
     `step` returns an update that stays valid until the same worker's next `step`.  Where workers read
     only some fields of the iterate, an attribute `sent` names them; real engines send no others.
+
+    A run reports `iterate.theta` when it ends.  Where that may be a trial, an optional method
+    `answers(iterate)` lists further points, such as the last one kept; the lowest of all is reported.
     """
 
     @property

@@ -103,7 +103,7 @@ def test_no_bit_depends_on_the_cluster(workers):
     cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
     run = aq.minimize(potential, BlockLBFGS(7), engine=aq.Simulator(cluster), commits=12, seed=4)
     *_, alone = versions(potential, BlockLBFGS(7), run.theta0, 12)
-    assert run.theta.tobytes() == alone.theta.tobytes()
+    assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -14,8 +14,10 @@ from asyncqn.algorithms.metric_memory import consider_pair, product
 from asyncqn.algorithms.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
+from asyncqn.master import Master
 from asyncqn.potentials.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.profiled_factorization import ProfiledFactorization, als
+from asyncqn.replay import answer
 from asyncqn.streams import Stream
 from asyncqn.types import Task
 
@@ -189,3 +191,36 @@ def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
     potential.grad_with_curvature(theta, every[half:], g, second)
     share = half / potential.n_data
     np.testing.assert_allclose(share * first + (1 - share) * second, summary, rtol=1e-10)
+
+
+def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_under_way() -> None:
+    potential = model()
+    algorithm = replace(default_factorization_algorithm(potential, 1), warmup=0)
+    master = Master(algorithm, potential, potential.initial(np.random.default_rng(0)), workers=1, last=9,
+                    evaluate=9)  # fmt: skip
+    for version in range(3):
+        task = Task(0, version, Stream(0, 0, version), 0)
+        master.commit([algorithm.step(master.iterate, None, potential, task)], float(version))
+    base, trial = master.iterate.base, master.iterate.theta
+    values = potential.value(base), potential.value(trial)
+    assert values[1] < values[0]
+    assert answer(master)[0].tobytes() == trial.tobytes()
+    trial[...] = 30.0  # as if the step had gone astray
+    theta, fun = answer(master)
+    assert theta.tobytes() == base.tobytes()
+    assert fun == values[0]
+    assert not np.shares_memory(theta, base)
+    trial[...] = np.nan
+    assert answer(master)[0].tobytes() == base.tobytes()
+
+
+@pytest.mark.parametrize("epochs", [0.5, 1.0, 2.0, 6.0])
+def test_no_run_reports_more_than_its_start_or_its_last_evaluation(epochs: float) -> None:
+    potential = model()
+    start = (100 * np.random.default_rng(1).standard_normal(potential.dim)).astype(np.float32)
+    for workers in (1, 40):
+        found = run(potential, workers, epochs, theta0=start)
+        assert found.fun == potential.value(found.theta)
+        assert found.fun <= found.metrics["fun"].min()
+        again = aq.replay(found, potential=potential)
+        assert (again.fun, again.theta.tobytes()) == (found.fun, found.theta.tobytes())

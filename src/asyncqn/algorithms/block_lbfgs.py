@@ -244,6 +244,10 @@ class BlockLBFGS:
         judge[SLOPE] = dot(g_base, step)
         np.add(base, step, out=iterate.theta)
 
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept: theta itself is a trial that nobody has judged."""
+        return (iterate.base,)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         ring = iterate.memory.ring
         return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}

@@ -173,6 +173,10 @@ class StagedLBFGS:
         h = judge[GAIN] * self._step_size(k, k - update.read)
         add_scaled(iterate.theta, -h, update.image)
 
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept, theta0 in the warm-up: theta itself is a trial that nobody has judged."""
+        return (iterate.base,)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         ring = iterate.memory.ring
         return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}
