@@ -161,3 +161,21 @@ def test_a_row_that_does_not_exist_is_refused(row):
         model().grad(np.zeros(7), np.array([3, row, 4]), out)
     assert one_sentence(caught.value)
     assert (out == 5.0).all(), "nothing is written"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype):
+    p = model(dtype)
+    theta = np.random.default_rng(2).standard_normal(p.dim).astype(dtype)
+    orders = (np.arange(30), np.random.default_rng(3).permutation(30))
+    for blocks in (np.split(order, [1, 8, 20]) for order in orders):
+        parts = [len(rows) / 30 * p.value_rows(theta, rows) for rows in blocks]
+        assert sum(parts) == pytest.approx(p.value(theta), rel=100 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("rows", [[], [-1, 0], [29, 30], [3, 30, 1]])
+def test_the_value_of_rows_that_do_not_exist_is_refused_in_one_sentence(rows):
+    p = model()
+    with pytest.raises(BadInput) as error:
+        p.value_rows(np.zeros(p.dim), np.array(rows, np.int64))
+    assert one_sentence(error.value)

@@ -216,3 +216,20 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
         als(both, start, threads=0)
     with pytest.raises(BadInput, match="sweeps must be at least 0"):
         als(both, start, sweeps=-1)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
+    potential = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    theta, n = potential.initial(np.random.default_rng(0)), potential.n_data
+    for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
+        blocks = np.split(order, [1, n // 3, n // 2])
+        parts = [len(rows) / n * potential.value_rows(theta, rows) for rows in blocks]
+        assert sum(parts) == pytest.approx(potential.value(theta), rel=solve_error(potential))
+
+
+@pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
+def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
+    potential = model(oracle.problem(3))
+    with pytest.raises(BadInput, match="row"):
+        potential.value_rows(potential.initial(np.random.default_rng(0)), np.array(rows, np.int64))

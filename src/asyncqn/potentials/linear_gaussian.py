@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import linear_gaussian as kernels
+from asyncqn.potentials.chosen_rows import chosen
 from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
@@ -131,6 +132,14 @@ class LinearGaussian:
     def value(self, theta: Array) -> float:
         require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from `rows`, the prior counted once."""
+        require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
+        require(len(rows) > 0, "a value needs at least one row.")
+        some = chosen(rows, self.n_data)
+        share = len(rows) / self.n_data  # n / |rows| observations of one row are one of this much less noise
+        return float(kernels.value(self.A[some], self.y[some], self.noise_var * share, theta))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         if not kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
+from asyncqn.potentials.chosen_rows import chosen
 from asyncqn.types import Array, Rows
 
 SPREAD = 0.1
@@ -212,6 +213,15 @@ class MatrixFactorization:
     def value(self, theta: Array) -> float:
         check_vectors(self.dim, self.dtype, theta)
         squares = kernels.squared_error(self.ratings, theta, self._first_user, self._width)
+        return 0.5 * (squares + kernels.square_norms(theta, self.rank, self.ridges))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from the ratings `rows`, the prior counted once."""
+        check_vectors(self.dim, self.dtype, theta)
+        require(len(rows) > 0, "a value needs at least one row.")
+        some = self.ratings[chosen(rows, self.n_data)]
+        squares = kernels.squared_error(some, theta, self._first_user, self._width)
+        squares *= self.n_data / len(rows)
         return 0.5 * (squares + kernels.square_norms(theta, self.rank, self.ridges))
 
     def _start_from_prior(self, theta: Array, out: Array) -> None:

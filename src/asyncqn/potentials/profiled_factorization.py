@@ -103,8 +103,14 @@ class ProfiledFactorization:
         return squares, penalty, ratings
 
     def value(self, theta: Array) -> float:
-        squares, penalty, _ = self._gradient(theta, np.arange(self.n_users), 0.0, np.empty_like(theta))
-        return 0.5 * (squares + penalty + factorization.square_norms(theta, self.rank, self.item_ridges))
+        return self.value_rows(theta, np.arange(self.n_users))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of V(theta) from the users `rows`, the items' prior counted once."""
+        require(len(rows) > 0, "a value needs at least one row.")
+        squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
+        prior = factorization.square_norms(theta, self.rank, self.item_ridges)
+        return 0.5 * (self.n_data / len(rows) * (squares + penalty) + prior)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         require(len(rows) > 0, "a gradient needs at least one row.")
