@@ -40,7 +40,7 @@ ROWS, OVERLAP = 12, 5
 """Rows of gradients per commit, of every method; as-L-BFGS computes the overlap twice."""
 POLISH, PATIENCE = 40, 10
 TOLERANCE = 1.0
-TUNING_STARTS, TUNING_FIRST = 12, 10_000
+TUNING_STARTS, TUNING_FIRST = 20, 10_000
 BETAS = (0.01, 0.03, 0.1, 0.3)
 RESTARTS = (2, 3, 5, 8)
 TRIALS = 12
@@ -197,7 +197,7 @@ def best(jobs: Sequence[Job], tuning: Sequence[Record]) -> Job:
 
 
 def compute(context: Context) -> Tables:
-    """`tuning`: all trials; `runs`: the arms at their best on the test starts, and constant noise at all betas."""
+    """`tuning`: all trials; `runs`: on the test starts, every arm at its best, and every constant beta."""
     count = 200 if context.full else 60
     cells = [(problem, method, workers) for problem in COMMITS for method, workers in STEPS]
     arms = ("none", "constant", "annealed", "restarts")

@@ -54,17 +54,17 @@ def draw(tables: Tables) -> dict[str, Any]:
     for problem, line in zip(problems, axes, strict=True):
         for (method, name), axis in zip(NAMES.items(), line, strict=True):
             rows = where(runs, problem=problem, method=method)
+            axis.set(title=f"{name}, {WORDS[problem]}", xscale="log", ylim=(-0.03, 1.03))
             for workers, look in zip(distinct(rows, "workers"), LOOKS, strict=False):
                 _curve(axis, where(rows, workers=workers), f"W = {workers}", look)
             exact = where(runs, problem=problem, method="block-lbfgs", arm="restarts")
             axis.axhline(_share(exact), color="black", linewidth=1, linestyle=(0, (6, 2)),
                          label="Block L-BFGS, restarts")  # fmt: skip
-            axis.set(title=f"{name}, {WORDS[problem]}", xscale="log", ylim=(-0.03, 1.03))
     for axis in axes[-1]:
-        axis.set_xlabel("inverse temperature β  (right: β = ∞;  □ annealed,  + restarts)")
+        axis.set_xlabel("inverse temperature β; annealed; restarts at β = ∞")
     for axis in axes[:, 0]:
         axis.set_ylabel("share of successful starts")
-    axes[0][0].legend(loc="lower left")
+    axes[-1][-1].legend(loc="upper left")
     return {"tempering": figure}
 
 
