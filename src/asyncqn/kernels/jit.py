@@ -24,6 +24,18 @@ def reducing_kernel(function: F) -> F:
     return cast(F, njit(nogil=True, cache=True, error_model="numpy", fastmath=REDUCTION_FLAGS)(function))
 
 
+def reducing_piece(function: F) -> F:
+    """Compile with reassociation, always into the kernels that call it.
+
+    A call that is left standing may end in any compiled copy of the piece, and copies may add in another
+    order: which one is found differs between a process that compiles and one that reads the cache.
+    """
+    compiled = njit(
+        nogil=True, cache=True, error_model="numpy", fastmath=REDUCTION_FLAGS, forceinline=True
+    )(function)  # fmt: skip
+    return cast(F, compiled)
+
+
 def inlined(function: F) -> F:
     """A strict piece that is compiled into the kernels that call it."""
     return cast(F, njit(nogil=True, cache=True, error_model="numpy", inline="always")(function))

@@ -19,7 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from asyncqn.kernels.factorization import operation, row_add, row_dot
-from asyncqn.kernels.jit import kernel, reducing_kernel
+from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
 
 
 def scratch(rank: int, dtype: Any) -> Any:
@@ -113,7 +113,7 @@ add_products: Any = intrinsic(_add_products)
 metric_row: Any = intrinsic(_metric)
 
 
-@reducing_kernel
+@reducing_piece
 def solve(system: Any, stride: Any, ridge: Any, width: Any) -> None:
     """Cholesky: the last row of `system` becomes (matrix + ridge I)^-1 times what it was."""
     rank, step = len(width), int(stride)
@@ -142,7 +142,7 @@ def solve(system: Any, stride: Any, ridge: Any, width: Any) -> None:
         system[goal + k] = total * system[k * step + k]
 
 
-@reducing_kernel
+@reducing_piece
 def fit_row(
     others: Any, values: Any, begin: Any, end: Any, fixed: Any, ridge: Any, system: Any, width: Any
 ) -> None:
@@ -229,7 +229,7 @@ def gradient(
         begin, end = np.uintp(start[user]), np.uintp(start[user + np.uint64(1)])
         fit_row(items, values, begin, end, theta, ridges[user], system, width)
         penalty += float(ridges[user] * row_dot(system, goal, system, goal, width))
-        ratings += end - begin
+        ratings += int(end - begin)
         weight = theta.dtype.type(end - begin)
         for k in range(rank):
             row_add(second, k * rank, weight * system[goal + k], system, goal, width)
