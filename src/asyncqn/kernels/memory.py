@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_kernel
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 
 _TILE = 16 * BLOCK
@@ -29,7 +29,7 @@ indices are in range and that little can alias, and vectorises.
 """
 
 
-@reducing_kernel
+@reducing_piece
 def _dots_of_three(s0, s1, s2, y0, y1, y2, u, g):
     """The inner products of three pairs with u and g, in one sweep over eight streams."""
     su0 = su1 = su2 = sg0 = sg1 = sg2 = yu0 = yu1 = yu2 = yg0 = yg1 = yg2 = u.dtype.type(0)
@@ -49,7 +49,7 @@ def _dots_of_three(s0, s1, s2, y0, y1, y2, u, g):
     return (su0, su1, su2), (sg0, sg1, sg2), (yu0, yu1, yu2), (yg0, yg1, yg2)
 
 
-@reducing_kernel
+@reducing_piece
 def _dots(s, y, u, g):
     """s'u, s'g, y'u, y'g."""
     su = sg = yu = yg = s.dtype.type(0)
@@ -61,7 +61,7 @@ def _dots(s, y, u, g):
     return su, sg, yu, yg
 
 
-@reducing_kernel
+@reducing_piece
 def _two_dots(s, y, v):
     """s'v, y'v."""
     sv = yv = s.dtype.type(0)
@@ -71,52 +71,39 @@ def _two_dots(s, y, v):
     return sv, yv
 
 
-@reducing_kernel
+@reducing_piece
 def _combine(out, a, v, b, w):
     """out = a v + b w."""
     for i in range(out.size):
         out[i] = a * v[i] + b * w[i]
 
 
-@reducing_kernel
+@reducing_piece
 def _add_pair_of(out, a, s, b, y):
     """out += a s + b y."""
     for i in range(out.size):
         out[i] += a * s[i] + b * y[i]
 
 
-@reducing_kernel
+@reducing_piece
 def _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2):
     """out += a0 s0 + a1 s1 + a2 s2 + b0 y0 + b1 y1 + b2 y2."""
     for i in range(out.size):
         out[i] += a0 * s0[i] + a1 * s1[i] + a2 * s2[i] + b0 * y0[i] + b1 * y1[i] + b2 * y2[i]
 
 
-@reducing_kernel
-def _combine_with_three(out, a, v, b, w, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2):
-    """out = a v + b w + three pairs, in one sweep."""
-    for i in range(out.size):
-        pairs = a0 * s0[i] + a1 * s1[i] + a2 * s2[i] + b0 * y0[i] + b1 * y1[i] + b2 * y2[i]
-        out[i] = a * v[i] + b * w[i] + pairs
-
-
-@reducing_kernel
-def _combine_with_memory(out, a, v, b, w, memory, c, weight, lo, hi):
-    """out = a v + b w + weight (S c[:m] + Y c[m:]) over lo..hi, three pairs at a time."""
+@reducing_piece
+def _add_memory(out, memory, c, weight, lo, hi):
+    """out += weight (S c[:m] + Y c[m:]) over lo..hi, three pairs at a time."""
     m = memory.shape[1]
     kind = memory.dtype.type
     j = 0
-    if m < 3:
-        _combine(out, a, v, b, w)
     while j + 3 <= m:
         a0, a1, a2 = kind(weight * c[j]), kind(weight * c[j + 1]), kind(weight * c[j + 2])
         b0, b1, b2 = kind(weight * c[m + j]), kind(weight * c[m + j + 1]), kind(weight * c[m + j + 2])
         s0, s1, s2 = memory[0, j, lo:hi], memory[0, j + 1, lo:hi], memory[0, j + 2, lo:hi]
         y0, y1, y2 = memory[1, j, lo:hi], memory[1, j + 1, lo:hi], memory[1, j + 2, lo:hi]
-        if j == 0:
-            _combine_with_three(out, a, v, b, w, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
-        else:
-            _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
+        _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
         j += 3
     while j < m:
         a0, b0 = kind(weight * c[j]), kind(weight * c[m + j])
@@ -124,7 +111,7 @@ def _combine_with_memory(out, a, v, b, w, memory, c, weight, lo, hi):
         j += 1
 
 
-@reducing_kernel
+@reducing_piece
 def _add_dots(p, memory, u, g, lo, hi):
     """p[0] += [S Y]'u and p[1] += [S Y]'g over lo..hi, three pairs at a time."""
     m = memory.shape[1]
@@ -149,14 +136,35 @@ def _add_dots(p, memory, u, g, lo, hi):
         j += 1
 
 
-@reducing_kernel
+@reducing_piece
+def _combine_in_place(out, a, b, w):
+    """out = a out + b w; as `_combine` with out among its vectors, which then could not be vectorised."""
+    for i in range(out.size):
+        out[i] = a * out[i] + b * w[i]
+
+
+@reducing_piece
+def _scale(out, a, v):
+    """out = a v."""
+    for i in range(out.size):
+        out[i] = a * v[i]
+
+
+@reducing_piece
 def _scale_by(out, diagonal, rho, v):
     """out = (diagonal + rho) v."""
     for i in range(out.size):
         out[i] = (diagonal[i] + rho) * v[i]
 
 
-@reducing_kernel
+@reducing_piece
+def _scale_in_place(out, diagonal, rho):
+    """out = (diagonal + rho) out."""
+    for i in range(out.size):
+        out[i] *= diagonal[i] + rho
+
+
+@reducing_piece
 def _add_noise(out, noise, z):
     """out += noise z."""
     for i in range(out.size):
@@ -174,7 +182,6 @@ def langevin_update(
     """
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
-    one = kind(1)
     g = d_u  # the blended gradient rests where its update will be written
     p = np.zeros((2, 2 * m))
     for lo in range(0, d, _TILE):
@@ -189,15 +196,16 @@ def langevin_update(
     z = np.zeros(BLOCK)
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
-        x, v, u_, a = d_theta[lo:hi], d_u[lo:hi], u[lo:hi], kind(scale + rho)
+        x, v, u_ = d_theta[lo:hi], d_u[lo:hi], u[lo:hi]
         if diagonal.size:
             _scale_by(x, diagonal[lo:hi], kind(rho), u_)
-            _scale_by(v, diagonal[lo:hi], kind(rho), v)
-            _combine_with_memory(x, one, x, kind(0), u_, memory, c[0], 1.0, lo, hi)
-            _combine_with_memory(v, kind(-h), v, kind(-gamma), u_, memory, c[1], -h, lo, hi)
+            _scale_in_place(v, diagonal[lo:hi], kind(rho))
+            _combine_in_place(v, kind(-h), kind(-gamma), u_)
         else:
-            _combine_with_memory(x, a, u_, kind(0), u_, memory, c[0], 1.0, lo, hi)
-            _combine_with_memory(v, kind(-h) * a, v, kind(-gamma), u_, memory, c[1], -h, lo, hi)
+            _scale(x, kind(scale + rho), u_)
+            _combine_in_place(v, kind(-h * (scale + rho)), kind(-gamma), u_)
+        _add_memory(x, memory, c[0], 1.0, lo, hi)
+        _add_memory(v, memory, c[1], -h, lo, hi)
         if noise > 0.0:
             for first in range(lo, hi, BLOCK):
                 normals_block(z, first, seed, k, worker, NOISE)
@@ -223,15 +231,14 @@ def product(memory, middle, scale, diagonal, v, out):
             c[i] += middle[i, j] * p[j]
     for lo in range(0, d, _TILE):
         hi = min(lo + _TILE, d)
-        x = out[lo:hi]
         if diagonal.size:
-            _scale_by(x, diagonal[lo:hi], kind(0), v[lo:hi])
-            _combine_with_memory(x, kind(1), x, kind(0), x, memory, c, 1.0, lo, hi)
+            _scale_by(out[lo:hi], diagonal[lo:hi], kind(0), v[lo:hi])
         else:
-            _combine_with_memory(x, kind(scale), v[lo:hi], kind(0), v[lo:hi], memory, c, 1.0, lo, hi)
+            _scale(out[lo:hi], kind(scale), v[lo:hi])
+        _add_memory(out[lo:hi], memory, c, 1.0, lo, hi)
 
 
-@reducing_kernel
+@reducing_piece
 def _difference_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of one tile."""
     ss = sy = yy = theta.dtype.type(0)
