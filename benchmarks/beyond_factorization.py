@@ -11,6 +11,7 @@ them; the table shows minima, and medians of the ratios to ours of the same roun
 the starts of seeds 0, 1, ... in every round, and their mean counts; the others from one.  PYTHON is an
 interpreter with cmfrec and LIBMF, which are left out where it has none.  With --cpu, processor time is
 compared instead, of methods on one thread: that is what remains on a machine that others keep busy.
+Set OPENBLAS_NUM_THREADS=1, without which SciPy waits for threads that do nothing.
 """
 
 from __future__ import annotations
