@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -102,13 +103,14 @@ class ASLBFGS:
         check_batch(self.batch, self.overlap)
         check_sampling(self.sampling)
 
-    @property
+    @cached_property
     def rule(self) -> PairRule:
         return PairRule(self.epsilon, self.cosine_floor)
 
     def noise(self, k: int = 0) -> float:
         """Standard deviation of the noise in d_u at a worker's k-th step."""
-        return math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
+        beta = self.beta if type(self.beta) is float else beta_at(self.beta, k)
+        return math.sqrt(2.0 * self.h * self.gamma / beta)
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)

@@ -99,24 +99,10 @@ def consider_pair(
     g_old: Array,
 ) -> bool:
     """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
-    ring = memory.ring
-    size = memory.pairs.shape[1]
-    ss, sy, yy = kernels.pair_products(theta, theta_old, g, g_old)
-    admitted = size > 0 and 0.0 < ss < np.inf and yy < np.inf and sy > 0.0
-    if not (admitted and sy >= rule.epsilon * ss and sy >= rule.cosine * np.sqrt(ss * yy)):
-        ring[REJECTED] += 1
-        return False
-    slot = (int(ring[NEWEST]) + 1) % size
-    kernels.add_pair(memory.pairs, memory.gram, slot, theta, theta_old, g, g_old, memory.diagonal)
-    ring[COUNT] = min(int(ring[COUNT]) + 1, size)
-    ring[NEWEST] = slot
-    ring[ACCEPTED] += 1
-    if scale == "pair":
-        memory.scale[0] = sy / yy
-    kernels.factor(
-        memory.gram, int(ring[COUNT]), slot, 1.0 if scale == "diagonal" else memory.scale[0], memory.middle
+    admitted: bool = kernels.consider(
+        *memory, rule.epsilon, rule.cosine, scale == "pair", theta, theta_old, g, g_old
     )
-    return True
+    return admitted
 
 
 def clear(memory: Memory, scale: InitialScale) -> None:

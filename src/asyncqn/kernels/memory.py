@@ -251,7 +251,7 @@ def _difference_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_kernel
+@reducing_piece
 def pair_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
@@ -264,7 +264,7 @@ def pair_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_kernel
+@reducing_piece
 def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
 
@@ -297,7 +297,7 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
         gram[1, slot, j] = gram[1, j, slot]
 
 
-@reducing_kernel
+@reducing_piece
 def factor(gram, count, newest, scale, middle):
     """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
     m = gram.shape[1]
@@ -326,3 +326,29 @@ def factor(gram, count, newest, scale, middle):
             middle[slot[a], slot[b]] = total
             middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
             middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
+
+
+@reducing_kernel
+def consider(
+    memory, gram, middle, scale, diagonal, ring, epsilon, cosine, scaled, theta, theta_old, g, g_old
+):
+    """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
+
+    ring = [pairs, newest slot, admitted, rejected]; the oldest pair makes room.  With `scaled` H0
+    follows the newest pair: scale = s'y / y'y.
+    """
+    size = memory.shape[1]
+    ss, sy, yy = pair_products(theta, theta_old, g, g_old)
+    usable = size > 0 and ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
+    if not (usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)):
+        ring[3] += 1
+        return False
+    slot = (ring[1] + 1) % size
+    add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
+    ring[0] = min(ring[0] + 1, size)
+    ring[1] = slot
+    ring[2] += 1
+    if scaled:
+        scale[0] = sy / yy
+    factor(gram, ring[0], slot, 1.0 if diagonal.size else scale[0], middle)
+    return True
