@@ -23,8 +23,6 @@ import numpy as np
 from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
 from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
-    REJECTED,
     InitialScale,
     Memory,
     PairRule,
@@ -32,6 +30,7 @@ from asyncqn.algorithms.memory import (
     clear,
     consider_pair,
     empty_memory,
+    pair_totals,
 )
 from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
@@ -175,7 +174,4 @@ class ASLBFGS:
         return iterate
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {
-            "pairs_accepted": sum(int(w.memory.ring[ACCEPTED]) for w in locals_),
-            "pairs_rejected": sum(int(w.memory.ring[REJECTED]) for w in locals_),
-        }
+        return pair_totals(w.memory for w in locals_)

@@ -31,15 +31,14 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_positive
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
     COUNT,
-    REJECTED,
     Memory,
     PairRule,
     check_memory,
     clear,
     consider_pair,
     empty_memory,
+    pair_totals,
     product,
 )
 from asyncqn.errors import require
@@ -249,5 +248,4 @@ class BlockLBFGS:
         return (iterate.base,)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        ring = iterate.memory.ring
-        return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}
+        return pair_totals([iterate.memory])

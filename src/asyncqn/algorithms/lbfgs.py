@@ -15,9 +15,7 @@ import numpy as np
 
 from asyncqn.algorithms.async_sgd import Iterate
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
     COUNT,
-    REJECTED,
     InitialScale,
     Memory,
     PairRule,
@@ -25,6 +23,7 @@ from asyncqn.algorithms.memory import (
     clear,
     consider_pair,
     empty_memory,
+    pair_totals,
     product,
 )
 from asyncqn.algorithms.stochastic_gradient import Update
@@ -120,7 +119,4 @@ class LBFGS:
         return iterate
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {
-            "pairs_accepted": sum(int(w.memory.ring[ACCEPTED]) for w in locals_),
-            "pairs_rejected": sum(int(w.memory.ring[REJECTED]) for w in locals_),
-        }
+        return pair_totals(w.memory for w in locals_)

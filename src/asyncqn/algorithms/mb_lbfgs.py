@@ -23,8 +23,6 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
-    REJECTED,
     InitialScale,
     Memory,
     PairRule,
@@ -32,6 +30,7 @@ from asyncqn.algorithms.memory import (
     clear,
     consider_pair,
     empty_memory,
+    pair_totals,
     product,
 )
 from asyncqn.errors import require
@@ -183,5 +182,4 @@ class MBLBFGS:
         return iterate._replace(answered=frozenset(update.worker for update in updates))
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        ring = iterate.memory.ring
-        return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}
+        return pair_totals([iterate.memory])

@@ -5,6 +5,7 @@ State is a NamedTuple of arrays written in place, so that it travels, checkpoint
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral
 from typing import NamedTuple
 
@@ -103,6 +104,15 @@ def consider_pair(
         *memory, rule.epsilon, rule.cosine, scale == "pair", theta, theta_old, g, g_old
     )
     return admitted
+
+
+def pair_totals(memories: Iterable[Memory]) -> dict[str, int]:
+    """How many pairs these memories admitted and rejected, for an algorithm's `counters`."""
+    rings = [memory.ring for memory in memories]
+    return {
+        "pairs_accepted": sum(int(ring[ACCEPTED]) for ring in rings),
+        "pairs_rejected": sum(int(ring[REJECTED]) for ring in rings),
+    }
 
 
 def clear(memory: Memory, scale: InitialScale) -> None:

@@ -21,10 +21,8 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_batch, check_positive, check_step
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
     COUNT,
     NEWEST,
-    REJECTED,
     InitialScale,
     Memory,
     PairRule,
@@ -32,6 +30,7 @@ from asyncqn.algorithms.memory import (
     clear,
     consider_pair,
     empty_memory,
+    pair_totals,
     product,
 )
 from asyncqn.errors import require
@@ -173,7 +172,4 @@ class MomentumLBFGS:
         return iterate
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {
-            "pairs_accepted": sum(int(w.memory.ring[ACCEPTED]) for w in locals_),
-            "pairs_rejected": sum(int(w.memory.ring[REJECTED]) for w in locals_),
-        }
+        return pair_totals(w.memory for w in locals_)

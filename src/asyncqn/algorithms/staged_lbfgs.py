@@ -31,7 +31,7 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_positive
 from asyncqn.algorithms.exact_passes import COMMITS, GAIN, LOSS, STARTS, TURNED, Iterate, Update, take_pass
-from asyncqn.algorithms.memory import ACCEPTED, REJECTED, empty_memory
+from asyncqn.algorithms.memory import empty_memory, pair_totals
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
 from asyncqn.types import Array, Blocks, Potential, Staged, Task
@@ -178,8 +178,7 @@ class StagedLBFGS:
         return (iterate.base,)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        ring = iterate.memory.ring
-        return {"pairs_accepted": int(ring[ACCEPTED]), "pairs_rejected": int(ring[REJECTED])}
+        return pair_totals([iterate.memory])
 
 
 def _weight(k: int) -> float:
