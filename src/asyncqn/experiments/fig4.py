@@ -111,6 +111,9 @@ def draw(tables: Tables) -> dict[str, Any]:
                 look = {**ALGORITHM_LOOKS[kind], "markevery": 5}
                 axes[i][j].plot(column(rows, "time"), column(rows, what), label=words, **look)
         axes[0][j].set(title=f"{label(name)}, W = {WORKERS}", ylabel="RMSE (stars)")
+        start = float(column(where(tables["curves"], ratings=name), "rmse")[0])
+        if axes[0][j].get_ylim()[1] > 1.5 * start:  # a run that blows up must not hide the others
+            axes[0][j].set_ylim(0.7 * start, 1.2 * start)
         axes[1][j].set(xlabel="time (s, simulated from measured steps)", ylabel="norm of ∇U", yscale="log")
         axes[0][j].legend()
     return {"fig4": figure}
