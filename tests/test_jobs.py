@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,25 @@ def test_no_value_anywhere_raises_anything_but_bad_input(section: str, key: str,
         load_job(None, {section: {key: value}, "problem": {"dim": 2, "n_data": 3, "dominant": 1}})
     except BadInput as error:
         assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_a_factorization_of_a_file_of_ratings_is_a_problem(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
+    rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    job = load_job(
+        write(
+            f"[problem]\nkind = 'matrix-factorization'\nratings = '{tmp_path / 'ratings.csv'}'\nrank = 2\n"
+            "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 10\n[cluster]\nworkers = 2\n"
+        )
+    )
+    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=30)
+    assert (job.problem.dim, job.problem.n_data) == (2 * (12 + 9), 108)
+    run.save(tmp_path / "run")
+    assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_factorization_without_ratings_says_what_is_missing(write: Callable[[str], Path]) -> None:
+    with pytest.raises(aq.BadInput, match="needs ratings"):
+        load_job(write("[problem]\nkind = 'profiled-factorization'\nrank = 2\n"))

@@ -1,6 +1,6 @@
 """Jobs: a TOML file, with values from the command line laid over it, becomes the objects of a run.
 
-    [problem]    kind = "linear-gaussian" and its parameters
+    [problem]    kind = one of `PROBLEMS` and its parameters
     [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
     [cluster]    the fields of `Cluster`
     [run]        commits, seed, evaluate
@@ -17,6 +17,7 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,44 @@ from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.cluster import Cluster
 from asyncqn.errors import BadInput
 from asyncqn.plain import from_plain
+from asyncqn.potentials import rebuild
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.potentials.mixture import Mixture
+from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.streams import check_seed
 from asyncqn.types import Algorithm, Potential
 
 Section = Mapping[str, Any]
 
-PROBLEMS: dict[str, Callable[..., Potential]] = {"linear-gaussian": LinearGaussian.random}
+
+def _factorization(
+    kind: str,
+    ratings: str = "",
+    rank: int = 5,
+    prior: float = 1.0,
+    alpha: float = 0.0,
+    dtype: str = "float64",
+    seed: int = 0,
+    test_fraction: float = 0.0,
+    split_seed: int = 0,
+) -> Potential:
+    """A factorization of stored ratings, by name or path: every process maps them from disk itself."""
+    if not isinstance(ratings, str) or not ratings:
+        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
+    source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
+    given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
+    model = rebuild({"kind": kind, "source": source if test_fraction else ratings, **given})
+    assert model is not None
+    return model
+
+
+PROBLEMS: dict[str, Callable[..., Potential]] = {
+    "linear-gaussian": LinearGaussian.random,
+    "matrix-factorization": partial(_factorization, "matrix-factorization"),
+    "profiled-factorization": partial(_factorization, "profiled-factorization"),
+    "phase-retrieval": PhaseRetrieval.random,
+    "mixture": Mixture.random,
+}
 
 DEFAULT_ALGORITHM = "as-lbfgs"
 
@@ -139,7 +171,7 @@ def make_problem(section: Section) -> Potential:
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
     if not isinstance(kind, str) or kind not in PROBLEMS:
-        raise BadInput(f"there is no problem {kind!r}; there is {', '.join(PROBLEMS)}.")
+        raise BadInput(f"there is no problem {kind!r}; there are {', '.join(PROBLEMS)}.")
     known = {
         p.name: str(p.annotation)
         for p in inspect.signature(PROBLEMS[kind]).parameters.values()
