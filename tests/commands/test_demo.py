@@ -10,9 +10,10 @@ import asyncqn as aq
 from asyncqn.cli import main
 
 
-def test_the_demo_writes_a_report_that_needs_nothing_else_and_a_model_that_recommends(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_replay(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
     with pytest.raises(SystemExit) as end:
         main(["demo", "--output", str(tmp_path / "out"), "--json", "--quiet"])
     out, err = capfd.readouterr()
@@ -36,3 +37,4 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_and_a_model_that_recom
     assert all(item["title"] in page for item in numbers["items"])
     run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")
     assert run.schedule.workers == 2
+    assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").success

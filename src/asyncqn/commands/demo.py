@@ -77,7 +77,8 @@ def register(app: typer.Typer) -> None:
                  f"{facts['seconds']:.1f} s; for user {user}:")  # fmt: skip
         out.show(recommendations(best))
         out.show(f"\nreport:  {report}\npicture: {picture}\n"
-                 f"more:    asyncqn recommend {output}/model --user {user}")  # fmt: skip
+                 f"more:    asyncqn recommend {output}/model --user {user}\n"
+                 f"         asyncqn replay {output}/runs/as-lbfgs")  # fmt: skip
         out.result({"report": str(report), "picture": str(picture), "model": str(output / "model"), **facts,
                     "runs": rows, "user": user, "items": [item._asdict() for item in best]})  # fmt: skip
 
@@ -105,6 +106,8 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     from asyncqn.potentials.profiled_factorization import ProfiledFactorization
 
     options: dict[str, Any] = {"prior": PRIOR, "alpha": ALPHA, "dtype": "float32", "test": test}
+    # From its source a saved run makes the ratings again: `asyncqn replay` works on the demo's runs.
+    options["source"] = {"ratings": RATINGS, "test_fraction": 0.1, "seed": SEED}
     joint = MatrixFactorization.from_ratings(train, RANK, **options)
     profiled = ProfiledFactorization.from_ratings(train, RANK, **options)
     ours = default_factorization_algorithm(profiled, WORKERS)
