@@ -67,7 +67,7 @@ def _simulate(timing: Timing, pattern: Pattern, commits: int, seed: int) -> Sche
         order = np.argsort(columns[3][:rows], kind="stable")
         return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
     if isinstance(pattern, Blocks):
-        capacity = 2 * commits * pattern.n_blocks + W
+        capacity = 2 * commits * pattern.n_parts + W
         while capacity > 0:
             columns = [np.zeros(capacity, np.int32) for _ in range(3)]
             columns += [np.zeros(capacity), np.zeros(capacity, np.int32)]

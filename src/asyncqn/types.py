@@ -67,7 +67,7 @@ class Task(NamedTuple):
     read: int
     stream: Stream
     part: int = -1
-    """Which fixed block of the data to use, for algorithms that ask for one; -1: fresh rows."""
+    """Which fixed part of the data to use, for algorithms that ask for one; -1: fresh rows."""
 
 
 class Asynchronous(NamedTuple):
@@ -83,17 +83,25 @@ class Rounds(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The data lie in `n_blocks` fixed blocks, and each computation is asked for one (`Task.part`).
+    """The data lie in `n_blocks` fixed blocks of `pieces` pieces, and each computation is of one piece.
 
-    A version closes when a share `quorum` of its blocks is answered.  Idle workers duplicate a
-    block that has been out for `backup_after` times the mean time of an answer, less six standard
-    deviations; the first answer wins.  A worker may answer several blocks of one version, so that
-    here the arrays of an update must stay valid until it is committed, beyond the worker's next step.
+    `Task.part` numbers the pieces through, those of a block in a row.  A worker takes a block and
+    answers its pieces in order.  A version closes when a share `quorum` of its pieces is answered.
+    Idle workers help with pieces from the end of blocks that have been out for `backup_after` times
+    the mean time of an answer, less six standard deviations; the first answer wins (`kernels.blocks`
+    has the rules).  A worker may answer several pieces of one version, so that here the arrays of an
+    update must stay valid until it is committed, beyond the worker's next step.
     """
 
     n_blocks: int
     backup_after: float
     quorum: float
+    pieces: int = 1
+
+    @property
+    def n_parts(self) -> int:
+        """How many pieces there are."""
+        return self.n_blocks * self.pieces
 
 
 class Staged(NamedTuple):

@@ -27,22 +27,23 @@ def versions(potential, algorithm, theta0, commits):
     for n in range(commits):
         answers = [
             algorithm.step(master.iterate, local, potential, Task(0, n, Stream(0, 0, n), part))
-            for part in range(algorithm.blocks)
+            for part in range(algorithm.blocks * algorithm.pieces)
         ]
         master.commit(answers, float(n))
         yield master.iterate
 
 
-@given(st.integers(1, 20), st.integers(0, 5))
-def test_the_blocks_answers_add_up_to_the_exact_gradient(blocks, seed):
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
+def test_the_pieces_answers_add_up_to_the_exact_gradient(blocks, pieces, seed):
     potential = Quadratic.random(dim=4, n_data=20, seed=seed)
-    algorithm = BlockLBFGS(blocks)
+    algorithm = BlockLBFGS(blocks, pieces=max(1, min(pieces, 20 // blocks)))
+    algorithm.check(potential)
     theta = np.random.default_rng(seed).standard_normal(4)
     iterate = algorithm.init(theta)
     answers = [
         algorithm.step(iterate, algorithm.init_worker(potential, theta), potential,
                        Task(0, 0, Stream(0, 0, 0), part)).g
-        for part in range(blocks)
+        for part in range(algorithm.pattern.n_parts)
     ]  # fmt: skip
     g = np.empty(4)
     potential.grad(theta, np.arange(20), g)
@@ -97,20 +98,23 @@ def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
         np.testing.assert_allclose(iterate.theta, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("algorithm", [BlockLBFGS(7), BlockLBFGS(7, pieces=4)])
 @pytest.mark.parametrize("workers", [1, 2, 7, 30])
-def test_no_bit_depends_on_the_cluster(workers):
+def test_no_bit_depends_on_the_cluster(workers, algorithm):
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(potential, BlockLBFGS(7), engine=aq.Simulator(cluster), commits=12, seed=4)
-    *_, alone = versions(potential, BlockLBFGS(7), run.theta0, 12)
+    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4)
+    *_, alone = versions(potential, algorithm, run.theta0, 12)
     assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, tmp_path):
+def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path):
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
     cluster = aq.Cluster(6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0})
-    run = aq.minimize(potential, BlockLBFGS(9), engine=aq.Simulator(cluster), commits=20, seed=1)
+    algorithm = BlockLBFGS(9, pieces=pieces)
+    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1)
     assert run.schedule.dropped > 0
     assert run.status == "completed"
     run.save(tmp_path / "run")
@@ -119,7 +123,8 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, tmp_path):
 
 
 def test_it_keeps_the_rules_of_an_algorithm():
-    check_algorithm(BlockLBFGS(5), aq.LinearGaussian.random(dim=5, n_data=20), commits=15)
+    for algorithm in (BlockLBFGS(5), BlockLBFGS(5, pieces=4)):
+        check_algorithm(algorithm, aq.LinearGaussian.random(dim=5, n_data=20), commits=15)
 
 
 @dataclass
@@ -240,6 +245,7 @@ def test_at_a_stationary_start_it_stays():
 @pytest.mark.parametrize(
     "parameters",
     [{"blocks": 0}, {"blocks": 2.5}, {"blocks": 4, "memory": 0}, {"blocks": 4, "backup_after": -1.0},
+     {"blocks": 4, "backup_after": "late"}, {"blocks": 4, "pieces": 0}, {"blocks": 4, "pieces": 1.5},
      {"blocks": 4, "conjugacy": math.nan}, {"blocks": 4, "speed": 1}],
 )  # fmt: skip
 def test_bad_parameters_are_named_in_one_sentence(parameters):
@@ -248,6 +254,13 @@ def test_bad_parameters_are_named_in_one_sentence(parameters):
     assert one_sentence(error.value)
 
 
-def test_more_blocks_than_data_points_are_refused():
-    with pytest.raises(aq.BadInput, match="fewer"):
-        BlockLBFGS(21).check(Quadratic.random(n_data=20))
+@pytest.mark.parametrize("algorithm", [BlockLBFGS(21), BlockLBFGS(7, pieces=3)])
+def test_more_parts_than_data_points_are_refused(algorithm):
+    with pytest.raises(aq.BadInput, match="21 parts: use fewer"):
+        algorithm.check(Quadratic.random(n_data=20))
+
+
+def test_help_comes_sooner_where_a_block_lies_in_pieces():
+    assert BlockLBFGS(4).pattern == (4, 3.0, 1.0, 1)
+    assert BlockLBFGS(4, pieces=4).pattern == (4, 2.0, 1.0, 4)
+    assert BlockLBFGS(4, pieces=4, backup_after=5).pattern == (4, 5.0, 1.0, 4)

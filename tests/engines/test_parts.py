@@ -35,6 +35,7 @@ ALGORITHMS: dict[str, Any] = {
     "no warm-up": StagedLBFGS(batches=1, warmup=0, blocks=3, curvature=10),
     "blocks": BlockLBFGS(blocks=4),
     "blocks with eager backups": BlockLBFGS(blocks=4, backup_after=1e-3),
+    "blocks in pieces": BlockLBFGS(blocks=3, pieces=4, backup_after=1e-3),
 }
 
 
@@ -48,23 +49,24 @@ def test_blocks_on_threads_equal_their_replay_bitwise(name: str, workers: int) -
 
 
 def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
-    for algorithm in (ALGORITHMS["staged"], ALGORITHMS["blocks"]):
+    for algorithm in (ALGORITHMS["staged"], ALGORITHMS["blocks"], ALGORITHMS["blocks in pieces"]):
         threads = aq.minimize(POTENTIAL, algorithm, engine=Threads(1), commits=15, seed=2)
         cluster = aq.Cluster(1, worker_mean=1.0)
         simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2)
         assert threads.theta.tobytes() == simulated.theta.tobytes()
 
 
-def test_sleeping_threads_that_die_leave_their_blocks_to_others() -> None:
+@pytest.mark.parametrize("algorithm", [STAGED, BlockLBFGS(3, pieces=4)])
+def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
     cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
-    run = aq.minimize(POTENTIAL, STAGED, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0)
+    run = aq.minimize(POTENTIAL, algorithm, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0)
     assert run.status == "completed"
     assert_replays(run, POTENTIAL)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path) -> None:
-    for name in ("staged", "blocks"):
+    for name in ("staged", "blocks", "blocks in pieces"):
         folder = tmp_path / name
 
         def stop(progress: Any) -> None:
@@ -104,7 +106,7 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
 
 @given(data=st.data())
 def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
-    algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0)]))
+    algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
     theta0 = POTENTIAL.initial(np.random.default_rng(0))
     core = Core(
         POTENTIAL, algorithm, theta0=theta0, commits=data.draw(st.integers(1, 16)), seed=0, evaluate=5,
@@ -159,3 +161,28 @@ def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patien
     parts.lost(1, 1, 1)
     assert parts.choose(0, 1, 3.0) == 0
     assert parts.choose(2, 1, 3.0) == 1
+
+
+def test_pieces_go_in_order_to_their_own_worker_and_from_the_end_to_others() -> None:
+    parts = Parts(Blocks(2, 2.0, 1.0, 4))
+    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 4]
+    assert [parts.choose(0, 0, 1.0) for _ in range(3)] == [1, 2, 3]
+    assert parts.choose(0, 0, 1.0) == 7, "its own block is begun, so it takes one of the other's from the end"
+    assert [parts.choose(1, 0, 1.0), parts.choose(0, 0, 1.0)] == [5, 6]
+    for part in (0, 1, 2, 3, 5, 6, 7):
+        assert parts.answered(part, 0, 0, took=1.0)
+    assert parts.choose(0, 0, 1.5) == -1, "piece 4 is out since 0, less than twice the mean"
+    assert parts.next_backup == pytest.approx(2.0)
+    assert parts.choose(0, 0, 2.0) == 4
+    assert parts.answered(4, 0, 0, took=2.0)
+    assert parts.complete
+
+
+def test_what_a_lost_worker_leaves_of_its_block_is_taken_piece_by_piece() -> None:
+    parts = Parts(Blocks(2, 2.0, 1.0, 2))
+    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 2]
+    assert parts.answered(0, 0, 0, took=1.0)
+    assert parts.choose(0, 0, 1.0) == 1
+    parts.lost(1, 0, 0)
+    assert parts.choose(1, 0, 1.0) == 3
+    assert parts.choose(1, 0, 1.0) == 1

@@ -1,16 +1,16 @@
 """Block L-BFGS: exact gradients from fixed blocks of the data, quasi-Newton steps at the master.
 
-The data lie in fixed blocks b.  A version is one point theta; every block's gradient is asked for
-once, and when all are there
+The data lie in fixed blocks, and each block in pieces b.  A version is one point theta; every
+piece's gradient is asked for once, and when all are there
 
     g = sum_b (n_b / n) grad_b(theta)                     exact: the prior is counted once
     s = theta - base,  y = g - g_base                     made conjugate to the stored pairs
     base <- theta,  theta <- base - H g                   H of the last M pairs, scaled by s'y / y'y
 
-No gradient is stale, and there is no step size.  Blocks are summed in their own order, so that the
+No gradient is stale, and there is no step size.  Pieces are summed in their own order, so that the
 cluster decides when a number is known, never what it is: every bit is the same for any number of
 workers, any delays, backups and deaths.  What makes the method fast is the schedule, in which idle
-workers duplicate late blocks (`types.Blocks`).
+workers take pieces from the end of late blocks (`types.Blocks`).
 
 A new theta is a trial.  It is kept when U falls by 1e-4 of what the slope promised, below the
 largest of the last five kept values.  U comes from the potential's `value_rows`; where it has none,
@@ -76,7 +76,7 @@ class Iterate(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A block's share of the gradient and of U (NaN: the potential does not say)."""
+    """A piece's share of the gradient and of U (NaN: the potential does not say)."""
 
     g: Array
     value: float
@@ -92,34 +92,38 @@ class Worker(NamedTuple):
 class BlockLBFGS:
     """blocks: into how many the data are cut, best as many as there are workers; memory: M.
 
-    backup_after: see `types.Blocks`; conjugacy: how far from symmetric pairs may be to be made
-    conjugate (0: never).
+    pieces: into how many each block is cut, so that others can help with it; every piece costs an
+    answer of theta's length.  backup_after: see `types.Blocks`; None: 3 for blocks in one piece, 2 for
+    others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
+    made conjugate (0: never).
     """
 
     blocks: int
     memory: int = 5
-    backup_after: float = 3.0
+    backup_after: float | None = None
     conjugacy: float = 0.03
+    pieces: int = 1
 
     sent = ("theta",)
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.blocks, int) and self.blocks >= 1,
-            f"blocks must be an integer of at least 1, not {self.blocks!r}.",
-        )
+        for name, count in (("blocks", self.blocks), ("pieces", self.pieces)):
+            whole = isinstance(count, int) and count >= 1
+            require(whole, f"{name} must be an integer of at least 1, not {count!r}.")
         check_memory(self.memory, "pair", _RULE)
         require(self.memory >= 1, "memory must be at least 1: without pairs there is no step size.")
-        check_positive(backup_after=self.backup_after)
+        check_positive(backup_after=3.0 if self.backup_after is None else self.backup_after)
         require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
 
     @property
     def pattern(self) -> Blocks:
-        return Blocks(self.blocks, float(self.backup_after), 1.0)
+        chosen = 3.0 if self.pieces == 1 else 2.0
+        backup_after = chosen if self.backup_after is None else float(self.backup_after)
+        return Blocks(self.blocks, backup_after, 1.0, self.pieces)
 
     def check(self, potential: Potential) -> None:
-        n = potential.n_data
-        require(self.blocks <= n, f"{n} data points cannot be cut into {self.blocks} blocks: use fewer.")
+        n, parts = potential.n_data, self.blocks * self.pieces
+        require(parts <= n, f"{n} data points cannot be cut into {parts} parts: use fewer.")
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(
@@ -136,8 +140,8 @@ class BlockLBFGS:
         return Worker()
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        n = potential.n_data
-        first, last = task.part * n // self.blocks, (task.part + 1) * n // self.blocks
+        n, parts = potential.n_data, self.blocks * self.pieces
+        first, last = task.part * n // parts, (task.part + 1) * n // parts
         rows, share = np.arange(first, last), (last - first) / n
         g = np.empty_like(view.theta)
         potential.grad(view.theta, rows, g)
@@ -164,7 +168,7 @@ class BlockLBFGS:
             add_one(g, update.g)
             value += update.value
         parts = {update.part for update in updates if update.finite}
-        whole = len(parts) == self.blocks
+        whole = len(parts) == self.blocks * self.pieces
         if judge[KEPT] == 0:
             if whole:
                 self._keep(iterate, 0.0 if math.isnan(value) else value)

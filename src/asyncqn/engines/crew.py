@@ -24,7 +24,7 @@ from asyncqn.engines.core import Assign, Core, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, learn
 from asyncqn.run import Run
-from asyncqn.types import Asynchronous, Rounds
+from asyncqn.types import Asynchronous, Blocks, Pattern, Rounds
 
 GLANCE = 0.2
 """Seconds after which the watching thread looks up at the latest."""
@@ -33,17 +33,18 @@ FAREWELL = 5.0
 
 
 class Delays:
-    """The drawn times of a worker's computations, by number."""
+    """The drawn times of a worker's computations, by number; a piece of a block takes its share of one."""
 
-    def __init__(self, cluster: Cluster, seed: int, worker: int) -> None:
+    def __init__(self, cluster: Cluster, seed: int, worker: int, pattern: Pattern) -> None:
         self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
+        self._pieces = pattern.pieces if isinstance(pattern, Blocks) else 1
         self._times: npt.NDArray[np.float64] = np.empty(0)
         self.death = cluster.deaths.get(self._worker, math.inf)
 
     def __getitem__(self, k: int) -> float:
         if k >= self._times.size:
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        return float(self._times[k])
+        return float(self._times[k]) / self._pieces
 
 
 class Crew:
@@ -186,7 +187,7 @@ class Crew:
     def _work(self, worker: int, joins: float) -> None:
         core, algorithm, potential = self.core, self.core.algorithm, self.core.potential
         local = self._state(worker)
-        delays = Delays(self.slow, core.seed, worker) if self.slow is not None else None
+        delays = Delays(self.slow, core.seed, worker, core.pattern) if self.slow is not None else None
         if not self._arrive(worker, joins):
             return
         while (order := self._ask(worker, local)) is not None:

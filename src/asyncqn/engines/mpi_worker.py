@@ -111,7 +111,8 @@ class Worker:
         self._start()
         turn = 0
         receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
-        delays = Delays(self.slow, self.seed, self.number) if self.slow is not None else None
+        pattern = self.algorithm.pattern
+        delays = Delays(self.slow, self.seed, self.number, pattern) if self.slow is not None else None
         while True:
             receiving.Wait()
             frame = self.frames[turn]

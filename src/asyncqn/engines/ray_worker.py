@@ -179,7 +179,7 @@ class Worker:
         """Stretch a computation to its drawn time, both messages included."""
         if self.slow is not None:
             if self.delays is None:
-                self.delays = Delays(self.slow, self.seed, assign.worker)
+                self.delays = Delays(self.slow, self.seed, assign.worker, self.algorithm.pattern)
             until = begun + (self.slow.message + self.delays[assign.k]) * self.unit
             self.over.wait(max(0.0, until - time.perf_counter()))
 

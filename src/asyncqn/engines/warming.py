@@ -15,7 +15,7 @@ def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int
 
     An error is left to the worker that will meet it again and can name its step.
     """
-    parts = range(algorithm.pattern.n_blocks) if isinstance(algorithm.pattern, Blocks) else [-1]
+    parts = range(algorithm.pattern.n_parts) if isinstance(algorithm.pattern, Blocks) else [-1]
     try:
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
         local = algorithm.init_worker(potential, theta0)
