@@ -1,4 +1,4 @@
-"""The tuner: equal budgets, the paper's setting first, divergent trials kept, studies resumed."""
+"""The tuner on linear Gaussian problems: equal budgets, divergent trials kept, studies resumed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from asyncqn.cli import main
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.experiments.experiment import tuned_folder
+from asyncqn.experiments.questions import Question
 from asyncqn.experiments.settings import NAMES, PAPER, algorithm
-from asyncqn.experiments.tuner import SPACES, Question, load_study, tune
+from asyncqn.experiments.spaces import GAUSSIAN
+from asyncqn.experiments.tuner import load_study, tune
 
 EASY = Question("async-sgd", workers=8, variance=25.0, epsilon=2.0, limit=6000.0, seeds=2)
 
@@ -71,7 +73,7 @@ def test_every_point_of_a_space_is_a_valid_algorithm(kind: str) -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     for _ in range(20):
         trial = study.ask()
-        algorithm(kind, SPACES[kind](trial, 300.0, 40))
+        algorithm(kind, GAUSSIAN[kind](trial, 300.0, 40))
         study.tell(trial, 0.0)
 
 

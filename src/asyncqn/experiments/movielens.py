@@ -50,6 +50,12 @@ def label(name: str) -> str:
     return f"MovieLens {size}" if name.startswith("ml-") else f"synthetic ratings of the {size} shape"
 
 
+def size_of(name: str) -> str:
+    """The row of the paper's table for a set: that of its own size, or of 1M for any other."""
+    size = name.rpartition("-")[2]
+    return size if size in TABLE else "1m"
+
+
 @cache
 def potential(name: str) -> MatrixFactorization:
     """The paper's MAP objective on a set of ratings."""

@@ -1,7 +1,8 @@
-"""The tuner: parameters of an algorithm for a problem and a cluster, by simulated time to epsilon.
+"""The tuner: parameters of an algorithm for a problem and a cluster, by simulated time to a goal.
 
-Every algorithm gets the same number of trials, from the same sampler (Optuna's TPE), on the same
-seeds.  A trial's score is the mean logarithm of the time to epsilon over the seeds; a run that does
+The goal is a relative error epsilon (linear Gaussian problems) or an RMSE (ratings).  Every algorithm
+gets the same number of trials, from the same sampler (Optuna's TPE), on the same seeds.  A trial's
+score is the mean logarithm of the time to the goal over the seeds; a run that does
 not get there counts as e times the limit, one that diverges as e^3 times.  After each seed a trial
 whose run took more than `PRUNE` times the best median so far is given up.  The first trial is the
 paper's setting.  Trials are saved after each pair, divergent ones included, and a study goes on
@@ -13,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -21,45 +21,28 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.cluster import Cluster
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
 from asyncqn.experiments.jobs import Tell, pool
-from asyncqn.experiments.measure import time_to
-from asyncqn.experiments.problems import STANDARD, Spectrum
+from asyncqn.experiments.questions import (
+    Asked,
+    Question,
+    RatingsQuestion,
+    curvature_of,
+    known_algorithm,
+    question_from,
+)
 from asyncqn.experiments.records import replace
-from asyncqn.experiments.settings import BATCH, MEMORY, PAPER, algorithm, cluster
-from asyncqn.minimize import starting_point
 from asyncqn.plain import to_plain
 
 PRUNE = 1.5
 FORMAT = 1
-TUNING_SEED = 1_000_000
-"""Seeds of tuning runs start here, far from those of the figures."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked: everything that determines the study but its length."""
-
-    algorithm: str
-    workers: int = 40
-    variance: float = 200.0
-    problem: Spectrum = STANDARD
-    epsilon: float = 0.05
-    limit: float = 9000.0
-    seeds: int = 3
-    seed: int = 0
-
-    def cluster(self) -> Cluster:
-        return cluster(self.algorithm, self.workers, self.variance)
 
 
 @dataclass
 class Study:
-    """The trials so far; `best` is the fastest among those that reached epsilon on every seed."""
+    """The trials so far; `best` is the fastest among those that reached the goal on every seed."""
 
-    question: Question
+    question: Question | RatingsQuestion
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -88,63 +71,18 @@ def load_study(path: Path) -> Study:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["kind"] != "asyncqn tuning" or document["format"] != FORMAT:
             raise DamagedFile(f"{path} is not a study of this version's tuner: choose another file.")
-        plain = dict(document["question"])
-        plain["problem"] = Spectrum(**plain["problem"])
-        return Study(Question(**plain), document["trials"])
+        return Study(question_from(document["question"]), document["trials"])
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{path} is damaged ({type(error).__name__}: {error}): delete it.") from None
 
 
-Suggest = Callable[[Any, float, int], dict[str, Any]]
-
-
-def _async_sgd(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    """h = r / (curvature W): r near 1.6 is the limit of stability under equal delays."""
-    return {"h": trial.suggest_float("r", 0.002, 8.0, log=True) / (curvature * workers), **BATCH}
-
-
-def _mb_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    return {
-        "h": trial.suggest_float("h", 5e-3, 2.0, log=True),
-        "timeout": trial.suggest_float("timeout", 1.0, 100.0, log=True),
-        "quorum": trial.suggest_float("quorum", 0.1, 1.0),
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3]),
-        **MEMORY,
-    }
-
-
-def _as_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    """H0 = c I, c between the largest curvature's inverse and the prior's, or by pairs; h through
-    r = 2 W h c / gamma, which is of order one at the limit where c matches the bulk of the curvature."""
-    gamma = trial.suggest_float("gamma_share", 0.05, 2.0, log=True) / workers
-    fixed = trial.suggest_categorical("H0", ["fixed", "pair"]) == "fixed"
-    power = trial.suggest_float("power", 0.0, 1.1) if fixed else 1.0
-    c = curvature**-power
-    r = trial.suggest_float("r", 0.003, 5.0, log=True)
-    return {
-        "h": r * gamma / (2 * workers * c),
-        "gamma": gamma,
-        "beta": PAPER["as-lbfgs"]["beta"],
-        "initial_scale": c if fixed else "pair",
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3, 0.5]),
-        **MEMORY,
-    }
-
-
-SPACES: dict[str, Suggest] = {"async-sgd": _async_sgd, "mb-lbfgs": _mb_lbfgs, "as-lbfgs": _as_lbfgs}
-
-
-def evaluate(question: Question, parameters: dict[str, Any], best: float) -> dict[str, Any]:
+def evaluate(question: Asked, parameters: dict[str, Any], best: float) -> dict[str, Any]:
     """One trial: its times on the seeds, with a word on how it ended."""
     times: list[float | None] = []
     costs: list[float] = []
     status = "complete"
     for k in range(question.seeds):
-        outcome = time_to(
-            question.problem.potential(), algorithm(question.algorithm, parameters), question.cluster(),
-            target=question.epsilon, limit=min(question.limit, 4.0 * best),
-            seed=TUNING_SEED + 1000 * question.seed + k,
-        )  # fmt: skip
+        outcome = question.outcome(parameters, min(question.limit, 4.0 * best), k)
         times.append(outcome.time)
         worst = {"too slow": 1.0, "diverged": 3.0}
         costs.append(
@@ -162,7 +100,7 @@ def evaluate(question: Question, parameters: dict[str, Any], best: float) -> dic
 
 
 def tune(
-    question: Question,
+    question: Question | RatingsQuestion,
     budget: int,
     *,
     path: Path | None = None,
@@ -171,14 +109,13 @@ def tune(
     tell: Tell = lambda done, note="": None,
 ) -> Study:
     """Bring the study to `budget` trials, from `path` if it is there; trials run in pairs."""
-    require(question.algorithm in SPACES, f"the tuner knows {', '.join(SPACES)}, not {question.algorithm!r}.")
+    known_algorithm(question.algorithm)
     require(budget >= 1, f"budget must be an integer of at least 1, not {budget!r}.")
     study = load_study(path) if path is not None and path.exists() else Study(question)
     if study.question != question:
         raise BadInput(f"{path} holds the study of another question: name another file or delete it.")
     sampler = _optuna_study(question, study)
-    potential = question.problem.potential()
-    curvature = largest_curvature(potential, starting_point(potential, None, TUNING_SEED))
+    curvature = curvature_of(question)
     tell(len(study.trials))
     with pool(processes) if processes > 1 else nullcontext() as executor:
         while len(study.trials) < budget:
@@ -186,9 +123,8 @@ def tune(
             for _ in range(min(2, budget - len(study.trials))):
                 first = not study.trials and not asked
                 trial = None if first else sampler.ask()
-                suggest = SPACES[question.algorithm]
-                asked.append((trial, dict(PAPER[question.algorithm]) if trial is None
-                              else suggest(trial, curvature, question.workers)))  # fmt: skip
+                given = question.first() if trial is None else question.suggest(trial, curvature)
+                asked.append((trial, given))
             for (trial, _), result in zip(asked, _results(executor, question, study, asked), strict=True):
                 if trial is not None:
                     sampler.tell(trial, result["score"])
@@ -197,13 +133,13 @@ def tune(
             if path is not None:
                 study.save(path, command)
             best = study.best
-            note = f"best {median(best['times']):.0f}" if best else "none has reached epsilon yet"
+            note = f"best {median(best['times']):.3g}" if best else "none has reached the goal yet"
             tell(len(study.trials), note)
     return study
 
 
 def _results(
-    executor: Executor | None, question: Question, study: Study, asked: list[tuple[Any, dict[str, Any]]]
+    executor: Executor | None, question: Asked, study: Study, asked: list[tuple[Any, dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     best = median(study.best["times"]) if study.best else math.inf
     if executor is None:
@@ -212,7 +148,7 @@ def _results(
     return [future.result() for future in waiting]
 
 
-def _optuna_study(question: Question, study: Study) -> Any:
+def _optuna_study(question: Asked, study: Study) -> Any:
     """An Optuna study in memory that knows the trials so far."""
     try:
         import optuna
@@ -231,7 +167,7 @@ def _optuna_study(question: Question, study: Study) -> Any:
             # Suggesting on a fixed trial rebuilds the distributions that belong to the saved values.
             kept.enqueue_trial(result["point"])
             trial = kept.ask()
-            SPACES[question.algorithm](trial, 1.0, question.workers)
+            question.suggest(trial, 1.0)
             kept.tell(trial, result["score"])
     told.add_trials([t for t in kept.trials if t.value is not None])
     return told
