@@ -6,9 +6,12 @@ Kernels, and NumPy on large arrays, let go of the interpreter lock, so that work
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from asyncqn.checkpoint import Checkpoints
 from asyncqn.cluster import Cluster
@@ -92,9 +95,17 @@ class Threads:
 def _one_thread_pools() -> Iterator[None]:
     """BLAS and OpenMP use one thread inside the block, where threadpoolctl is there to say so."""
     try:
-        from threadpoolctl import threadpool_limits
+        pools = _pools(len(sys.modules))
     except ImportError:
         yield
         return
-    with threadpool_limits(limits=1):
+    with pools.limit(limits=1):
         yield
+
+
+@lru_cache(1)
+def _pools(modules: int) -> Any:
+    """The thread pools of this process; to look for them takes a millisecond, so only after an import."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

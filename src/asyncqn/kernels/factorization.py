@@ -49,6 +49,7 @@ class VectorRow:
         self.suffix = f"v{lanes}f{8 * self.align}"
         self.mask_type = ir.VectorType(ir.IntType(1), lanes)
         self.mask = ir.Constant(self.mask_type, [int(lane < rank) for lane in range(lanes)])
+        self.flags = _FLAGS
         self.zero = ir.Constant(self.type, [0.0] * lanes)
 
     def _call(self, name: str, result: Any, arguments: list[Any], flags: tuple[str, ...] = ()) -> Any:
@@ -79,13 +80,14 @@ class VectorRow:
         name = f"llvm.vector.reduce.fadd.{self.suffix}"
         return self._call(name, self.type.element, [start, vector], _FLAGS)
 
-    def splat_lane(self, vector: Any, lane: int) -> Any:
+    def picked(self, vector: Any, lane: int) -> Any:
+        """One number of any vector, in all places of one of this row's type."""
         pick = ir.Constant(ir.VectorType(_I32, self.type.count), [lane] * self.type.count)
-        return self.builder.shuffle_vector(vector, ir.Constant(self.type, ir.Undefined), pick)
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), pick)
 
     def splat(self, scalar: Any) -> Any:
         hole = ir.Constant(self.type, ir.Undefined)
-        return self.splat_lane(self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0)
+        return self.picked(self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0)
 
     def scaled(self, scalar: Any, vector: Any) -> Any:
         return self.times(self.splat(scalar), vector)
@@ -128,6 +130,36 @@ def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
         lanes = 1 << ((rank - done).bit_length() - 1)
         yield row(place, builder.add(start, ir.Constant(start.type, done)), lanes)
         done += lanes
+
+
+def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
+    """The sums of four vectors of the row's type, as one vector of four."""
+    builder = like.builder
+
+    def shuffled(a: Any, b: Any, pick: list[int]) -> Any:
+        return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(pick)), pick))
+
+    def folded(vector: Any) -> Any:
+        while (lanes := vector.type.count) > 4:
+            none, half = ir.Constant(vector.type, ir.Undefined), lanes // 2
+            vector = like.plus(
+                shuffled(vector, none, list(range(half))), shuffled(vector, none, list(range(half, lanes)))
+            )
+        return vector
+
+    def added(a: Any, b: Any) -> Any:
+        """The sums of neighbours in a, then those in b; single numbers are set side by side."""
+        lanes = a.type.count
+        if lanes == 1:
+            return shuffled(a, b, [0, 1])
+        even, odd = list(range(0, 2 * lanes, 2)), list(range(1, 2 * lanes, 2))
+        return like.plus(shuffled(a, b, even), shuffled(a, b, odd))
+
+    a, b, c, d = (folded(vector) for vector in vectors)
+    if a.type.count == 4:
+        return added(added(a, b), added(c, d))
+    ab, cd = added(a, b), added(c, d)
+    return shuffled(ab, cd, [0, 1, 2, 3])
 
 
 def _dot(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:

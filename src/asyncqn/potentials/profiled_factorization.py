@@ -7,8 +7,9 @@ Each user's row solves a K x K ridge problem exactly; by the envelope theorem th
 lambda_m f_m + sum_u (f_m.g_u - y) g_u with the solved g_u.  A data point is a user, and theta has
 K n_items numbers instead of K (n_items + n_users).  Minimisers of V and of U correspond.
 
-Our own choice: users are kept in an order shuffled by `seed`, so that consecutive rows are a
-random subset of them.
+Our own choice: data points are users in an order shuffled by `seed`, so that consecutive ones are a
+random subset.  The ratings themselves stay where they are; to read them at the speed of memory, large
+sets are shuffled in runs of a few neighbours.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class ProfiledFactorization:
     """The potential V of the item rows; arguments as for `MatrixFactorization`.
 
     Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
+    Columns that are sorted by user, int32 and float32 are not copied: leave them as they are.
     """
 
     def __init__(
@@ -54,11 +56,8 @@ class ProfiledFactorization:
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
         self.mean = float(np.mean(triples.values, dtype=np.float64))
-        order = (
-            np.arange(self.n_users) if seed is None else np.random.default_rng(seed).permutation(self.n_users)
-        )
-        self.order: npt.NDArray[np.int64] = order
-        self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users, order)
+        self.order = _order(self.n_users, seed)
+        self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
         item_starts = np.zeros(self.n_items + 1, np.int64)
         profiled.count(triples.items, item_starts)
         self.user_counts = np.diff(self.by_user.start)
@@ -96,7 +95,7 @@ class ProfiledFactorization:
         if second is None:
             second = np.zeros(self.rank * self.rank, self.dtype)
         valid, squares, penalty, ratings = profiled.gradient(
-            *self.by_user, rows, theta, self.user_ridges, self.dtype.type(scale), out, second, system,
+            *self.by_user, self.order, rows, theta, self.user_ridges, self.dtype.type(scale), out, second, system,
             self._width,
         )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
@@ -121,7 +120,7 @@ class ProfiledFactorization:
         return joint.starting_rows(rng, self.mean, self.rank, self.n_items).astype(self.dtype)
 
     def _factors(self, theta: Array, threads: int) -> Array:
-        """The solved user rows in the order of the data points, flat."""
+        """The solved user rows by user index, flat."""
         joint.check_vectors(self.dim, self.dtype, theta)
         rows = np.empty(self.n_users * self.rank, self.dtype)
         sides.solve_side(self.by_user, theta, self.user_ridges, self.rank, rows, threads)
@@ -129,9 +128,7 @@ class ProfiledFactorization:
 
     def user_factors(self, theta: Array, threads: int = 1) -> Array:
         """G = argmin U(F, .), n_users x K, by user index."""
-        G = np.empty((self.n_users, self.rank), self.dtype)
-        G[self.order] = self._factors(theta, threads).reshape(self.n_users, self.rank)
-        return G
+        return self._factors(theta, threads).reshape(self.n_users, self.rank)
 
     def joint(self, theta: Array, threads: int = 1) -> Array:
         """The theta of `MatrixFactorization` with the same value: F, then the solved G."""
@@ -206,6 +203,16 @@ class ProfiledFactorization:
             "kind": "profiled-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
             "alpha": self.alpha, "dtype": self.dtype.name, "seed": self.seed,
         }  # fmt: skip
+
+
+def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:
+    """All users, in runs of up to eight neighbours and at least 512 runs, shuffled by `seed`."""
+    if seed is None:
+        return np.arange(n_users)
+    run = min(max(n_users // 512, 1), 8)
+    runs = np.random.default_rng(seed).permutation(-(-n_users // run))
+    order = (runs[:, None] * run + np.arange(run)).ravel()
+    return order[order < n_users]
 
 
 class AlsResult(NamedTuple):
