@@ -246,12 +246,11 @@ def _solve_by_rows(system: Any, step: Any, ridge: Any, width: Any) -> None:
         system[goal + k] = known
         system[row + k] = system.dtype.type(0.0)
     for back in range(rank):
-        k = rank - one - back
-        row = k * step
-        total = system[goal + k]
-        for part in range(k // eights * eights, end, eights):
-            total -= row_dot(system, row + part, system, goal + part, eight)
-        system[goal + k] = total * system[pivots + k]
+        last = rank - one - back
+        total = system[goal + last]
+        for part in range(last // eights * eights, end, eights):
+            total -= row_dot(system, last * step + part, system, goal + part, eight)
+        system[goal + last] = total * system[pivots + last]
 
 
 @reducing_piece

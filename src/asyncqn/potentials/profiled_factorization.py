@@ -95,8 +95,8 @@ class ProfiledFactorization:
         if second is None:
             second = np.zeros(self.rank * self.rank, self.dtype)
         valid, squares, penalty, ratings = profiled.gradient(
-            *self.by_user, self.order, rows, theta, self.user_ridges, self.dtype.type(scale), out, second, system,
-            self._width,
+            *self.by_user, self.order, rows, theta, self.user_ridges, self.dtype.type(scale), out, second,
+            system, self._width,
         )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
         return squares, penalty, ratings
