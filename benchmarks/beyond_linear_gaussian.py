@@ -25,6 +25,7 @@ from asyncqn.experiments.suite import (
     SPECTRA,
     SPREADS,
     TEST_SEEDS,
+    block_settings,
     run_blocks,
     time_of,
 )
@@ -83,33 +84,47 @@ def patience(workers: int) -> float:
 
 
 def _speedup(spectrum: str) -> list[Record]:
-    """Mean times at sigma_w^2 = 200 for each number of workers."""
+    """Mean times at sigma_w^2 = 200 for each number of workers, by the rule and with blocks in one piece."""
     records = []
     for workers in WORKERS:
-        outcomes = [
-            time_of(
-                "block-lbfgs", {"blocks": workers}, spectrum, SPREADS[1], seed, workers=workers, limit=1e5
+        by_rule = block_settings(spectrum, workers)
+        record: Record = {"spectrum": spectrum, "workers": workers, "pieces": by_rule["pieces"]}
+        for column, settings in (("mean", by_rule), ("mean_in_one_piece", {"blocks": workers})):
+            outcomes = [
+                time_of("block-lbfgs", settings, spectrum, SPREADS[1], seed, workers=workers, limit=1e5)
+                for seed in TEST_SEEDS
+            ]
+            record[column] = float(
+                np.mean([math.inf if outcome.time is None else outcome.time for outcome in outcomes])
             )
-            for seed in TEST_SEEDS
-        ]
-        times = [math.inf if outcome.time is None else outcome.time for outcome in outcomes]
-        records.append({"spectrum": spectrum, "workers": workers, "mean": float(np.mean(times))})
-    return [{**record, "speedup": records[0]["mean"] / record["mean"]} for record in records]
+        records.append(record)
+    alone = records[0]["mean"]
+    return [
+        {**record, "speedup": alone / record["mean"],
+         "speedup_in_one_piece": alone / record["mean_in_one_piece"]}
+        for record in records
+    ]  # fmt: skip
 
 
 def speedup() -> None:
     gathered("speedup", _speedup, list(SPECTRA))
+    rows = read("speedup")
+    for workers in WORKERS:
+        here = [row for row in rows if int(row["workers"]) == workers]
+        means = [np.mean([float(row[c]) for row in here]) for c in ("speedup", "speedup_in_one_piece")]
+        least = min(float(row["speedup"]) for row in here)
+        print(f"W = {workers}: mean speedup {means[0]:.2f}, least {least:.2f}; "
+              f"in one piece {means[1]:.2f}")  # fmt: skip
 
 
 def _safety(spectrum: str) -> list[Record]:
     """Failures among ten seeds for each number of workers and each spread; nothing but W is given."""
     records = []
     for workers in WORKERS:
+        settings = block_settings(spectrum, workers)
         for spread in SPREADS:
             outcomes = [
-                time_of(
-                    "block-lbfgs", {"blocks": workers}, spectrum, spread, seed, workers=workers, limit=1e5
-                )
+                time_of("block-lbfgs", settings, spectrum, spread, seed, workers=workers, limit=1e5)
                 for seed in SAFETY_SEEDS
             ]
             records.append({

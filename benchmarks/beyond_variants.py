@@ -57,7 +57,7 @@ class TableLBFGS:
 
     c = sum_b theta_b / B,  g = sum_b g_b,  theta <- c - H g, pairs from differences of (c, g).  A step
     is made when a share `quorum` of the blocks is fresh: 1 is Block L-BFGS without its safeguard,
-    1/B a step per answer.  Gradients are as stale as the schedule makes them.
+    1/B a step per answer.  Gradients are as stale as the schedule makes them; blocks are in one piece.
     """
 
     blocks: int
@@ -115,11 +115,14 @@ class TableLBFGS:
 
 
 METHODS = {
-    "Block L-BFGS": lambda W: BlockLBFGS(W),
-    "M = 2": lambda W: BlockLBFGS(W, memory=2),
-    "M = 10": lambda W: BlockLBFGS(W, memory=10),
-    "pairs as they are": lambda W: BlockLBFGS(W, conjugacy=0.0),
-    "no backups": lambda W: BlockLBFGS(W, backup_after=1e9),
+    "Block L-BFGS": lambda W: BlockLBFGS(W, pieces=4),
+    "in one piece": lambda W: BlockLBFGS(W),
+    "in 2 pieces": lambda W: BlockLBFGS(W, pieces=2),
+    "in 8 pieces": lambda W: BlockLBFGS(W, pieces=8),
+    "no help": lambda W: BlockLBFGS(W, backup_after=1e9),
+    "M = 2": lambda W: BlockLBFGS(W, memory=2, pieces=4),
+    "M = 10": lambda W: BlockLBFGS(W, memory=10, pieces=4),
+    "pairs as they are": lambda W: BlockLBFGS(W, conjugacy=0.0, pieces=4),
     "table, all fresh": lambda W: TableLBFGS(W, 1.0),
     "table, 90 % fresh": lambda W: TableLBFGS(W, 0.9),
     "table, 60 % fresh": lambda W: TableLBFGS(W, 0.6),

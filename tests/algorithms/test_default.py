@@ -8,13 +8,36 @@ from oracles import Quadratic
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS
-from asyncqn.algorithms.default import default_algorithm
+from asyncqn.algorithms.default import default_algorithm, pieces_of_a_block
 
 
 def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
     potential = Quadratic.random(n_data=20)
     assert default_algorithm(potential, 8) == BlockLBFGS(8)
     assert default_algorithm(potential, 50) == BlockLBFGS(20)
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_data", "workers", "pieces"),
+    [
+        (100, 600, 1, 1),  # nobody could help
+        (100, 600, 2, 4),
+        (100, 600, 40, 4),
+        (100, 600, 80, 2),  # three rows each at least
+        (100, 600, 400, 1),
+        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its answer
+        (50_000, 200_000, 2, 2),
+        (50_000, 1_000_000, 2, 4),
+    ],
+)
+def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data, workers, pieces):
+    assert pieces_of_a_block(dim, n_data, workers) == pieces
+
+
+def test_the_default_cuts_blocks_into_pieces():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    assert default_algorithm(potential, 2) == BlockLBFGS(2, pieces=4)
+    assert default_algorithm(potential, 1) == BlockLBFGS(1)
 
 
 def test_minimize_needs_nothing_but_the_problem():

@@ -47,5 +47,7 @@ def test_tuning_returns_trials_that_arrived_in_order_of_their_times():
 
 def test_block_lbfgs_reaches_epsilon_on_the_suites_easiest_and_hardest_spectrum():
     for name in ("flat 30-120", "log-uniform 2-1000"):
-        outcome = suite.time_of("block-lbfgs", {"blocks": 40}, name, 30.0, 0, limit=4000.0)
+        settings = suite.block_settings(name, 40)
+        assert settings == {"blocks": 40, "pieces": 4}
+        outcome = suite.time_of("block-lbfgs", settings, name, 30.0, 0, limit=4000.0)
         assert outcome.status == "reached"

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms import MBLBFGS, make_algorithm
+from asyncqn.algorithms import MBLBFGS, BlockLBFGS, make_algorithm
+from asyncqn.algorithms.default import default_algorithm
 from asyncqn.algorithms.mb_lbfgs import Iterate
 from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.cluster import Cluster
@@ -124,9 +125,16 @@ def test(kind: str, parameters: dict[str, Any], spectrum: str, spread: float, wo
     }  # fmt: skip
 
 
+def block_settings(spectrum: str, workers: int) -> dict[str, Any]:
+    """Block L-BFGS's parameters by its one rule, `default_algorithm`: from the problem and W alone."""
+    algorithm = default_algorithm(problem(spectrum), workers)
+    assert isinstance(algorithm, BlockLBFGS)
+    return {"blocks": algorithm.blocks, "pieces": algorithm.pieces}
+
+
 def run_blocks(spectrum: str, workers: int = 40, parameters: dict[str, Any] | None = None) -> list[Record]:
-    """Block L-BFGS in the cells of a spectrum, by its one rule: as many blocks as workers."""
-    settings = {"blocks": workers, **(parameters or {})}
+    """Block L-BFGS in the cells of a spectrum, by its one rule."""
+    settings = {**block_settings(spectrum, workers), **(parameters or {})}
     return [
         {"kind": "block-lbfgs", "spectrum": spectrum, "sigma_w": spread, "trials": 0, "tuning_mean": None,
          **test("block-lbfgs", settings, spectrum, spread, workers), "parameters": str(settings)}
