@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import time
+import weakref
 from typing import IO, Any
 
 import numpy as np
@@ -16,21 +18,33 @@ from asyncqn.errors import BadInput
 
 _UNIT_SEPARATOR = b"\x1f"
 _BLOCK = 1 << 22
+_PATIENCE = 10.0
 
 
-class _DoubleColons(io.RawIOBase):
+class _Bytes(io.RawIOBase):
+    """A stream as Arrow reads it; its end tells that Arrow's threads are through with it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next block."""
+        return self._stream.read(size)
+
+
+class _DoubleColons(_Bytes):
     """A stream in which `::` became one byte, so that Arrow can read the dialect of 1M and 10M.
 
     A stray separator byte in the file would move fields: it ends the fast path instead.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._left = b""
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
 
     def read(self, size: int = -1) -> bytes:
         """The next block, cut where no `::` can straddle; empty at the end only."""
@@ -48,22 +62,41 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
     lib = arrow()
     number, text = lib.int64(), lib.dictionary(lib.int32(), lib.string())
     for kind in (number,) if dialect.whole_ids else (number, text):
+        waiting: list[weakref.ref[_Bytes]] = []
+        parsed = None
         try:
             with source.open() as stream:
-                table = _parse(stream, dialect, kind)
-            return _finish(table, dialect)
+                parsed = _parse(stream, dialect, kind, waiting)
+            ratings = _finish(parsed, dialect)
         except (lib.ArrowException, BadInput, *ZIP_ERRORS):
-            continue
+            parsed = None
+        _await_release(waiting)
+        if parsed is not None:
+            return ratings
     return None
 
 
-def _parse(stream: IO[bytes], dialect: Dialect, kind: Any) -> Any:
+def _await_release(streams: list[weakref.ref[_Bytes]]) -> None:
+    """Wait until Arrow lets go of these streams.
+
+    One of its threads may still hold one; a program that ends meanwhile is aborted, because that
+    thread asks for an interpreter that is gone.
+    """
+    ends = time.monotonic() + _PATIENCE
+    while any(stream() is not None for stream in streams) and time.monotonic() < ends:
+        time.sleep(1e-3)
+
+
+def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref.ref[_Bytes]]) -> Any:
+    """The table; what Arrow reads from is noted in `waiting`."""
     lib, reader = arrow(), arrow("pyarrow.csv")
     names = [str(k) for k in range(dialect.width)]
     wanted = {str(dialect.user): kind, str(dialect.item): kind, str(dialect.rating): lib.float32()}
     colons = dialect.delimiter == "::"
+    given = _DoubleColons(stream) if colons else _Bytes(stream)
+    waiting.append(weakref.ref(given))
     return reader.read_csv(
-        lib.PythonFile(_DoubleColons(stream) if colons else stream, mode="r"),
+        lib.PythonFile(given, mode="r"),
         read_options=reader.ReadOptions(column_names=names, skip_rows=dialect.skip),
         parse_options=reader.ParseOptions(
             delimiter=_UNIT_SEPARATOR.decode() if colons else dialect.delimiter,
