@@ -137,3 +137,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path: Path) -> No
         replace(path, breaks)
     assert path.read_text() == "1"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_job_borrows_from_another_experiment_s_file_counts_unless_it_is_of_the_core() -> None:
+    from asyncqn.experiments import fig4
+
+    assert "BANDWIDTH" in own_source(fig4.measure)
+    assert "def time_to" not in own_source(measure)

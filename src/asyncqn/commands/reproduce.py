@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         from asyncqn.experiments.catalogue import MODULES, find
         from asyncqn.experiments.experiment import Context
         from asyncqn.experiments.report import write_html, write_page
-        from asyncqn.experiments.reproduce import load_results, run_experiment
+        from asyncqn.experiments.reproduce import folder_of, load_results, run_experiment
         from asyncqn.experiments.theory_page import write_theory
 
         out = Output(json, quiet)
@@ -46,12 +46,16 @@ def register(app: typer.Typer) -> None:
         for experiment in find(names):
             out.say(f"{experiment.name}: {experiment.title}")
             command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"
-            result = run_experiment(experiment, replace(context, folder=output / experiment.name), command)
+            folder = folder_of(output, experiment.name, full)
+            result = run_experiment(experiment, replace(context, folder=folder), command)
             results.append(result)
             for claim in result.claims:
                 out.show(f"  {claim.verdict}: {claim.text} [{claim.setting}]")
         finished = load_results(output, list(MODULES))
         write_html(finished, output / "report.html")
+        kept = [r.name for r in finished if r.manifest["size"] == "full"]
+        if kept and not full:
+            out.say(f"the report shows {', '.join(kept)} in full, from an earlier run")
         if docs is not None:
             write_page(finished, docs / "reproduction.md")
             for result in finished:

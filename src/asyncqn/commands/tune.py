@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
         ratings: Annotated[
             str, typer.Option(help="Factorization: a stored or synthetic set; `asyncqn data list`.")
         ] = "ml-1m",
-        rmse: Annotated[float, typer.Option(help="Factorization: RMSE on these ratings to reach.")] = 0.9,
+        rmse: Annotated[float, typer.Option(help="Factorization: RMSE on these ratings to reach.")] = 0.91,
         limit: Annotated[
             float, typer.Option(help="Factorization: simulated seconds after which a run is too slow.")
-        ] = 1.0,
+        ] = 0.5,
         rho: Annotated[
             float | None, typer.Option(help="Factorization: keep rho at this value; else it is searched.")
         ] = None,

@@ -43,9 +43,22 @@ def panels(
 ) -> tuple[Any, Any]:
     """A figure without a screen, and its axes as a 2-D array."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    room = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)  # subscripts at the edge are not cut
+    figure = Figure(figsize=(width * columns, height * rows), layout=room)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def few_decades(axis: Any) -> None:
+    """Plain numbers at 1, 2 and 5 on a logarithmic y axis that spans less than two decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_ylim()
+    if high < 100 * low:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def band(axis: Any, x: Any, mean: Any, spread: Any, label: str, look: dict[str, Any]) -> None:
@@ -60,11 +73,11 @@ def band(axis: Any, x: Any, mean: Any, spread: Any, label: str, look: dict[str, 
 def _positive_floor(mean: npt.NDArray[np.float64]) -> float:
     """The band is cut here, so that a logarithmic axis can show it."""
     good = mean[np.isfinite(mean) & (mean > 0)]
-    return float(good.min()) / 20 if good.size else 0.0
+    return float(good.min()) / 5 if good.size else 0.0
 
 
 def save_figure(figure: Any, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg."""
-    png, svg = {"dpi": 95, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
+    png, svg = {"dpi": 120, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
     replace(stem.with_suffix(".png"), lambda path: figure.savefig(path, **png))
     replace(stem.with_suffix(".svg"), lambda path: figure.savefig(path, **svg))

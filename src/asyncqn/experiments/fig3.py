@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.stability import delay_limit
-from asyncqn.experiments.drawing import LOOKS, band, panels
+from asyncqn.experiments.drawing import LOOKS, band, few_decades, panels
 from asyncqn.experiments.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, judge
 from asyncqn.experiments.measure import time_to
 from asyncqn.experiments.problems import STANDARD
@@ -24,6 +24,9 @@ from asyncqn.experiments.settings import MENDED, algorithm, cluster
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 FRICTIONS = (0.3, 0.6, 1.2)
 TUNING_SEED = 2_000_000
+ENOUGH = 0.9
+"""A mean is taken over the runs that reach epsilon, where at least this share of them does."""
+TICKS = (1, 2, 5, 10, 20, 40, 80)
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,10 @@ def _fastest(grid: Sequence[Record]) -> tuple[float, float] | None:
 
 
 def curve(runs: Sequence[Record], what: str) -> tuple[Any, Any, Any]:
-    """W, mean and standard deviation; NaN where not every run reached epsilon."""
+    """W, mean and standard deviation over the runs that reached epsilon; NaN where too few did."""
     workers = sorted(distinct(runs, "workers"))
     rows = [summary(where(runs, workers=W), what) for W in workers]
-    mean = np.array([m if share == 1.0 else np.nan for m, _, share in rows])
+    mean = np.array([m if share >= ENOUGH else np.nan for m, _, share in rows])
     return np.array(workers), mean, np.array([s for _, s, _ in rows])
 
 
@@ -171,8 +174,9 @@ def draw(tables: Tables) -> dict[str, Any]:
                 label="linear speedup",
             )
         axis.set(xlabel="workers W", ylabel=rf"{label} to $\varepsilon$ = 0.05", xscale="log", yscale="log")
-        axis.set_xticks(W, [str(w) for w in W])
+        axis.set_xticks(TICKS, [str(w) for w in TICKS])
         axis.minorticks_off()
+        few_decades(axis)
     handles = axes[0][1].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=7)
     return {"fig3": figure}
@@ -189,21 +193,25 @@ def claims(tables: Tables) -> list[Claim]:
         _, time, _ = curve(chosen, "time")
         sure = np.isfinite(commits)
         left_out = ", ".join(str(w) for w in W[~sure])
-        words += f" (W = {left_out} left out: some runs miss ε)" if left_out else ""
+        words += f" (W = {left_out} left out: too many runs miss ε)" if left_out else ""
         if sure.sum() < 4:
             text = "iterations rise with W, time falls"
             found.append(
-                Claim(text, words, UNTESTABLE, f"every run reaches ε at {sure.sum()} values of W only")
+                Claim(text, words, UNTESTABLE, f"enough runs reach ε at {sure.sum()} values of W only")
             )
             continue
+        least = min(summary(where(chosen, workers=int(w)), "time")[2] for w in W[sure])
+        words += f"; at least {100 * least:.0f} % of the runs reach ε" if least < 1.0 else ""
         W, commits, time = W[sure], commits[sure], time[sure]
         growth = commits[-1] / commits[0]
         ends = f"{commits[0]:.0f} at W = {W[0]}, {commits[-1]:.0f} at W = {W[-1]}"
-        because = f"iterations {ends}, least {commits.min():.0f}"
+        steps = [where(chosen, workers=int(w))[0]["h"] for w in (W[0], W[-1])]
+        least_at = f"least {commits.min():.0f} at W = {W[commits.argmin()]}"
+        because = f"iterations {ends}, {least_at}; h {steps[0]:.1e} at the first, {steps[1]:.1e} at the last"
         rising = float(np.mean(np.diff(commits) > 0))
         found.append(
             Claim("more workers need more iterations, since the step must shrink", words,
-                  judge(growth > 1.1 and rising > 0.5, growth > 1.1), because)
+                  judge(growth > 1.1 and rising > 0.5, commits[-1] > 1.1 * commits.min()), because)
         )  # fmt: skip
         falls = bool((np.diff(time) < 0).all())
         ends = f"{time[0]:.0f} at W = {W[0]}, {time[-1]:.0f} at W = {W[-1]}"
@@ -218,13 +226,13 @@ def claims(tables: Tables) -> list[Claim]:
         text = "the speedup is more prominent for smaller σ_w²"
         found.append(Claim(text, "step chosen for every W", judge(a > 1.05 * b, a >= 0.98 * b), because))
     fixed = where(tables["runs"], role="fixed", variance=200.0)
-    W, commits, _ = curve(fixed, "commits")
-    lost = [int(w) for w in W[~np.isfinite(commits)]]
+    workers = sorted(distinct(fixed, "workers"))
+    lost = [w for w in workers if summary(where(fixed, workers=w), "time")[2] < 0.5]
     gamma = MENDED["as-lbfgs"]["gamma"]
-    limits = [int(w) for w in W if gamma >= delay_limit(int(w) - 1)]
-    verdict = judge(bool(limits) and set(limits) == set(lost), set(limits) <= set(lost))
+    limits = [w for w in workers if gamma >= delay_limit(int(w) - 1)]
+    verdict = judge(lost == limits, bool(set(lost) & set(limits))) if limits else UNTESTABLE
     text = "a step that serves few workers fails for many (stale friction, our own prediction)"
-    because = f"not every run reaches ε at W = {lost}; equal delays forbid this γ at W = {limits}"
+    because = f"most runs miss ε at W = {lost}; equal delays forbid this γ at W = {limits}"
     found.append(Claim(text, f"γ = {gamma} at every W", verdict, because))
     return found
 

@@ -1,8 +1,9 @@
 """Jobs: pure functions of frozen parameters, computed once, on two processes, and kept.
 
 A job's key is the hash of its parameters and of the source it depends on: the numerical rooms, the
-core of simulation and replay, its function and what that uses of its own file.  Finished jobs are
-lines of one JSON file per experiment, so that an interrupted experiment goes on where it stopped.
+core of simulation and replay, its function and what that uses of its own file and of others here.
+Finished jobs are lines of one JSON file per experiment, so that an interrupted experiment goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -67,13 +68,22 @@ def own_source(function: Callable[..., Any]) -> str:
             continue
         if getattr(thing, "__module__", None) != module.__name__:
             # Constants by value; what is imported from the core is in the other hash.
-            texts[name] = repr(thing) if isinstance(thing, (int, float, str, tuple)) else ""
+            texts[name] = repr(thing) if isinstance(thing, (int, float, str, tuple)) else _borrowed(thing)
             continue
         tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
         texts[name] = ast.unparse(tree)
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         waiting += sorted(used for used in names if hasattr(module, used))
     return "\n".join(f"{name}: {texts[name]}" for name in sorted(texts))
+
+
+def _borrowed(thing: Any) -> str:
+    """The file of another experiment that something comes from, unless it belongs to the core."""
+    module = sys.modules.get(getattr(thing, "__module__", None) or "")
+    path = Path(getattr(module, "__file__", None) or "")
+    if path.parent.name != "experiments" or f"experiments/{path.name}" in CORE:
+        return ""
+    return ast.unparse(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:

@@ -26,6 +26,8 @@ from asyncqn.types import Potential
 
 TUNING_SEED = 1_000_000
 """Seeds of tuning runs start here, far from those of the figures."""
+LOOKS = 200
+"""How often a run of ratings is looked at until the limit: an exact RMSE costs as much as dozens of steps."""
 LOST = 3.0
 """An RMSE of so many times the start's counts as diverged: no run here came back from there."""
 
@@ -101,8 +103,8 @@ class RatingsQuestion:
     master: float
     message: float
     workers: int = 10
-    rmse: float = 0.9
-    limit: float = 1.0
+    rmse: float = 0.91
+    limit: float = 0.5
     rho: float | None = None
     seeds: int = 3
     seed: int = 0
@@ -144,8 +146,8 @@ class RatingsQuestion:
         seed = TUNING_SEED + 1000 * self.seed + k
         model = self.potential()
         theta0 = starting_point(model, None, seed)
-        # An exact RMSE costs about as much as 25 steps; a round takes the steps of all workers.
-        every = max(1, 25 // self.workers) if self.algorithm == "mb-lbfgs" else 25
+        at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
+        every = max(1, int(at_once * self.limit / (LOOKS * sum(self.timing))))
         found = time_to(
             model, algorithm(self.algorithm, given), self.cluster(), target=self.rmse, limit=limit,
             seed=seed, metric="rmse", theta0=theta0, evaluate=every,

@@ -1,7 +1,8 @@
 """Run an experiment from specification to figures, and keep what a report needs beside them.
 
-Folder of an experiment: its tables (Parquet, CSV), its figures (PNG, SVG), `experiment.json` with
-claims, command, versions and seed, and `parts/`, the finished jobs.
+Folder of an experiment, NAME in the quick size and full/NAME in the paper's: its tables (Parquet,
+CSV), its figures (PNG, SVG), `experiment.json` with claims, command, versions and seed, and `parts/`,
+the finished jobs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from asyncqn.errors import BadInput
 from asyncqn.experiments.drawing import save_figure, style
 from asyncqn.experiments.experiment import Claim, Context, Experiment, Tables
+from asyncqn.experiments.jobs import core_hash
 from asyncqn.experiments.records import read_table, replace, write_table
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
@@ -53,7 +55,7 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         "figures": list(figures), "tables": list(tables),
         "manifest": {
             "command": command, "seed": context.seed, "size": "full" if context.full else "quick",
-            "seconds": round(time.monotonic() - began, 1), "versions": versions(),
+            "seconds": round(time.monotonic() - began, 1), "versions": versions(), "code": core_hash()[:12],
         },
     }  # fmt: skip
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
@@ -75,9 +77,25 @@ def load_result(folder: Path) -> Result:
         ) from None
 
 
+def folder_of(output: Path, name: str, full: bool) -> Path:
+    """Where an experiment of this size lives."""
+    return output / "full" / name if full else output / name
+
+
 def load_results(output: Path, names: list[str]) -> list[Result]:
-    """The finished experiments among `names`, in that order."""
-    return [load_result(output / name) for name in names if (output / name / "experiment.json").is_file()]
+    """The finished experiments among `names`, in that order: in full where that was run with the numerics
+    of today, else as it was run with these, else as there is."""
+    found = []
+    for name in names:
+        folders = [folder_of(output, name, full) for full in (True, False)]
+        there = [load_result(folder) for folder in folders if (folder / "experiment.json").is_file()]
+        found += ([result for result in there if current(result)] or there)[:1]
+    return found
+
+
+def current(result: Result) -> bool:
+    """Whether the numerics have not changed since."""
+    return bool(result.manifest.get("code") == core_hash()[:12])
 
 
 def versions() -> dict[str, str]:

@@ -18,7 +18,7 @@ from asyncqn.algorithms.as_lbfgs import ASLBFGS
 from asyncqn.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
-from asyncqn.experiments.drawing import LOOKS, panels
+from asyncqn.experiments.drawing import LOOKS, few_decades, panels
 from asyncqn.experiments.experiment import Claim, Context, Experiment, Tables, judge
 from asyncqn.experiments.records import Record, column, distinct, where
 from asyncqn.potentials.linear_gaussian import LinearGaussian
@@ -197,8 +197,8 @@ def draw(tables: Tables) -> dict[str, Any]:
         if len(x) < 10:
             axis.set_xticks(x, [f"{value:g}" for value in x])
             axis.minorticks_off()
-    for axis in axes[:, 0]:
         axis.set_ylabel("ergodic error")
+        few_decades(axis)
     axis = axes[1][2]
     for look, N in zip(LOOKS, distinct(tables["speedup"], "N"), strict=False):
         rows = where(tables["speedup"], N=N)
@@ -246,9 +246,10 @@ def claims(tables: Tables) -> list[Claim]:
     because = f"error over that of W = 1: at most {worst:.2f} while l_max N h² ≤ 0.5"
     if outside:
         because += f", up to {max(r['ratio'] for r in outside):.2f} where it exceeds 2"
-    because += (
-        "; the loss follows W (2 l h λ near one) more than l_max N h², so the region is sufficient, not sharp"
-    )
+    most = max(r["workers"] for r in tables["speedup"])
+    along = ", ".join(f"{r['ratio']:.2f}" for r in where(tables["speedup"], workers=most))
+    counts = ", ".join(str(N) for N in distinct(tables["speedup"], "N"))
+    because += f"; at W = {most} it is {along} for N = {counts}"
     text = "speedup is linear while l_max = O(1/(N h²)): the error after N commits is that of W = 1"
     found.append(Claim(text, "quadratic, H = I", judge(worst < 1.25, worst < 1.6), because))
     return found
