@@ -27,6 +27,7 @@ from asyncqn.errors import BadInput
 from asyncqn.plain import from_plain
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.streams import check_seed
@@ -58,6 +59,7 @@ def _factorization(
 
 PROBLEMS: dict[str, Callable[..., Potential]] = {
     "linear-gaussian": LinearGaussian.random,
+    "logistic-regression": LogisticRegression.random,
     "matrix-factorization": partial(_factorization, "matrix-factorization"),
     "profiled-factorization": partial(_factorization, "profiled-factorization"),
     "phase-retrieval": PhaseRetrieval.random,

@@ -38,6 +38,7 @@ class Potential(Protocol):
     * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
     * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
       `BlockLBFGS` judges its steps by it;
+    * `grad_with_value(theta, rows, out)`: `grad` that returns `value_rows`, for the price of one pass;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
     * `curvature_size`, `grad_with_curvature` and `inverse_metric_from`: a structured H0 from short

@@ -7,6 +7,7 @@ from typing import Any
 
 from asyncqn.errors import BadInput
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
@@ -18,7 +19,12 @@ FACTORIZATIONS = {
     "profiled-factorization": ProfiledFactorization,
 }
 
-NON_CONVEX: dict[str, Any] = {"phase-retrieval": PhaseRetrieval, "mixture": Mixture}
+DRAWN: dict[str, Any] = {
+    "phase-retrieval": PhaseRetrieval,
+    "mixture": Mixture,
+    "logistic-regression": LogisticRegression,
+}
+"""Models whose `random` makes them again."""
 
 
 def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
@@ -30,8 +36,8 @@ def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
     if kind == "linear-gaussian":
         arguments["bulk"] = tuple(arguments["bulk"])
         return LinearGaussian.random(**arguments)
-    if kind in NON_CONVEX:
-        made: Potential = NON_CONVEX[kind].random(**arguments)
+    if kind in DRAWN:
+        made: Potential = DRAWN[kind].random(**arguments)
         return made
     if kind in FACTORIZATIONS:
         return _factorization(FACTORIZATIONS[kind], arguments.pop("source"), arguments)
