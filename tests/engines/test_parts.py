@@ -186,3 +186,12 @@ def test_what_a_lost_worker_leaves_of_its_block_is_taken_piece_by_piece() -> Non
     parts.lost(1, 0, 0)
     assert parts.choose(1, 0, 1.0) == 3
     assert parts.choose(1, 0, 1.0) == 1
+
+
+def test_spread_makes_copies_of_blocks_come_sooner_but_not_of_pieces() -> None:
+    for pieces, patience in ((1, 0.0), (2, 4.0)):
+        parts = Parts(Blocks(2, 2.0, 1.0, pieces))
+        for part, took in ((0, 1.0), (1, 3.0)):  # mean 2, standard deviation 1
+            assert parts.choose(part, 0, 0.0) == part * pieces
+            parts.answered(part * pieces, 0, 0, took)
+        assert parts.patience == pytest.approx(patience)

@@ -14,22 +14,23 @@ import math
 
 from asyncqn.kernels.blocks import DEVIATIONS
 from asyncqn.schedule import DROPPED, Schedule
-from asyncqn.types import Blocks, Staged
+from asyncqn.types import Blocks, Growing, Staged
 
 
 class Parts:
     """The state of the hand-out; versions and times are told by the caller."""
 
-    def __init__(self, pattern: Blocks | Staged) -> None:
-        staged = isinstance(pattern, Staged)
+    def __init__(self, pattern: Blocks | Staged | Growing) -> None:
+        self.growing = pattern if isinstance(pattern, Growing) else None
         self.warmup = pattern.warmup if isinstance(pattern, Staged) else 0
         self.batches = pattern.batches if isinstance(pattern, Staged) else 0
-        self.blocks: Blocks = pattern.blocks if staged else pattern  # type: ignore[assignment,union-attr]
+        self.blocks = pattern if isinstance(pattern, Blocks) else pattern.blocks
         P = self.blocks.n_parts
         self.needed = max(1, min(P, math.ceil(self.blocks.quorum * P - 1e-9)))
         self._turn = 0
         self._answered = [-1] * P  # the version of a piece's newest answer
         self._seen, self._total, self._squares = 0, 0.0, 0.0
+        self._stage = 0  # of the sample whose answer times were seen
         self.open()
 
     def open(self) -> None:
@@ -55,12 +56,17 @@ class Parts:
 
     @property
     def patience(self) -> float:
-        """How long a piece is out before it is duplicated; see `kernels.blocks`."""
+        """How long a piece is out before it is duplicated; see `kernels.blocks`.
+
+        In several pieces the spread does not shorten it: what nobody has begun is taken at once, so that
+        copies are only for workers that hang, and each in vain would delay the next version.
+        """
         if self._seen == 0:
             return 0.0
         mean = self._total / self._seen
         deviation = math.sqrt(max(0.0, self._squares / self._seen - mean * mean))
-        return max(0.0, self.blocks.backup_after * mean - DEVIATIONS * deviation)
+        shorter = DEVIATIONS * deviation if self.blocks.pieces == 1 else 0.0
+        return max(0.0, self.blocks.backup_after * mean - shorter)
 
     @property
     def next_backup(self) -> float:
@@ -112,6 +118,9 @@ class Parts:
 
     def answered(self, part: int, read: int, version: int, took: float) -> bool:
         """An answer came; whether it counts, for this version or as a late one of an older."""
+        stage = 0 if self.growing is None else self.growing.stage(read)
+        if stage != self._stage:  # answers of another sample take another time
+            self._stage, self._seen, self._total, self._squares = stage, 0, 0.0, 0.0
         self._seen += 1
         self._total += took
         self._squares += took * took
