@@ -203,12 +203,12 @@ def scipy_lbfgs(problem: Problem, target: float, limit: float) -> tuple[Method, 
 
 
 def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tuple[Method, str]:
-    """a-SGD on U, batches of N_Y / 100 from shuffled blocks, h the best of seven."""
+    """a-SGD on U, batches of N_Y / 100 from shuffled blocks, h the best of nine."""
     potential = problem.joint(np.float32, 0)
     batch, commits = potential.n_data // 100, 6000
 
     def run(h: float, potential: Any = potential) -> tuple[float, float]:
-        end = CLOCK() + limit / 7
+        end = CLOCK() + limit / 9
 
         def watch(progress: Any) -> None:
             if progress.metrics["rmse"] <= target or CLOCK() > end:
@@ -224,7 +224,8 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
         return (seconds if found.metrics["rmse"][-1] <= target else np.inf), h
 
     per_rating = 1e6 / potential.n_data
-    seconds, best = min(run(h * per_rating) for h in (2e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4))
+    rates = (2e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4, 3.2e-4, 6.4e-4)
+    seconds, best = min(run(h * per_rating) for h in rates)
 
     def method() -> float:
         begin = CLOCK()

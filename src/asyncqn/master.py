@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.checkpoint import Arrays, Saved, flatten
-from asyncqn.kernels.vectors import inspect, sum_of_squares
+from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
 from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Callback, Potential, Progress, Task
 
@@ -40,6 +40,10 @@ def compute(
     """
     update = algorithm.step(view, local, potential, task)
     bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
+    if len(update) == 2:  # one call for the two vectors of as-L-BFGS, whose steps may last microseconds
+        a, b = update
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
+            return update if sum_of_two_squares(a, b) <= bound * a.size else None
     for part in update:
         if isinstance(part, np.ndarray) and not sum_of_squares(part) <= bound * part.size:
             return None

@@ -11,6 +11,7 @@ import uuid
 import zipfile
 import zlib
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -227,14 +228,20 @@ def manifest(
         "seed": seed,
         "commits": int(commits),
         "evaluate": int(evaluate),
-        "versions": {
-            "asyncqn": version("asyncqn"),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-            "machine": platform.machine(),
-            "processor": _processor(),
-        },
+        "versions": dict(_versions()),
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """What the bits of a run may depend on; looked up once, for it takes longer than a short run."""
+    return {
+        "asyncqn": version("asyncqn"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "machine": platform.machine(),
+        "processor": _processor(),
     }
 
 

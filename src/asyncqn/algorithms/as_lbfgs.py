@@ -108,8 +108,12 @@ class ASLBFGS:
 
     def noise(self, k: int = 0) -> float:
         """Standard deviation of the noise in d_u at a worker's k-th step."""
-        beta = self.beta if type(self.beta) is float else beta_at(self.beta, k)
-        return math.sqrt(2.0 * self.h * self.gamma / beta)
+        return self._constant_noise or math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
+
+    @cached_property
+    def _constant_noise(self) -> float:
+        """The noise where beta is a number; 0 where it changes, or is infinite."""
+        return math.sqrt(2.0 * self.h * self.gamma / self.beta) if isinstance(self.beta, float) else 0.0
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)

@@ -44,6 +44,19 @@ def sum_of_squares(a):
 
 
 @reducing_kernel
+def sum_of_two_squares(a, b):
+    """|a|^2 + |b|^2 for vectors of one length, as `sum_of_squares`."""
+    total = 0.0
+    for lo in range(0, a.size, 512):
+        x, y = a[lo : lo + 512], b[lo : lo + 512]
+        part = a.dtype.type(0)
+        for i in range(x.size):
+            part += x[i] * x[i] + y[i] * y[i]
+        total += part
+    return total
+
+
+@reducing_kernel
 def dot(a, b):
     """a'b in tiles, so that float32 keeps its digits."""
     total = 0.0
