@@ -10,6 +10,7 @@ from asyncqn.algorithms import (
     SGLD,
     AsyncSGD,
     BlockLBFGS,
+    GrowingLBFGS,
     MomentumLBFGS,
     StagedLBFGS,
 )
@@ -22,6 +23,7 @@ from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from asyncqn.minimize import minimize
 from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.profiled_factorization import ProfiledFactorization
 from asyncqn.replay import replay
@@ -51,7 +53,9 @@ __all__ = [
     "Cluster",
     "DamagedFile",
     "Engine",
+    "GrowingLBFGS",
     "LinearGaussian",
+    "LogisticRegression",
     "MatrixFactorization",
     "MomentumLBFGS",
     "Potential",

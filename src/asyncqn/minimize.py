@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from asyncqn.algorithms.default import default_algorithm, default_commits
+from asyncqn.algorithms.default import default_algorithm, default_commits, default_evaluate
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checkpoint import Checkpoints
 from asyncqn.errors import StabilityWarning, require
@@ -40,7 +40,8 @@ def minimize(
     theta0: the start; by default the potential's own `initial`, else zeros.
     seed: of minibatches, noise, simulated delays and the default start.
     callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
-    evaluate: commits between two rows of the metric table (default: about 200 rows in all).
+    evaluate: commits between two rows of the metric table (default: about 200 rows in all, fewer where
+    samples grow).
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
@@ -62,7 +63,7 @@ def minimize(
     )
     seed = check_seed(seed)
     if evaluate is None:
-        evaluate = max(1, commits // 200)
+        evaluate = default_evaluate(algorithm, int(commits))
     require(
         isinstance(evaluate, (int, np.integer)) and not isinstance(evaluate, bool) and evaluate >= 1,
         f"evaluate must be an integer of at least 1, not {evaluate!r}.",

@@ -16,7 +16,7 @@ from asyncqn.kernels import events
 from asyncqn.kernels.blocks import blocks
 from asyncqn.schedule import DROPPED, Schedule
 from asyncqn.streams import check_seed
-from asyncqn.types import Asynchronous, Blocks, Pattern, Rounds, Staged
+from asyncqn.types import Asynchronous, Blocks, Growing, Pattern, Rounds, Staged
 
 _LATER = 1 << 62
 """Times after a warm-up are drawn with the seed changed by this bit."""
@@ -66,12 +66,18 @@ def _simulate(timing: Timing, pattern: Pattern, commits: int, seed: int) -> Sche
         n, rows = events.rounds(*timing, pattern.timeout, pattern.quorum, seed, commits, *columns)
         order = np.argsort(columns[3][:rows], kind="stable")
         return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
-    if isinstance(pattern, Blocks):
+    if isinstance(pattern, (Blocks, Growing)):
+        # The cluster's times are those of a block of all rows.
+        shares = np.ones(commits)
+        if isinstance(pattern, Growing):
+            early = np.repeat(pattern.shares, pattern.versions)[:commits]
+            shares[: early.size] = early
+            pattern = pattern.blocks
         capacity = 2 * commits * pattern.n_parts + W
         while capacity > 0:
             columns = [np.zeros(capacity, np.int32) for _ in range(3)]
             columns += [np.zeros(capacity), np.zeros(capacity, np.int32)]
-            n, rows, capacity = blocks(*timing, *pattern, seed, commits, *columns)
+            n, rows, capacity = blocks(*timing, *pattern, seed, shares, *columns)
         order = np.argsort(columns[3][:rows], kind="stable")
         return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
     raise BadInput(f"the simulator does not know the message pattern {type(pattern).__name__}.")

@@ -117,7 +117,31 @@ class Staged(NamedTuple):
     blocks: Blocks
 
 
-Pattern: TypeAlias = Asynchronous | Rounds | Blocks | Staged
+class Growing(NamedTuple):
+    """Versions of `blocks`, the first of them on samples of the data.
+
+    The sample of stage i serves `versions[i]` versions and has a share `shares[i]` of the rows, so that a
+    computation takes that share of the time it takes on all; all rows serve the versions that follow.
+    """
+
+    versions: tuple[int, ...]
+    shares: tuple[float, ...]
+    blocks: Blocks
+
+    def stage(self, version: int) -> int:
+        """Which sample a version is computed on; len(versions): all rows."""
+        for i, count in enumerate(self.versions):
+            if version < count:
+                return i
+            version -= count
+        return len(self.versions)
+
+    def share(self, version: int) -> float:
+        """The share of the rows that a version is computed on."""
+        return (*self.shares, 1.0)[self.stage(version)]
+
+
+Pattern: TypeAlias = Asynchronous | Rounds | Blocks | Staged | Growing
 
 
 class Algorithm(Protocol):

@@ -7,7 +7,7 @@ import pytest
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS
+from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS
 from asyncqn.algorithms.default import default_algorithm, pieces_of_a_block
 
 
@@ -63,3 +63,25 @@ def test_a_named_algorithm_needs_a_number_of_commits():
 def test_no_workers_are_refused():
     with pytest.raises(aq.BadInput, match="at least one worker"):
         default_algorithm(Quadratic.random(), 0)
+
+
+def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
+    class Large(Quadratic):
+        n_data = 1_000_000
+
+    large = Large(np.eye(3), np.zeros(3))
+    assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
+    assert default_algorithm(large, 80) == GrowingLBFGS(80, 1, memory=100, pieces=4)
+    assert default_algorithm(large, 250) == BlockLBFGS(250, pieces=4)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 40])
+def test_the_default_on_many_rows_finds_their_minimum(workers):
+    potential = aq.LogisticRegression.random(20_000 * workers, 4, seed=0)
+    engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5))
+    run = aq.minimize(potential, engine=engine)
+    assert isinstance(default_algorithm(potential, workers), GrowingLBFGS)
+    g, start = np.empty(4), np.empty(4)
+    potential.grad(run.theta, np.arange(potential.n_data), g)
+    potential.grad(np.zeros(4), np.arange(potential.n_data), start)
+    assert np.linalg.norm(g) < 1e-8 * np.linalg.norm(start)

@@ -80,6 +80,15 @@ def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(M, coun
     np.testing.assert_allclose(two_loop(pairs, h0, v), H @ v, atol=error_bound(H, v, np.float64))
 
 
+@pytest.mark.parametrize(("M", "count"), [(12, 30), (13, 12), (13, 13), (30, 25), (30, 71)])
+def test_a_long_memory_is_the_two_loop_recursion_too(M, count):
+    memory, pairs, h0 = filled(M, count, 60, seed=M + count)
+    v = np.random.default_rng(0).standard_normal(60)
+    expected = two_loop(pairs, h0, v)
+    # R^-1 of thirty pairs magnifies roundings of 1e-16 by far less than 1e6.
+    np.testing.assert_allclose(product(memory, v, np.empty(60)), expected, atol=1e-9 * np.abs(expected).max())
+
+
 @settings(max_examples=60)
 @given(
     M=st.integers(0, 6), count=st.integers(0, 15), d=st.sampled_from([1, 5, 127, 128, 513, 1100]),

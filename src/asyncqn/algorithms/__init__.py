@@ -9,6 +9,7 @@ from asyncqn.algorithms.annealing import Annealing
 from asyncqn.algorithms.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.async_sgd import AsyncSGD
 from asyncqn.algorithms.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.lbfgs import LBFGS
 from asyncqn.algorithms.mb_lbfgs import MBLBFGS
 from asyncqn.algorithms.momentum_lbfgs import MomentumLBFGS
@@ -29,6 +30,7 @@ __all__ = [
     "Annealing",
     "AsyncSGD",
     "BlockLBFGS",
+    "GrowingLBFGS",
     "MomentumLBFGS",
     "StagedLBFGS",
     "algorithm_from_plain",
@@ -44,6 +46,7 @@ ALGORITHMS: dict[str, type] = {
     "sgld": SGLD,
     "lbfgs": LBFGS,
     "block-lbfgs": BlockLBFGS,
+    "growing-lbfgs": GrowingLBFGS,
     "momentum-lbfgs": MomentumLBFGS,
     "staged-lbfgs": StagedLBFGS,
 }

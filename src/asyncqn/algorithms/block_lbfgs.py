@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,13 +44,13 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Potential, Task
+from asyncqn.types import Array, Blocks, Potential, Rows, Task
 
 _SUFFICIENT = 1e-4
 _KEPT_VALUES = 5
 _NEW_DIRECTIONS, _GIVE_UP = 2, 20
 """Failures in a row after which the step only shrinks, and after which the memory is emptied."""
-_LONGEST = 10.0
+LONGEST = 10.0
 """A step is at most this times the longest so far, or times |theta|."""
 _FIRST = 0.01
 """The first step has this share of |theta|'s length, or promises to lower U by 1, if that is more."""
@@ -142,15 +142,7 @@ class BlockLBFGS:
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         n, parts = potential.n_data, self.blocks * self.pieces
         first, last = task.part * n // parts, (task.part + 1) * n // parts
-        rows, share = np.arange(first, last), (last - first) / n
-        g = np.empty_like(view.theta)
-        potential.grad(view.theta, rows, g)
-        g *= share
-        value_rows = getattr(potential, "value_rows", None)
-        value = math.nan if value_rows is None else share * float(value_rows(view.theta, rows))
-        finite = math.isfinite(sum_of_squares(g)) and (value_rows is None or math.isfinite(value))
-        if not finite:  # the master must hear of it, to turn back
-            g[...] = 0.0
+        g, value, finite = share_of(potential, view.theta, np.arange(first, last), (last - first) / n)
         return Update(g, value, task.part, finite)
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
@@ -190,7 +182,7 @@ class BlockLBFGS:
                 self._keep(iterate, value)
                 far = max(judge[STRIDE], math.sqrt(sum_of_squares(base)))
                 # The step after the first is the first that knows any curvature: let it go.
-                self._aim(iterate, _LONGEST * far if judge[KEPT] > 2 else math.inf)
+                self._aim(iterate, LONGEST * far if judge[KEPT] > 2 else math.inf)
                 return iterate
         judge[FAILURES] += 1
         if paired and judge[FAILURES] <= _NEW_DIRECTIONS:
@@ -244,6 +236,10 @@ class BlockLBFGS:
             product(memory, g_base, step)
             length = math.sqrt(sum_of_squares(step))
             step *= -min(1.0, longest / length)
+            if not dot(g_base, step) < 0.0:  # rounding in a long memory: H is positive definite
+                clear(memory, "pair")
+                self._aim(iterate, longest)
+                return
         judge[SLOPE] = dot(g_base, step)
         np.add(base, step, out=iterate.theta)
 
@@ -253,3 +249,24 @@ class BlockLBFGS:
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])
+
+
+def share_of(potential: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:
+    """`share` of the estimates of the gradient and of U from `rows`, and whether they are finite.
+
+    U is NaN where the potential does not say.
+    """
+    g, value = np.empty_like(theta), math.nan
+    both, value_rows = (getattr(potential, name, None) for name in ("grad_with_value", "value_rows"))
+    if both is not None:
+        value = share * float(both(theta, rows, g))
+    else:
+        potential.grad(theta, rows, g)
+        if value_rows is not None:
+            value = share * float(value_rows(theta, rows))
+    g *= share
+    silent = both is None and value_rows is None
+    finite = math.isfinite(sum_of_squares(g)) and (silent or math.isfinite(value))
+    if not finite:  # the master must hear of it, to turn back
+        g[...] = 0.0
+    return g, value, finite

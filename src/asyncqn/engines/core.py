@@ -51,7 +51,18 @@ from asyncqn.replay import conclude
 from asyncqn.run import Run, manifest
 from asyncqn.schedule import Schedule
 from asyncqn.streams import Stream
-from asyncqn.types import Algorithm, Array, Asynchronous, Blocks, Callback, Potential, Rounds, Staged, Task
+from asyncqn.types import (
+    Algorithm,
+    Array,
+    Asynchronous,
+    Blocks,
+    Callback,
+    Growing,
+    Potential,
+    Rounds,
+    Staged,
+    Task,
+)
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
@@ -123,7 +134,7 @@ class Core:
         service: float = 0.0,
         due: Callable[[int], bool] | None = None, start: Saved | None = None,
     ) -> None:  # fmt: skip
-        if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged)):
+        if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged, Growing)):
             name = type(algorithm.pattern).__name__
             raise BadInput(f"real engines do not know the message pattern {name}: use the simulator.")
         self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
@@ -131,7 +142,7 @@ class Core:
         self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
         self.service = service
         self.pattern = algorithm.pattern
-        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged)) else None
+        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
         self.engine = to_plain(dict(engine))
         self.master = Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
                              callback=callback, pause=pause)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncqn.master import Master, compute, learn
 from asyncqn.streams import Stream
-from asyncqn.types import Algorithm, Array, Blocks, Potential, Task
+from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Task
 
 _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
@@ -15,7 +15,8 @@ def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int
 
     An error is left to the worker that will meet it again and can name its step.
     """
-    parts = range(algorithm.pattern.n_parts) if isinstance(algorithm.pattern, Blocks) else [-1]
+    pattern = algorithm.pattern.blocks if isinstance(algorithm.pattern, Growing) else algorithm.pattern
+    parts = range(pattern.n_parts) if isinstance(pattern, Blocks) else [-1]
     try:
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
         local = algorithm.init_worker(potential, theta0)

@@ -72,7 +72,7 @@ def blocks(
     quorum,
     pieces,
     seed,
-    N,
+    shares,
     worker,
     read,
     commit,
@@ -90,8 +90,11 @@ def blocks(
     should be none; where they scatter, the slowest of many is far beyond the mean, and help must
     begin early.  When the columns are too short the last number returned is the length to try again
     with.
+
+    Version n takes `shares[n]` of the time of a whole one; where that changes, the times seen so far
+    are forgotten.
     """
-    W, B, half = m.size, n_blocks, message / 2.0
+    W, B, N, half = m.size, n_blocks, shares.size, message / 2.0
     P = B * pieces
     needed = max(1, min(P, int(np.ceil(quorum * P - 1e-9))))
     z = np.empty((W, BLOCK))
@@ -136,7 +139,7 @@ def blocks(
                 for i in range(q, last[w] + 1):
                     copies[i] += 1
                     handed[i] = now
-                pace[w] = draw_time(z, w, k[w], seed, m, s) / pieces
+                pace[w] = draw_time(z, w, k[w], seed, m, s) * shares[n] / pieces
                 k[w] += 1
                 finish[w] = now + half + pace[w]
                 arrival[w] = finish[w] + half if finish[w] <= death[w] else np.inf
@@ -155,9 +158,10 @@ def blocks(
                 return n, rows, 2 * rows
             q, v = piece[w], version[w]
             spent = now - since[w] + (pieces - 1) * pace[w]
-            seen += 1
-            total += spent
-            squares += spent**2
+            if shares[v] == shares[n]:
+                seen += 1
+                total += spent
+                squares += spent**2
             worker[rows], read[rows], part[rows], commit[rows] = w, v, q, 0
             time[rows] = -1.0
             if v > answered[q]:
@@ -180,6 +184,8 @@ def blocks(
                     arrival[w] = finish[w] + half
         if opens >= 0.0 and now >= opens:
             n += 1
+            if n < N and shares[n] != shares[n - 1]:
+                seen, total, squares = 0, 0.0, 0.0
             waiting = rows
             for r in range(rows - 1, first - 1, -1):
                 if commit[r] <= n:

@@ -297,6 +297,34 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
         gram[1, slot, j] = gram[1, j, slot]
 
 
+_LONG = 12
+"""Beyond so many pairs the corner of N is made in two products, M^3 instead of M^4."""
+
+
+@reducing_piece
+def _corner(gram, slot, scale, inverse, middle):
+    """The corner R^-T (D + scale Y'Y) R^-1 of N for a long memory, by rows."""
+    count = slot.size
+    right = np.zeros((count, count))  # (D + scale Y'Y) R^-1
+    for i in range(count):
+        row = right[i]
+        for q in range(count):
+            entry = scale * gram[1, slot[i], slot[q]]
+            if i == q:
+                entry += gram[0, slot[i], slot[i]]
+            for b in range(count):
+                row[b] += entry * inverse[q, b]
+    row = np.zeros(count)
+    for a in range(count):
+        row[:] = 0.0
+        for i in range(a + 1):
+            entry = inverse[i, a]
+            for b in range(count):
+                row[b] += entry * right[i, b]
+        for b in range(count):
+            middle[slot[a], slot[b]] = row[b]
+
+
 @reducing_piece
 def factor(gram, count, newest, scale, middle):
     """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
@@ -314,16 +342,19 @@ def factor(gram, count, newest, scale, middle):
             for q in range(i, j):
                 total += inverse[i, q] * gram[0, slot[q], slot[j]]
             inverse[i, j] = -total / diag
+    if count > _LONG:
+        _corner(gram, slot, scale, inverse, middle)
     for a in range(count):
         for b in range(count):
-            total = 0.0  # (R^-T (D + scale Y'Y) R^-1)_ab
-            for i in range(a + 1):
-                for j in range(b + 1):
-                    entry = scale * gram[1, slot[i], slot[j]]
-                    if i == j:
-                        entry += gram[0, slot[i], slot[i]]
-                    total += inverse[i, a] * entry * inverse[j, b]
-            middle[slot[a], slot[b]] = total
+            if count <= _LONG:
+                total = 0.0  # (R^-T (D + scale Y'Y) R^-1)_ab
+                for i in range(a + 1):
+                    for j in range(b + 1):
+                        entry = scale * gram[1, slot[i], slot[j]]
+                        if i == j:
+                            entry += gram[0, slot[i], slot[i]]
+                        total += inverse[i, a] * entry * inverse[j, b]
+                middle[slot[a], slot[b]] = total
             middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
             middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
 

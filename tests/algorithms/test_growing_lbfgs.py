@@ -1,0 +1,208 @@
+"""Growing L-BFGS: samples, exact sums on them, growth, the end on all rows, no bit from the cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import Quadratic, one_sentence
+
+import asyncqn as aq
+from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
+from asyncqn.kernels.strata import fill_strata
+from asyncqn.master import Master
+from asyncqn.simulation import simulate
+from asyncqn.streams import Stream
+from asyncqn.testing import check_algorithm
+from asyncqn.types import Blocks, Growing, Task
+
+
+def versions(potential, algorithm, theta0, commits, seed=0):
+    """The master's iterates, every part computed at every version, without a cluster."""
+    master = Master(algorithm, potential, theta0, workers=1, last=commits, evaluate=commits + 1)
+    local = algorithm.init_worker(potential, theta0)
+    for n in range(commits):
+        answers = [
+            algorithm.step(master.iterate, local, potential, Task(0, n, Stream(seed, 0, n), part))
+            for part in range(algorithm.blocks * algorithm.pieces)
+        ]
+        master.commit(answers, float(n))
+        yield master.iterate
+
+
+def parts_of(algorithm, n_data, read, seed=0):
+    """The rows of all parts of a version, with their shares."""
+    parts = range(algorithm.blocks * algorithm.pieces)
+    return [algorithm._rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
+
+
+@given(st.integers(0, 2**63 - 1), st.sampled_from([4, 16, 64]), st.integers(1, 500))
+def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
+    rows = np.empty(-(-n_data // stride), np.int64)
+    fill_strata(seed, stride, 0, n_data, rows)
+    assert (rows // stride == np.arange(rows.size)).all()
+    assert rows.max() < n_data
+    half = np.empty(rows.size - rows.size // 2, np.int64)
+    fill_strata(seed, stride, rows.size // 2, n_data, half)
+    assert (half == rows[rows.size // 2 :]).all(), "no row depends on who asks for it"
+
+
+def test_every_row_is_as_likely_as_any_other():
+    count = np.zeros(16)
+    for seed in range(200):
+        rows = np.empty(100, np.int64)
+        fill_strata(seed, 16, 0, 1600, rows)
+        count += np.bincount(rows % 16, minlength=16)
+    # 20,000 draws: each count is 1250 with a standard deviation of 34; six of them are not exceeded.
+    assert np.abs(count - 1250).max() < 6 * 34
+
+
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(400, 700), st.integers(0, 60))
+def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
+    algorithm = GrowingLBFGS(blocks, levels=2, versions=10, pieces=pieces)
+    parts = parts_of(algorithm, n_data, read)
+    stride = 16 if read < 20 else 4 if read < 30 else 1
+    rows = np.concatenate([rows for rows, _ in parts])
+    assert rows.size == -(-n_data // stride)
+    assert (np.diff(rows) > 0).all()
+    assert sum(share for _, share in parts) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
+    pattern = GrowingLBFGS(2, levels=4, versions=5).pattern
+    assert pattern.versions == (20, 20, 10, 5)
+    assert pattern.shares == (1 / 256, 1 / 64, 1 / 16, 1 / 4)
+    assert [pattern.stage(version) for version in (0, 19, 20, 40, 50, 54, 55, 999)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
+    assert [pattern.share(version) for version in (0, 54, 55)] == [1 / 256, 1 / 4, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_it_ends_at_the_minimum_over_all_rows(dtype):
+    potential = aq.LogisticRegression.random(4_000, 10, condition=5.0, seed=1, dtype=dtype)
+    algorithm = GrowingLBFGS(3, levels=2)
+    theta0, g = np.zeros(10, dtype), np.empty(10, dtype)
+    potential.grad(theta0, np.arange(4_000), g)
+    start = np.linalg.norm(g)
+    *_, last = versions(potential, algorithm, theta0, algorithm.growing_versions + 25)
+    potential.grad(last.base, np.arange(4_000), g)
+    # A gradient of float32 rows is known to some 1e-6 of what it was at the start.
+    assert np.linalg.norm(g) < (1e-9 if dtype == np.float64 else 1e-5) * start
+
+
+def test_what_samples_teach_is_worth_several_passes_over_all_rows():
+    potential = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
+    theta0 = np.zeros(20)
+    best = min(potential.value(i.base) for i in versions(potential, BlockLBFGS(2), theta0, 120))
+    algorithm = GrowingLBFGS(2, levels=4)
+    *_, grown = versions(potential, algorithm, theta0, algorithm.growing_versions)
+    *_, plain = versions(potential, BlockLBFGS(2), theta0, 6)  # samples cost 4.5 passes
+    start = potential.value(theta0) - best
+    assert potential.value(grown.base) - best < 0.01 * start
+    assert potential.value(grown.base) - best < 0.1 * (potential.value(plain.base) - best)
+
+
+def test_a_growth_judges_the_last_point_kept_on_the_larger_sample():
+    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    algorithm = GrowingLBFGS(2, levels=1, versions=6)
+    iterates = versions(potential, algorithm, np.zeros(5), 7)
+    for _ in range(6):
+        before = next(iterates)
+    assert before.theta.tobytes() == before.base.tobytes()
+    base = before.base.copy()
+    after = next(iterates)
+    g = np.empty(5)
+    potential.grad(base, np.arange(640), g)
+    assert after.base.tobytes() == base.tobytes()
+    # Two blocks of 320 rows each: a few roundings.
+    np.testing.assert_allclose(after.g_base, g, rtol=1e-10)
+
+
+class OneCliff(Quadratic):
+    """A quadratic whose row 3 overflows beyond |theta| = 1; a sample without it runs there."""
+
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        if 3 in rows and np.linalg.norm(theta) > 1.0:
+            out[...] = np.inf
+
+
+def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((256, 3))
+    potential = OneCliff(A, A @ np.array([3.0, 0.0, 0.0]))
+    algorithm = GrowingLBFGS(1, levels=1, versions=8)
+    seed = next(s for s in range(99) if 3 not in parts_of(algorithm, 256, 0, s)[0][0])
+    *_, sampled = versions(potential, algorithm, np.zeros(3), 8, seed)
+    assert np.linalg.norm(sampled.base) > 2.0
+    *_, last = versions(potential, algorithm, np.zeros(3), 40, seed)
+    assert 0.7 < np.linalg.norm(last.base) <= 1.0
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_no_bit_depends_on_the_cluster(workers):
+    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    algorithm = GrowingLBFGS(3, levels=1, versions=4, pieces=2)
+    cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
+    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4)
+    *_, alone = versions(potential, algorithm, run.theta0, 12, seed=4)
+    assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
+
+
+@pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3)])
+def test_runs_on_threads_replay_to_the_bit(engine, tmp_path):
+    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    run = aq.minimize(potential, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12)
+    run.save(tmp_path / "run")
+    assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
+    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    algorithm = GrowingLBFGS(3, levels=1, versions=4)
+
+    def stop(progress):
+        if progress.commit >= 3:
+            raise StopIteration
+
+    aq.minimize(potential, algorithm, engine=aq.Threads(2), commits=12, evaluate=1, callback=stop,
+                checkpoint=tmp_path / "c")  # fmt: skip
+    whole = aq.minimize(potential, algorithm, engine=aq.Threads(1), commits=12)
+    assert aq.resume(tmp_path / "c").theta.tobytes() == whole.theta.tobytes()
+
+
+def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
+    pattern = Growing((10,), (0.25,), Blocks(4, 3.0, 1.0))
+    schedule = simulate(aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0)
+    ends = [schedule.time[schedule.commit == n].max() for n in range(1, 21)]
+    # Eight units for all rows, two for a quarter of them, and one for the message.
+    np.testing.assert_allclose(np.diff([0.0, *ends]), [3.0] * 10 + [9.0] * 10, atol=1e-9)
+
+
+def test_it_keeps_the_rules_of_an_algorithm():
+    check_algorithm(GrowingLBFGS(3, levels=1, versions=4), aq.LogisticRegression.random(60, 3), commits=15)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"blocks": 0, "levels": 1}, {"blocks": 2, "levels": 0}, {"blocks": 2, "levels": 1, "versions": 1},
+     {"blocks": 2, "levels": 1, "memory": 0}, {"blocks": 2}, {"blocks": 2, "levels": 99}],
+)  # fmt: skip
+def test_bad_parameters_are_named_in_one_sentence(parameters):
+    with pytest.raises(aq.BadInput) as error:
+        make_algorithm("growing-lbfgs", parameters)
+    assert one_sentence(error.value)
+
+
+def test_samples_smaller_than_the_number_of_parts_are_refused():
+    with pytest.raises(aq.BadInput, match="fewer levels"):
+        GrowingLBFGS(4, levels=3).check(Quadratic.random(n_data=200))
