@@ -62,8 +62,17 @@ def main(arguments: list[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         print("asyncqn: interrupted.", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except MemoryError as error:
+        print(f"asyncqn: {memory_sentence(error)}", file=sys.stderr)
+        sys.exit(2)
     except BrokenPipeError:
         sys.exit(1)
+
+
+def memory_sentence(error: MemoryError) -> str:
+    """What did not fit; NumPy names the array, others say nothing."""
+    what = f": {error}" if str(error) else ""
+    return f"this needs more memory than there is{what}; ask for something smaller, or use a larger machine."
 
 
 def usage_sentence(error: Exception) -> str:

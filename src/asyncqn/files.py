@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
 
 from asyncqn.errors import BadInput
+
+
+def check_place(path: str | Path) -> None:
+    """Refuse, before any work is done, a place where nothing can be written after it; leaves no trace."""
+    parents = Path(path).absolute().parents
+    nearest = next(parent for parent in parents if os.path.lexists(parent))
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
 
 
 def write_whole(path: str | Path, content: bytes | str) -> Path:

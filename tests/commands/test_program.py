@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -146,6 +147,19 @@ BAD = {
     "a figure of no known kind": ["show", "run", "--plot", "a.bmp"],
     "a figure in a file": ["show", "run", "--plot", "file.txt/a.png"],
     "a trace in a file": ["show", "run", "--trace", "file.txt/a.json"],
+    "infinite noise": ["simulate", "--noise-var", "inf"],
+    "more memory than there is": [
+        "simulate",
+        *SMALL,
+        "-p",
+        "memory=10000000000000",
+        "--algorithm",
+        "as-lbfgs",
+    ],
+    "an address without Ray": ["run", "--address", "auto"],
+    "a wire without MPI": ["run", "--wire", "float32"],
+    "no name for ratings": ["fit", ""],
+    "gzip": ["fit", "packed.csv.gz"],
     "a demo in a file": ["demo", "--output", "file.txt"],
 }
 
@@ -156,6 +170,7 @@ def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("just a file [")
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"user,item,rating\n1,1,3\n"))
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "letter.txt").write_text("dear")
     if "run" in arguments:
@@ -180,6 +195,19 @@ def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.Capt
     code, out, _ = call(capfd, command, "--help")
     assert code == 0
     assert "--json" in out
+    assert ", ," not in out, "words in brackets are taken for markup and vanish"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").write_text("just a file")
+    below = tmp_path / "file.txt" / "deep" / "run"
+    code, _, err = call(capfd, "simulate", *SMALL, "--save", below)
+    assert code == 2
+    assert "Cluster" not in err, "nothing was begun"
+    code, _, err = call(capfd, "fit", "synthetic-demo", "--out", below)
+    assert (code, err.count("\n")) == (2, 1)
 
 
 def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -103,9 +103,9 @@ def test_many_bad_rows_are_all_counted_and_the_first_ten_shown(tmp_path):
         (b"", "line 1: the file is empty"),
         (b"\n\n", "line 1: the file is empty"),
         (b"user,item,rating\n", "line 2: the file has no usable row"),
-        (b"user item rating\n1 2 3\n", "has no column that looks like the user; it has 'user item rating'"),
-        (b"1,2,3\n4,5,6\n", "it has '1', '2', '3'"),
-        (b"user,item,rating,user\n1,2,3,4\n", "more than one column named 'user'"),
+        (b"user item rating\n1 2 3\n", "line 1: no column looks like the user; there are 'user item rating'"),
+        (b"1,2,3\n4,5,6\n", "there are '1', '2', '3'"),
+        (b"user,item,rating,user\n1,2,3,4\n", "more than one column is named 'user'"),
     ],
 )
 def test_a_file_without_ratings_is_refused_in_one_sentence(tmp_path, content, words):

@@ -129,6 +129,7 @@ def test_a_model_travels():
         (lambda A, y: LinearGaussian.random(3, 5, spectrum=[1.0, 2.0, 0.5]), "at least 1"),
         (lambda A, y: LinearGaussian.random(3, 5, dominant=1, bulk=(0.5, 2.0)), "at least 1"),
         (lambda A, y: LinearGaussian.random(3, 5, noise_var=0.0), "noise_var must be positive"),
+        (lambda A, y: LinearGaussian.random(3, 5, noise_var=np.inf), "noise_var must be positive and finite"),
         (lambda A, y: LinearGaussian.random(3, 5, seed=-1), "seed must be"),
         (lambda A, y: LinearGaussian.random(3, 5, dominant=1, dtype=np.int64), "float64 or float32"),
         (lambda A, y: rebuild({"kind": "torus"}), "cannot rebuild a potential of kind"),

@@ -197,6 +197,7 @@ def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -
         ({"n_users": 0}, "n_users must be a positive integer"),
         ({"test": ([0], [9], [1.0])}, "test ratings: items must lie in 0..2"),
         ({"test": ([0], [1])}, "test must be three arrays"),
+        ({"seed": -1}, "seed must be an integer from 0"),
     ],
 )
 def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], sentence: str) -> None:

@@ -76,6 +76,10 @@ def test_a_reference_makes_it_again():
     assert again.scale == p.scale
 
 
+def test_the_defaults_make_a_mixture():
+    assert Mixture.random().dim == 12
+
+
 def test_bad_input_gets_a_sentence():
     with pytest.raises(BadInput, match="integer of at least 1"):
         Mixture.random(0, 5)

@@ -48,10 +48,11 @@ def register(app: typer.Typer) -> None:
         from asyncqn import plotting
         from asyncqn.data import PRESETS, synthetic_ratings
         from asyncqn.errors import require
-        from asyncqn.files import write_whole
+        from asyncqn.files import check_place, write_whole
 
         out = Output(json, quiet)
         require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
+        check_place(output / "report.html")
         plotting.new_figure()  # says at once if there is nothing to draw with
         ratings = synthetic_ratings(*PRESETS[RATINGS])
         out.say(f"{RATINGS}: {ratings}; the first run of each kernel compiles it")
@@ -182,6 +183,8 @@ def _picture(runs: dict[str, Run], target: float) -> Any:
     )
     axes = figure.axes[0]
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
+    axes.text(1.0, target, f"{target:.3f}: 1% above the lowest", transform=axes.get_yaxis_transform(),
+              ha="right", va="bottom", fontsize="small")  # fmt: skip
     axes.set_xscale("log")  # what one finishes in milliseconds takes another seconds
     axes.set_ylabel("RMSE on held-out ratings")
     axes.set_title(f"{RATINGS}, rank {RANK}, {WORKERS} threads", fontsize="medium", loc="left")

@@ -47,12 +47,14 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Learn a recommender from ratings; prints its RMSE and saves it with --out."""
+        from asyncqn.files import check_place
         from asyncqn.recommender import Recommender
         from asyncqn.recommender_files import check_model_folder
 
         output = Output(json, quiet)
         if out is not None:
             check_model_folder(out)  # before the work, not after it
+            check_place(out)
         require(0.0 <= test_fraction < 1.0, f"--test-fraction must lie in [0, 1), not {test_fraction}.")
         model = Recommender(
             rank, workers=workers, seed=seed, prior=prior, alpha=alpha, passes=passes, offsets=offsets,

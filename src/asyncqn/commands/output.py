@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from asyncqn.errors import require
+from asyncqn.files import check_place
 from asyncqn.plain import to_plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
@@ -27,6 +28,7 @@ def check_run_folder(folder: Path) -> None:
         folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
     )
     require(free, f"{folder} exists and is not a run: choose another folder, or empty it.")
+    check_place(folder)
 
 
 class Advance(Protocol):

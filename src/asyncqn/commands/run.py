@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def run(
         job: Annotated[
-            Path | None, typer.Argument(help="TOML file with [problem], [algorithm], [run].")
+            Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
         ] = None,
         engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "threads",
         workers: Annotated[int | None, typer.Option(help="How many workers.")] = None,
@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
         slow: Annotated[
-            bool, typer.Option("--slow", help="Stretch computations to times drawn from the job's [cluster].")
+            bool, typer.Option("--slow", help="Stretch computations to times drawn from the job's cluster.")
         ] = False,
         time_unit: Annotated[float, typer.Option(help="Seconds of one unit of time.")] = 1.0,
         address: Annotated[str | None, typer.Option(help="Of an existing Ray cluster.")] = None,
@@ -105,6 +105,9 @@ def register(app: typer.Typer) -> None:
         if engine not in ENGINES:
             raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
         out, one_voice = speaking(json, quiet, mpi=engine == "mpi")
+        for name, value, meant in (("--address", address, "ray"), ("--wire", wire, "mpi")):
+            unused = value in (None, "exact") or engine == meant
+            require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
         given = {"commits": commits, "seed": seed, "evaluate": evaluate}
         overrides: dict[str, dict[str, Any]] = {"run": {k: v for k, v in given.items() if v is not None}}
         if workers is not None and slow:

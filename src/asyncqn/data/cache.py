@@ -89,8 +89,8 @@ def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Rat
         if word in MD5 and not Path(word).exists():
             raise BadInput(f"The set {word} is not stored yet: run 'asyncqn data {word}' first.")
     place = Path(word)
-    if not place.exists():
-        raise BadInput(f"There is no file {place} and no stored set of that name: see 'asyncqn data list'.")
+    if not word or not place.exists():
+        raise BadInput(f"There is no file {word!r} and no stored set of that name: see 'asyncqn data list'.")
     if is_store(place):
         return open_ratings(place)
     return read_ratings(place, skip_bad=skip_bad).ratings

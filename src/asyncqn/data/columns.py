@@ -34,20 +34,20 @@ def choose(found: Sequence[str], where: str, user: str | None, item: str | None,
             fits = [name for common in _COMMON[role] for name in found if _bare(name) == common]
             if not fits:
                 raise BadInput(
-                    f"{where} has no column that looks like the {role}; it has {listed}: "
-                    f"name the right one with {role}=..., or check the delimiter."
+                    f"{where}: no column looks like the {role}; there are {listed}: "
+                    f"name the right one with --{role}-column ({role}=...), or check the delimiter."
                 )
             chosen.append(fits[0])
         elif asked in found:
             chosen.append(asked)
         else:
-            raise BadInput(f"{where} has no column {asked!r} for the {role}; it has {listed}.")
+            raise BadInput(f"{where}: there is no column {asked!r} for the {role}, only {listed}.")
     names = Names(*chosen)
     if len(set(names)) < 3:
         raise BadInput(f"{where}: user, item and rating must be three different columns, not {tuple(names)}.")
     for name in names:
         if list(found).count(name) > 1:
-            raise BadInput(f"{where} has more than one column named {name!r}: rename them.")
+            raise BadInput(f"{where}: more than one column is named {name!r}: rename them.")
     return names
 
 

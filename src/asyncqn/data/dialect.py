@@ -83,7 +83,7 @@ def _with_header(
         if len(fields) > len(found):
             found, best = fields, candidate
     found = [name.strip() for name in found]
-    names = choose(found, f"{source.label}, line {skip},", *asked)
+    names = choose(found, f"{source.label}, line {skip}", *asked)
     places = [found.index(name) for name in names]
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
     return Dialect(best, True, skip, len(found), places[0], places[1], places[2], whole)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.errors import BadInput, DamagedFile, require
 
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
@@ -78,7 +78,9 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     if not place.is_file():
         raise BadInput(f"There is no file or directory {place}.")
     with _opened(place) as stream:
-        packed = stream.read(2) == b"PK"
+        beginning = stream.read(2)
+    packed = beginning == b"PK"
+    require(beginning != b"\x1f\x8b", f"{place} is compressed by gzip: unpack it first (gzip -d).")
     if packed or place.suffix.lower() == ".zip":
         return _in_zip(place)
     if place.name in _TITLES:

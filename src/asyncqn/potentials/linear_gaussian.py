@@ -42,7 +42,9 @@ class LinearGaussian:
         )
         require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or mend those rows.")
         require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or mend those rows.")
-        require(0.0 < self.noise_var < np.inf, f"noise_var must be positive, not {self.noise_var!r}.")
+        require(
+            0.0 < self.noise_var < np.inf, f"noise_var must be positive and finite, not {self.noise_var!r}."
+        )
         P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
         theta = kernels.cholesky_solve(P.copy(), b)
         set_ = object.__setattr__
@@ -90,7 +92,7 @@ class LinearGaussian:
             isinstance(n_data, int) and n_data >= dim,
             f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",
         )
-        require(noise_var > 0, f"noise_var must be positive, not {noise_var!r}.")
+        require(0.0 < noise_var < np.inf, f"noise_var must be positive and finite, not {noise_var!r}.")
         check_seed(seed)
         if spectrum is None:
             require(0 <= dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")

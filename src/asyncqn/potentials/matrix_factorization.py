@@ -20,6 +20,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
 from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 SPREAD = 0.1
@@ -186,7 +187,7 @@ class MatrixFactorization:
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
         self.ratings = pack(triples)
         if seed is not None:
-            self.ratings = shuffled(self.ratings, np.random.default_rng(seed))
+            self.ratings = shuffled(self.ratings, np.random.default_rng(check_seed(seed)))
         self.mean = float(np.mean(triples.values, dtype=np.float64))
         item_ridges = ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
         user_ridges = ridges(self.prior, self.alpha, triples.users, self.n_users, self.dtype)

@@ -45,7 +45,7 @@ class Mixture:
 
     @classmethod
     def random(
-        cls, components: int = 6, n_data: int = 300, width: float = 12.0, gap: float = 5.0, seed: int = 0
+        cls, components: int = 6, n_data: int = 300, width: float = 20.0, gap: float = 5.0, seed: int = 0
     ) -> Mixture:
         """Equal clusters in the plane, with centres drawn evenly from a square of side `width`.
 
@@ -59,7 +59,7 @@ class Mixture:
         require(width > 0 and gap >= 0, f"width must be positive and gap not negative: {width!r}, {gap!r}.")
         require(
             components * gap**2 <= width**2,
-            f"{components} centres {gap:g} apart do not fit into a square of side {width:g}: widen it.",
+            f"{components} centres {gap:g} apart do not fit into a square of side {width:g}: raise width.",
         )
         rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x313]))
         centres = np.empty((0, 2))

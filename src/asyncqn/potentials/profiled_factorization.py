@@ -25,6 +25,7 @@ from asyncqn.kernels import factorization, profiled
 from asyncqn.kernels.vectors import dot
 from asyncqn.potentials import matrix_factorization as joint
 from asyncqn.potentials.item_metric import InverseMetric, Metric, metric_of
+from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 
@@ -210,7 +211,7 @@ def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:
     if seed is None:
         return np.arange(n_users)
     run = min(max(n_users // 512, 1), 8)
-    runs = np.random.default_rng(seed).permutation(-(-n_users // run))
+    runs = np.random.default_rng(check_seed(seed)).permutation(-(-n_users // run))
     order = (runs[:, None] * run + np.arange(run)).ravel()
     return order[order < n_users]
 
