@@ -2,8 +2,9 @@
 
 `python -m benchmarks.beyond_versions PART`, where PART is one of: lengths (pieces, help and spread at
 every number of workers), uneven (one worker four times slower than the others), patience (the two
-constants of the rule for helpers); without a PART all of them.  Tables go to docs/results/beyond/.
-A worker's mean is 1000 / W, as in the linear Gaussian suite, with messages of 10 and a master of 30.
+constants of the rule for helpers), threads (milliseconds per version of two real threads); without a
+PART all of them.  Tables go to docs/results/beyond/.  A simulated worker's mean is 1000 / W, as in the
+linear Gaussian suite, with messages of 10 and a master of 30.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from asyncqn import Cluster, simulate
-from asyncqn.algorithms.default import PIECES
+from asyncqn import (
+    BlockLBFGS,
+    Cluster,
+    LinearGaussian,
+    MatrixFactorization,
+    Threads,
+    minimize,
+    simulate,
+)
+from asyncqn.algorithms.default import PIECES, pieces_of_a_block
 from asyncqn.experiments.records import Record
 from asyncqn.experiments.settings import MESSAGE
 from asyncqn.kernels import blocks as module
 from asyncqn.simulation import _timing
-from asyncqn.types import Blocks
+from asyncqn.types import Blocks, Potential
 from benchmarks.beyond_linear_gaussian import write
 
 WORKERS = (2, 5, 10, 20, 40, 80)
@@ -103,7 +113,41 @@ def patience() -> None:
     show(records)
 
 
-PARTS = {part.__name__: part for part in (lengths, uneven, patience)}
+def _ratings(users: int, items: int, n: int) -> MatrixFactorization:
+    rng = np.random.default_rng(0)
+    who, what, rated = rng.integers(0, users, n), rng.integers(0, items, n), rng.integers(1, 6, n)
+    return MatrixFactorization(who, what, rated, n_users=users, n_items=items, rank=5)
+
+
+PROBLEMS: dict[str, tuple[Callable[[], Potential], int]] = {
+    "dense rows, d = 100, n = 600": (lambda: LinearGaussian.random(dim=100, n_data=600), 300),
+    "dense rows, d = 100, n = 100,000": (lambda: LinearGaussian.random(dim=100, n_data=100_000), 30),
+    "ratings, d = 50,000, n = 20,000": (lambda: _ratings(6000, 4000, 20_000), 100),
+    "ratings, d = 50,000, n = 200,000": (lambda: _ratings(6000, 4000, 200_000), 40),
+    "ratings, d = 50,000, n = 1,000,000": (lambda: _ratings(6000, 4000, 1_000_000), 15),
+}
+"""A problem, and how many versions a run of it has."""
+
+
+def threads(repeats: int = 7) -> None:
+    """Two threads: the best of several runs, taken in turn, with 1, 2 and 4 pieces."""
+    records: list[Record] = []
+    for name, (make, versions) in PROBLEMS.items():
+        potential = make()
+        theta0 = 0.3 * np.random.default_rng(1).standard_normal(potential.dim)
+        times: dict[int, list[float]] = {1: [], 2: [], 4: []}
+        for _, pieces in itertools.product(range(repeats), times):
+            run = minimize(potential, BlockLBFGS(2, pieces=pieces), engine=Threads(2), theta0=theta0,
+                           commits=versions, evaluate=versions)  # fmt: skip
+            times[pieces].append(1e3 * float(run.metrics["time"][-1]) / versions)
+        rule = pieces_of_a_block(potential.dim, potential.n_data, 2)
+        best = {f"ms in {pieces}": min(measured) for pieces, measured in times.items()}
+        records.append({"problem": name, "pieces by the rule": rule, **best})
+        show(records[-1:])
+        write("pieces_on_threads", records)
+
+
+PARTS = {part.__name__: part for part in (lengths, uneven, patience, threads)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PARTS:

@@ -35,10 +35,10 @@ EVALUATE = 25
 def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
     """How many pieces pay: each costs an answer of `dim` numbers, and its rows must be worth that.
 
-    A piece has at least three rows; where theta is long, at least as many rows as theta has numbers,
-    for a row may touch only a few of them.  A worker alone has nobody to help it.
+    A piece has at least three rows; where theta is long, at least four times as many rows as theta has
+    numbers, for a row may touch only a few of them.  A worker alone has nobody to help it.
     """
-    rows = FEW_ROWS if dim <= SHORT else dim
+    rows = FEW_ROWS if dim <= SHORT else 4 * dim
     return 1 if workers == 1 else max(1, min(PIECES, n_data // (workers * rows)))
 
 
