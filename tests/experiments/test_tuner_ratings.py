@@ -16,6 +16,7 @@ from asyncqn.cli import main
 from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.experiments import movielens
+from asyncqn.experiments.experiment import tuned_folder
 from asyncqn.experiments.movielens import Timing, size_of
 from asyncqn.experiments.questions import RatingsQuestion, carried, curvature_of
 from asyncqn.experiments.settings import NAMES, algorithm
@@ -166,3 +167,17 @@ def test_a_timing_that_is_none_is_one_sentence(capsys: pytest.CaptureFixture[str
         main(["tune", "async-sgd", "--problem", "matrix-factorization", "--timing", "fast"])
     assert end.value.code == 2
     assert "--timing must be three times in seconds" in capsys.readouterr().err
+
+
+STUDIES = [*(f"{kind}-matrix-factorization" for kind in NAMES), "as-lbfgs-matrix-factorization-W20"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_studies_of_figures_4_and_5_had_equal_budgets_and_goals(name: str) -> None:
+    document = json.loads((tuned_folder() / f"{name}.json").read_text())
+    asked = document["question"]
+    assert document["budget"] == len(document["trials"]) == 40
+    assert (asked["ratings"], asked["rmse"], asked["limit"], asked["seeds"]) == ("ml-1m", 0.91, 0.5, 2)
+    assert asked["workers"] == (20 if name.endswith("W20") else 10)
+    assert document["best"]["status"] == "complete"
+    assert "--timing" in document["command"]

@@ -89,3 +89,6 @@ class Experiment:
     compute: Callable[[Context], Tables]
     draw: Callable[[Tables], dict[str, Any]]
     claims: Callable[[Tables], list[Claim]]
+    quick: str = ""
+    full: str = ""
+    """How much is computed in either size, in a few words."""

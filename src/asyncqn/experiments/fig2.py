@@ -247,4 +247,6 @@ EXPERIMENT = Experiment(
     compute,
     draw,
     claims,
+    quick="10 repetitions, 4 for the quorums",
+    full="100 repetitions, 25 for the quorums",
 )

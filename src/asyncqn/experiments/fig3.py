@@ -244,4 +244,6 @@ EXPERIMENT = Experiment(
     compute,
     draw,
     claims,
+    quick="8 repetitions, 7 values of W",
+    full="100 repetitions, 13 values of W",
 )

@@ -96,6 +96,10 @@ def compute(context: Context) -> Tables:
     return {
         "cells": context.jobs("map of parameters", measure, cells),
         "rivals": context.jobs("map, the other two", measure, rivals),
+        "parameters": [
+            {"algorithm": kind, "parameters": str(given), "found by": "the paper's table"}
+            for kind, given in PAPER.items()
+        ],
     }
 
 
@@ -172,4 +176,6 @@ EXPERIMENT = Experiment(
     compute,
     draw,
     claims,
+    quick="4 runs per cell",
+    full="20 runs per cell",
 )

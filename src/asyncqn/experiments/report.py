@@ -120,7 +120,8 @@ def _provenance(result: Result, left: str, right: str) -> str:
     m = result.manifest
     versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())
     old = "" if current(result) else " The numerical code has changed since."
-    return f"{left}{m['command']}{right}, {m['size']} size, seed {m['seed']}; {versions}.{old}"
+    extent = f" ({m['extent']})" if m.get("extent") else ""
+    return f"{left}{m['command']}{right}, {m['size']} size{extent}, seed {m['seed']}; {versions}.{old}"
 
 
 def _cell(text: str) -> str:

@@ -55,6 +55,7 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         "figures": list(figures), "tables": list(tables),
         "manifest": {
             "command": command, "seed": context.seed, "size": "full" if context.full else "quick",
+            "extent": experiment.full if context.full else experiment.quick,
             "seconds": round(time.monotonic() - began, 1), "versions": versions(), "code": core_hash()[:12],
         },
     }  # fmt: skip
