@@ -92,7 +92,7 @@ class Worker:
         narrow: bool, shared: bool, slow: Cluster | None, time_unit: float,
     ) -> None:  # fmt: skip
         self.comm, self.potential, self.seed = comm, potential, seed
-        self.slow, self.unit = slow, time_unit
+        self.slow, self.unit, self.pattern = slow, time_unit, algorithm.pattern
         self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
         self.limit = explosion_limit(theta0)
         self.local = algorithm.init_worker(potential, theta0)
@@ -111,8 +111,7 @@ class Worker:
         self._start()
         turn = 0
         receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
-        pattern = self.algorithm.pattern
-        delays = Delays(self.slow, self.seed, self.number, pattern) if self.slow is not None else None
+        delays = Delays(self.slow, self.seed, self.number, self.pattern) if self.slow is not None else None
         while True:
             receiving.Wait()
             frame = self.frames[turn]
