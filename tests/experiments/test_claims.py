@@ -95,21 +95,29 @@ def rmse_curves(ends: dict[str, float], jitter: dict[str, float]) -> list[dict[s
 
 def test_the_paper_s_picture_makes_every_claim_of_figure_4_hold() -> None:
     curves = rmse_curves({"async-sgd": 0.93, "mb-lbfgs": 0.99, "as-lbfgs": 0.92}, {"as-lbfgs": 0.1})
-    found = fig4.claims({"curves": curves})
+    found = fig4.claims({"curves": curves, "parameters": []})
     assert [claim.verdict for claim in found] == [HOLDS] * 8 + [UNTESTABLE]
 
 
 def test_the_opposite_picture_makes_every_claim_of_figure_4_fail() -> None:
     curves = rmse_curves({"async-sgd": 0.91, "mb-lbfgs": 0.9, "as-lbfgs": 0.95}, {"async-sgd": 0.1})
-    found = fig4.claims({"curves": curves})
+    found = fig4.claims({"curves": curves, "parameters": []})
     assert [claim.verdict for claim in found] == [FAILS] * 8 + [UNTESTABLE]
+
+
+def test_figure_4_says_on_which_set_its_parameters_were_tuned() -> None:
+    curves = rmse_curves({"async-sgd": 0.93, "mb-lbfgs": 0.99, "as-lbfgs": 0.92}, {})
+    used = [{"setting": "tuned", "ratings": "MovieLens 1M", "tuned on": "MovieLens 10M"}]
+    found = fig4.claims({"curves": curves, "parameters": used})
+    assert "the paper's parameters, W" in found[0].setting
+    assert "tuned on MovieLens 10M, W" in found[4].setting
 
 
 def test_a_run_of_figure_4_that_diverged_wins_nothing() -> None:
     curves = rmse_curves({"async-sgd": 0.93, "mb-lbfgs": 0.99, "as-lbfgs": 0.92}, {})
     for row in curves:
         row["diverged"] = row["algorithm"] == "as-lbfgs"
-    faster, poorer, gains, _ = fig4.claims({"curves": curves})[:4]
+    faster, poorer, gains, _ = fig4.claims({"curves": curves, "parameters": []})[:4]
     assert faster.verdict == FAILS
     assert "as-L-BFGS diverged" in faster.because
     assert poorer.verdict == PARTLY

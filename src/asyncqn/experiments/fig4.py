@@ -6,15 +6,15 @@ they stand for the same shares of that set's largest curvature and of its measur
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from asyncqn.engines.simulator import Simulator
-from asyncqn.experiments.drawing import ALGORITHM_LOOKS, panels
-from asyncqn.experiments.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, judge
+from asyncqn.experiments.drawing import ALGORITHM_LOOKS, few_decades, panels
+from asyncqn.experiments.experiment import Context, Experiment, Tables
+from asyncqn.experiments.fig4_claims import SETTINGS, WORKERS, claims, words_of
 from asyncqn.experiments.measure import commits_within
 from asyncqn.experiments.movielens import (
     Timing,
@@ -32,10 +32,8 @@ from asyncqn.experiments.settings import NAMES, algorithm
 from asyncqn.minimize import starting_point
 from asyncqn.types import Progress
 
-WORKERS = 10
 POINTS = 60
 """Rows of metrics along a curve, about."""
-SETTINGS = {"paper": "the paper's parameters", "tuned": "tuned"}
 STUDY = "{kind}-matrix-factorization"
 
 
@@ -122,14 +120,15 @@ def compute(context: Context) -> Tables:
                 found += "; timeout from the measured times"
             study = context.tuned(STUDY.format(kind=kind))
             given = carried(study, names[size], times)
-            tuned_on = study["question"]["ratings"]
+            tuned_on = label(study["question"]["ratings"])
             how = study["command"]
-            if names[size] != tuned_on:
+            if label(names[size]) != tuned_on:
                 how += f"; not tuned on this set: the point of {tuned_on} in units of this set's curvature"
             for setting, values, origin in (("paper", printed, found), ("tuned", given, how)):
                 plain = tuple(sorted(values.items()))
                 jobs.append(Job(setting, names[size], kind, plain, times, duration, context.seed))
-                what = {"setting": setting, "ratings": label(names[size]), "algorithm": kind}
+                what: Record = {"setting": setting, "ratings": label(names[size]), "algorithm": kind}
+                what["tuned on"] = tuned_on if setting == "tuned" else None
                 used.append({**what, "parameters": str(values), "found by": origin})
     return {"timings": timings, "curves": context.jobs("Fig. 4, runs", measure, jobs), "parameters": used}
 
@@ -141,7 +140,7 @@ def draw(tables: Tables) -> dict[str, Any]:
     for row, name in zip(axes, names, strict=True):
         start = float(column(where(tables["curves"], ratings=name), "rmse")[0])
         lowest = start
-        for j, (setting, words) in enumerate(SETTINGS.items()):
+        for j, setting in enumerate(SETTINGS):
             for kind, title in NAMES.items():
                 rows = where(tables["curves"], setting=setting, ratings=name, algorithm=kind)
                 look = {**ALGORITHM_LOOKS[kind], "markevery": 8}
@@ -150,91 +149,19 @@ def draw(tables: Tables) -> dict[str, Any]:
                 row[j].plot(column(rows, "time"), np.minimum(rmse, 9 * start), label=title, **look)
                 row[2 + j].plot(column(rows, "time"), column(rows, "grad_norm"), label=title, **look)
                 lowest = min(lowest, float(np.nanmin(rmse)))
+            words = words_of(tables, setting, name)
             row[j].set(title=f"{label(name)},\n{words}", ylabel="RMSE (stars)")
             row[2 + j].set(title=f"{label(name)},\n{words}", ylabel="norm of ∇U", yscale="log")
         for axis in row[:2]:
             axis.set_ylim(lowest - 0.05 * (start - lowest), start + 0.15 * (start - lowest))
         norms = column(where(tables["curves"], ratings=name), "grad_norm")
         for axis in row[2:]:
-            axis.set_ylim(0.7 * float(np.nanmin(norms)), 3.0 * float(norms[0]))
+            axis.set_ylim(0.7 * float(np.nanmin(norms)), 2.0 * float(norms[0]))
+            few_decades(axis)
     for axis in axes[-1]:
         axis.set_xlabel("time (s, simulated\nfrom measured steps)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return {"fig4": figure}
-
-
-def claims(tables: Tables) -> list[Claim]:
-    """Four statements for every set of ratings and setting."""
-    found = []
-    for name in distinct(tables["curves"], "ratings"):
-        for setting, words in SETTINGS.items():
-            rows = where(tables["curves"], ratings=name, setting=setting)
-            found += _four(rows, f"{label(name)}, {words}, W = {WORKERS}, time from measured steps")
-    names = distinct(tables["curves"], "ratings")
-    missing = ", ".join(s for s in ("1m", "10m", "20m") if not any(n.endswith(f"-{s}") for n in names))
-    if missing:
-        because = "run with --full, which takes the larger sets too"
-        found.append(Claim("the same holds on the larger sets", missing, UNTESTABLE, because))
-    return found
-
-
-def _four(rows: list[Record], words: str) -> list[Claim]:
-    curves = {kind: where(rows, algorithm=kind) for kind in NAMES}
-    end = max(column(curve, "time")[-1] for curve in curves.values())
-    final = {kind: _final(curve) for kind, curve in curves.items()}
-    sgd, mb, as_ = (final[kind] for kind in ("async-sgd", "mb-lbfgs", "as-lbfgs"))
-    at = f"RMSE after {end:.2f} s: " + ", ".join(
-        f"{NAMES[kind]} {final[kind]:.3f}" if math.isfinite(final[kind]) else f"{NAMES[kind]} diverged"
-        for kind in ("as-lbfgs", "mb-lbfgs", "async-sgd")
-    )
-    text = "as-L-BFGS is clearly faster than mb-L-BFGS"
-    if math.isfinite(mb):
-        share = _first(curves["as-lbfgs"], mb) / end
-        sooner = f"as-L-BFGS gets to mb-L-BFGS's last RMSE in {share:.2f} of its time"
-        because = f"{at}; {sooner if math.isfinite(share) else 'it never gets to that of mb-L-BFGS'}"
-        first = Claim(text, words, judge(share < 0.67 and as_ < mb, as_ < mb), because)
-    else:
-        first = Claim(text, words, UNTESTABLE, at)
-    tail = column(curves["mb-lbfgs"], "rmse")
-    falling = float(tail[-1 - len(tail) // 5] - tail[-1])
-    settled = f"{at}; mb-L-BFGS still fell by {falling:.3f} in the last fifth of its run"
-    poorer = judge(mb > max(as_, sgd) and falling < 0.005, mb > min(as_, sgd))
-    commits = min(column(curves[kind], "commit")[-1] for kind in ("async-sgd", "as-lbfgs"))
-    even = {
-        kind: float(np.interp(commits, column(curves[kind], "commit"), column(curves[kind], "rmse")))
-        for kind in ("async-sgd", "as-lbfgs")
-    }
-    ahead = even["async-sgd"] - even["as-lbfgs"]
-    equal = f"{at}; after {commits:.0f} iterations {even['as-lbfgs']:.3f} against {even['async-sgd']:.3f}"
-    rough = {kind: _roughness(curves[kind]) for kind in ("async-sgd", "as-lbfgs")}
-    jitter = ", ".join(f"{NAMES[kind]} {100 * value:.2f} %" for kind, value in rough.items())
-    more = rough["as-lbfgs"] / rough["async-sgd"]
-    return [
-        first,
-        Claim("mb-L-BFGS ends with a poorer RMSE than both", words, poorer, settled),
-        Claim("as-L-BFGS gains slightly on a-SGD", words, judge(0 < sgd - as_ < 0.1, ahead > 0), equal),
-        Claim("as-L-BFGS fluctuates more than a-SGD", words, judge(more > 1.2, more > 1.0),
-              f"jitter of the gradient norm around its trend in the second half: {jitter}"),
-    ]  # fmt: skip
-
-
-def _final(curve: list[Record]) -> float:
-    """The last RMSE; infinite for a run that diverged."""
-    last = curve[-1]["rmse"]
-    return math.inf if curve[-1]["diverged"] or last is None else float(last)
-
-
-def _first(curve: list[Record], level: float) -> float:
-    """When the RMSE first was at most `level`."""
-    hit = np.flatnonzero(column(curve, "rmse") <= level)
-    return float(curve[int(hit[0])]["time"]) if hit.size else math.inf
-
-
-def _roughness(rows: list[Record]) -> float:
-    """Relative jitter of the gradient norm: third differences leave out a smooth trend, and the factor
-    sqrt(20) is what they make of independent noise."""
-    norms = np.log(column(rows, "grad_norm"))[len(rows) // 2 :]
-    return float(np.sqrt(np.mean(np.diff(norms, 3) ** 2) / 20.0)) if norms.size > 3 else math.nan
 
 
 EXPERIMENT = Experiment(
