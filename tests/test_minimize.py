@@ -62,7 +62,7 @@ def test_what_a_potential_lacks_is_named(missing):
 
 
 def test_a_potential_without_data_is_refused():
-    with pytest.raises(BadInput, match="no data points") as caught:
+    with pytest.raises(BadInput, match="n_data = 0") as caught:
         call(Quadratic(np.zeros((0, 4)), np.zeros(0)))
     assert one_sentence(caught.value)
 

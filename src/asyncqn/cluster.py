@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import require
+from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals
 
 
@@ -37,7 +37,11 @@ class Cluster:
             f"a cluster needs at least one worker: workers = {W!r}.",
         )
         for name in ("worker_mean", "worker_std"):
-            values = np.asarray(getattr(self, name), np.float64)
+            try:
+                values = np.asarray(getattr(self, name), np.float64)
+            except (TypeError, ValueError):
+                given = getattr(self, name)
+                raise BadInput(f"{name} must be one number or one per worker ({W}), not {given!r}.") from None
             require(
                 values.shape in ((), (W,)),
                 f"{name} must be one number or one per worker ({W}), not of shape {values.shape}.",

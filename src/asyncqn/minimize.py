@@ -10,8 +10,9 @@ import numpy as np
 
 from asyncqn.algorithms.default import default_algorithm, default_commits, default_evaluate
 from asyncqn.algorithms.stability import warnings_before
+from asyncqn.arguments import check_first_calls, check_objects
 from asyncqn.checkpoint import Checkpoints
-from asyncqn.errors import StabilityWarning, require
+from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.run import Run
 from asyncqn.streams import check_seed
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential
@@ -46,10 +47,7 @@ def minimize(
     good order (status "interrupted").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     """
-    for name in ("dim", "n_data", "value", "grad"):
-        require(
-            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
-        )
+    check_objects(potential, algorithm, engine, callback, checkpoint)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
@@ -76,8 +74,10 @@ def minimize(
     )
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=2)
+    start = starting_point(potential, theta0, seed)
+    check_first_calls(potential, start)
     return engine.minimize(
-        potential, algorithm, theta0=starting_point(potential, theta0, seed), commits=int(commits), seed=seed,
+        potential, algorithm, theta0=start, commits=int(commits), seed=seed,
         evaluate=int(evaluate), callback=callback,
         checkpoints=None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every),
     )  # fmt: skip
@@ -85,7 +85,11 @@ def minimize(
 
 def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:
     """theta0 as a fresh contiguous vector of the potential's dtype, checked."""
-    dtype = np.dtype(getattr(potential, "dtype", np.float64))
+    said = getattr(potential, "dtype", np.float64)
+    try:
+        dtype = np.dtype(said)
+    except TypeError:
+        raise BadInput(f"theta must be float64 or float32, but the potential says {said!r}.") from None
     require(
         dtype in (np.dtype(np.float64), np.dtype(np.float32)),
         f"theta must be float64 or float32, but the potential says {dtype}.",

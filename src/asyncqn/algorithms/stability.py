@@ -85,6 +85,8 @@ def advise(
     potential.grad(theta0, _probe_rows(potential), g)
     if not np.isfinite(g).all():
         return "the gradient at theta0 is not finite; mend the potential or its data."
+    if not np.isfinite(potential.value(theta0)):
+        return "the objective at theta0 is not finite; start elsewhere, or mend the potential or its data."
     if isinstance(algorithm, ASLBFGS):
         return _advise_as_lbfgs(algorithm, potential, theta0, workers, locals_)
     if isinstance(algorithm, StochasticGradient):

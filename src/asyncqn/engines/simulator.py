@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from asyncqn.checkpoint import Checkpoints
 from asyncqn.cluster import Cluster
 from asyncqn.engines.interrupts import listening_for_interrupts
+from asyncqn.errors import require
 from asyncqn.plain import to_plain
 from asyncqn.replay import execute
 from asyncqn.run import Run
@@ -19,6 +20,12 @@ class Simulator:
     """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real."""
 
     cluster: Cluster
+
+    def __post_init__(self) -> None:
+        require(
+            isinstance(self.cluster, Cluster),
+            f"the simulator needs a cluster, as in Simulator(Cluster(workers=4)), not {self.cluster!r}.",
+        )
 
     @property
     def workers(self) -> int:

@@ -44,6 +44,7 @@ class Threads:
     silence: float = math.inf
 
     def __post_init__(self) -> None:
+        require(self.slow is None or isinstance(self.slow, Cluster), "slow must be a Cluster, or None.")
         if self.workers == 0 and self.slow is not None:
             object.__setattr__(self, "workers", self.slow.workers)
         W = self.workers

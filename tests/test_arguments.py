@@ -1,0 +1,116 @@
+"""Mistakes in what `minimize` is given, and in a potential that somebody wrote, are told in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.errors import BadInput, WorkerFailed
+
+SGD = aq.AsyncSGD(h=0.01, batch=2)
+
+
+class Bowl:
+    """|theta|^2 / 2, from data that do not matter."""
+
+    dim, n_data = 3, 20
+
+    def value(self, theta: Any) -> float:
+        return 0.5 * float(theta @ theta)
+
+    def grad(self, theta: Any, rows: Any, out: Any) -> Any:
+        out[:] = theta
+
+
+def bowl(**members: Any) -> Any:
+    return type("Bowl", (Bowl,), members)()
+
+
+def engine() -> aq.Simulator:
+    return aq.Simulator(aq.Cluster(workers=4))
+
+
+def returning(self: Any, theta: Any, rows: Any, out: Any) -> Any:
+    return theta.copy()
+
+
+def idle(self: Any, theta: Any, rows: Any, out: Any) -> None:
+    pass
+
+
+def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
+    theta[0] = 5.0
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"grad": returning}, r"grad leaves out as it was \(it returns an array of shape \(3,\) instead\)"),
+        ({"grad": idle}, "grad leaves out as it was: write the gradient"),
+        ({"grad": meddling}, "changes theta"),
+        ({"value": lambda self, theta: np.ones(3)}, r"value must return a number, not an array of shape"),
+        ({"value": lambda self, theta: None}, "value must return a number, not None"),
+        ({"value": lambda self, theta: "low"}, "value must return a number, not str"),
+        ({"value": 3.0}, "'value' of the potential must be a method"),
+        ({"dim": 0}, "dim = 0: it must be an integer"),
+        ({"dim": 3.0}, r"dim = 3\.0: it must be an integer"),
+        ({"dim": "3"}, "dim = '3': it must be an integer"),
+        ({"n_data": 2.5}, r"n_data = 2\.5: it must be an integer"),
+        ({"n_data": 0}, "n_data = 0: it must be an integer"),
+        ({"n_data": None}, "n_data = None: it must be an integer"),
+        ({"dtype": "foo"}, "but the potential says 'foo'"),
+        ({"dtype": np.int64}, "but the potential says int64"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", [SGD, None], ids=["sgd", "default"])
+def test_a_wrong_potential_is_refused(members: dict[str, Any], sentence: str, algorithm: Any) -> None:
+    with pytest.raises(BadInput, match=sentence) as caught:
+        aq.minimize(bowl(**members), algorithm, engine=engine(), commits=5)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"potential": Bowl}, r"the potential is the class Bowl: make an object of it, Bowl\(\.\.\.\)"),
+        ({"potential": 3}, "int is not a potential"),
+        ({"algorithm": aq.AsyncSGD}, "the algorithm is the class AsyncSGD"),
+        ({"algorithm": "async-sgd"}, "'async-sgd' is not an algorithm"),
+        ({"engine": aq.Threads}, "the engine is the class Threads"),
+        ({"engine": "threads"}, "'threads' is not an engine"),
+        ({"callback": 3}, "callback must be a function, not 3"),
+        ({"checkpoint": 3}, "checkpoint must be the path of a folder, not 3"),
+    ],
+)
+def test_what_is_no_object_of_a_run_is_refused(arguments: dict[str, Any], sentence: str) -> None:
+    given = {"potential": Bowl(), "algorithm": SGD, "engine": engine(), "commits": 5, **arguments}
+    with pytest.raises(BadInput, match=sentence):
+        aq.minimize(given.pop("potential"), given.pop("algorithm"), **given)
+
+
+def test_clusters_are_asked_for_where_they_are_needed() -> None:
+    with pytest.raises(BadInput, match="the simulator needs a cluster"):
+        aq.Simulator(3)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="slow must be a Cluster"):
+        aq.Threads(2, slow=3)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="worker_mean must be one number or one per worker"):
+        aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
+
+
+def test_what_a_potential_raises_is_told_by_the_engine() -> None:
+    def raising(self: Any, theta: Any, rows: Any, out: Any) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(WorkerFailed, match="worker 0 failed in its step 0"):
+        aq.minimize(bowl(grad=raising), SGD, engine=aq.Threads(1), commits=5)
+    with pytest.raises(KeyError, match="mine"):
+        aq.minimize(bowl(grad=raising), SGD, engine=engine(), commits=5)
+
+
+def test_an_objective_that_is_not_finite_at_the_start_is_named_as_the_cause() -> None:
+    run = aq.minimize(bowl(value=lambda self, theta: np.nan), SGD, engine=engine(), commits=5)
+    assert run.status == "diverged"
+    assert "the objective at theta0 is not finite" in run.message
