@@ -22,6 +22,7 @@ AT_ROOT = ("*.md", "*.toml", "constraints.txt", "Makefile", "LICENSE", ".gitigno
 # A room may import itself, the rooms of lower rank, and those of its own rank.
 RANK = {
     "errors": 0,
+    "files": 1,
     "types": 0,
     "kernels": 0,
     "streams": 1,

@@ -17,6 +17,7 @@ from oracles import Quadratic, one_sentence
 
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.files import check_of
 from asyncqn.replay import replay
 from asyncqn.run import load_run
 
@@ -34,12 +35,13 @@ def folder(run, tmp_path):
 
 
 def resealed(folder, arrays=None, **document):
-    """Change a saved run and mend its checksum, as a forger would."""
+    """Change a saved run and mend its checksums, as a forger would."""
     if arrays is not None:
         arrays(folder / "arrays.npz")
     text = json.loads((folder / "run.json").read_text())
     text["sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
     text.update(document)
+    text["check"] = check_of(text)
     (folder / "run.json").write_text(json.dumps(text))
 
 
@@ -184,6 +186,21 @@ def test_a_run_json_of_another_kind_is_refused(folder, text):
 def test_bytes_that_are_no_text_are_refused(folder):
     (folder / "run.json").write_bytes(b"\xff\xfe\x80")
     damaged(folder)
+
+
+@pytest.mark.parametrize("change", [("seed", 7), ("engine", None), ("commits", "many")], ids=lambda c: c[0])
+def test_an_altered_run_json_is_damage(folder, change):
+    text = json.loads((folder / "run.json").read_text())
+    text["manifest"][change[0]] = change[1]
+    (folder / "run.json").write_text(json.dumps(text))
+    damaged(folder, r"run\.json was altered")
+
+
+def test_a_run_of_the_first_format_which_had_no_checksum_of_itself_still_replays(folder, run):
+    text = json.loads((folder / "run.json").read_text())
+    del text["check"]
+    (folder / "run.json").write_text(json.dumps({**text, "format": 1}))
+    assert replay(folder).theta.tobytes() == run.theta.tobytes()
 
 
 def test_another_format_asks_for_its_own_version(folder):

@@ -11,7 +11,6 @@ is rebuilt by filling a fresh tree of the same shape, so no file ever says what 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -28,10 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.files import check_of, sha256_of
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT = 1
+FORMAT = 2
+"""1 had no checksum of the document; it is still read."""
 GENERATIONS = ("a", "b")
 
 
@@ -166,8 +167,9 @@ class Checkpoints:
                 os.fsync(file.fileno())
             document = {
                 **saved.document, "kind": "asyncqn checkpoint", "format": FORMAT, "serial": self._serial,
-                "generation": target, "sha256": _sha256(draft / "arrays.npz"),
+                "generation": target, "sha256": sha256_of(draft / "arrays.npz"),
             }  # fmt: skip
+            document["check"] = check_of(document)
             text = json.dumps(document, allow_nan=False)
             with (draft / "checkpoint.json").open("w") as words:
                 words.write(text + "\n")
@@ -213,9 +215,11 @@ def load_checkpoint(folder: str | Path) -> Saved:
 def _read(path: Path) -> Saved:
     try:
         document = json.loads((path / "checkpoint.json").read_text())
-        if document["kind"] != "asyncqn checkpoint" or document["format"] != FORMAT:
+        if document["kind"] != "asyncqn checkpoint" or document["format"] not in (1, FORMAT):
             raise DamagedFile(f"the checkpoint {path} was written by another version of asyncqn.")
-        if _sha256(path / "arrays.npz") != document["sha256"]:
+        if document["format"] != 1 and check_of(document) != document["check"]:
+            raise DamagedFile(f"the checkpoint {path} is damaged: checkpoint.json was altered.")
+        if sha256_of(path / "arrays.npz") != document["sha256"]:
             raise DamagedFile(f"the checkpoint {path} does not match its checksum.")
         with np.load(path / "arrays.npz", allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -224,8 +228,3 @@ def _read(path: Path) -> Saved:
         return Saved(document, arrays)
     except (LookupError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DamagedFile(f"the checkpoint {path} is damaged ({type(error).__name__}).") from None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

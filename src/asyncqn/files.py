@@ -1,14 +1,29 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the checksums that tell whether they still are."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from asyncqn.errors import BadInput
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_of(document: dict[str, Any]) -> str:
+    """The checksum of a JSON document, which stores it as its `check`."""
+    rest = {key: value for key, value in document.items() if key != "check"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_place(path: str | Path) -> None:

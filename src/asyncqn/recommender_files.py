@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.files import check_of, sha256_of
 from asyncqn.kernels.als import Grouped
 from asyncqn.plain import to_plain
 from asyncqn.recommender_model import FactorModel, Offsets
@@ -58,9 +58,9 @@ def save_model(
         document = {
             "kind": KIND, "format": FORMAT, "parameters": to_plain(parameters), "facts": to_plain(facts),
             "mean": model.offsets.mean, **{name: getattr(model, name) for name in _NUMBERS},
-            "sha256": _sha256(scratch / ARRAYS),
+            "sha256": sha256_of(scratch / ARRAYS),
         }  # fmt: skip
-        document["check"] = _check(document)
+        document["check"] = check_of(document)
         (scratch / DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
         if folder.exists():
             os.replace(folder, old)
@@ -92,9 +92,9 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
                 f"{folder} has format {document['format']}, this version of asyncqn reads {FORMAT}: "
                 "use the version that wrote it."
             )
-        if _check(document) != document["check"]:
+        if check_of(document) != document["check"]:
             raise DamagedFile(f"{folder} is damaged: {DOCUMENT} was altered; fit the model again.")
-        if _sha256(folder / ARRAYS) != document["sha256"]:
+        if sha256_of(folder / ARRAYS) != document["sha256"]:
             raise DamagedFile(
                 f"{folder} is damaged: {ARRAYS} does not match its checksum; fit the model again."
             )
@@ -126,13 +126,3 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
     ) as error:  # fmt: skip
         text = " ".join(str(error).split()).rstrip(".")
         raise DamagedFile(f"{folder} is damaged and cannot be read: {text[:200]}.") from None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check(document: dict[str, Any]) -> str:
-    rest = {key: value for key, value in document.items() if key != "check"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

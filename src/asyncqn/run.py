@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -22,13 +21,15 @@ import numpy.typing as npt
 
 from asyncqn.algorithms import algorithm_from_plain, algorithm_to_plain
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.files import check_of, sha256_of
 from asyncqn.plain import to_plain
 from asyncqn.potentials import rebuild
 from asyncqn.schedule import Schedule
 from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Potential
 
-FORMAT = 1
+FORMAT = 2
+"""1 had no checksum of run.json; it is still read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +107,12 @@ class Run:
         try:
             scratch.mkdir(parents=True)
             np.savez(scratch / "arrays.npz", **arrays)  # type: ignore[arg-type]
-            document = {
+            document: dict[str, Any] = {
                 "format": FORMAT, "kind": "asyncqn run", "status": self.status, "message": self.message,
                 "fun": to_plain(self.fun), "counters": self.counters, "manifest": self.manifest,
-                "sha256": _sha256(scratch / "arrays.npz"),
+                "sha256": sha256_of(scratch / "arrays.npz"),
             }  # fmt: skip
+            document["check"] = check_of(document)
             (scratch / "run.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
             if folder.exists():
                 old = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
@@ -140,12 +142,14 @@ def load_run(
         document = json.loads((folder / "run.json").read_text())
         if document.get("kind") != "asyncqn run":
             raise DamagedFile(f"{folder} was not written by asyncqn: its run.json is of another kind.")
-        if document["format"] != FORMAT:
+        if document["format"] not in (1, FORMAT):
             raise DamagedFile(
                 f"{folder} has format {document['format']}, this version of asyncqn reads {FORMAT}: "
                 "use the version that wrote it."
             )
-        if _sha256(folder / "arrays.npz") != document["sha256"]:
+        if (document["format"] != 1 or "check" in document) and check_of(document) != document["check"]:
+            raise DamagedFile(f"{folder} is damaged: run.json was altered.")
+        if sha256_of(folder / "arrays.npz") != document["sha256"]:
             raise DamagedFile(f"{folder} is damaged: arrays.npz does not match its checksum in run.json.")
         # Opened here: np.load leaves a file open when it turns out to be no archive.
         with (folder / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -198,11 +202,6 @@ def _schedule(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
 
 def _under(prefix: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def manifest(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from asyncqn.cli import COMMANDS, main
+from asyncqn.files import check_of
 
 SMALL = ["--dim", "8", "--n-data", "24", "--workers", "3", "--commits", "40",
          "--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2"]  # fmt: skip
@@ -104,6 +105,7 @@ def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
     assert call(capfd, "simulate", *SMALL, "--save", tmp_path / "a", "-q")[0] == 0
     document = json.loads((tmp_path / "a" / "run.json").read_text())
     document["manifest"]["seed"] += 1
+    document["check"] = check_of(document)
     (tmp_path / "a" / "run.json").write_text(json.dumps(document))
     code, out, err = call(capfd, "replay", tmp_path / "a", "--json")
     assert code != 0

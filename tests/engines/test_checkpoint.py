@@ -20,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, load_checkpoint, unflatten
+from asyncqn.files import check_of
 
 POTENTIAL = problem()
 ALL = {**EVERY, **BLOCKS}
@@ -108,7 +109,9 @@ def test_a_potential_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> N
     assert aq.resume(tmp_path / "c", Slope()).status == "completed"
 
 
-@pytest.mark.parametrize("harm", ["truncated", "flipped", "no document", "foreign document", "no arrays"])
+@pytest.mark.parametrize(
+    "harm", ["truncated", "flipped", "no document", "foreign document", "altered document", "no arrays"]
+)
 def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
     harm: str, tmp_path: Path
 ) -> None:
@@ -124,6 +127,9 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         (place / "checkpoint.json").unlink()
     elif harm == "foreign document":
         (place / "checkpoint.json").write_text("[1, 2]")
+    elif harm == "altered document":
+        text = (place / "checkpoint.json").read_text()
+        (place / "checkpoint.json").write_text(text.replace('"potential"', '"potencial"', 1))
     else:
         (place / "arrays.npz").unlink()
     with pytest.warns(CheckpointWarning, match=f"goes on from commit {newest.commit - 20}"):
@@ -240,6 +246,7 @@ def test_a_killed_run_loses_nothing_from_before_its_last_checkpoint(pause: float
     saved = load_checkpoint(tmp_path / "c")
     assert saved.commit >= noted[-1]
     saved.document["manifest"]["commits"] = saved.commit + 100
+    saved.document["check"] = check_of(saved.document)
     place = tmp_path / "c" / saved.document["generation"] / "checkpoint.json"
     place.write_text(json.dumps(saved.document))
     run = aq.resume(tmp_path / "c")
