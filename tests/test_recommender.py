@@ -1,9 +1,6 @@
-from __future__ import annotations
+"""The recommender: what it learns, predicts and recommends."""
 
-import json
-import shutil
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
 import pandas
@@ -11,27 +8,20 @@ import pyarrow
 import pytest
 import scipy.sparse
 import sklearn.base
+import sklearn.exceptions
 import sklearn.model_selection
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from recommender_cases import RATINGS, TEST, TRAIN, ids
 
 import asyncqn as aq
-from asyncqn.data import Ratings, synthetic_ratings
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.data import Ratings
+from asyncqn.errors import BadInput
 from asyncqn.recommender import Recommender
 from asyncqn.recommender_model import DAMPING
-
-RATINGS = synthetic_ratings(300, 120, 9_000, seed=1)
-TRAIN, TEST = RATINGS.split(0.1, 0)
 
 
 @pytest.fixture(scope="module")
 def model() -> Recommender:
     return Recommender(rank=3, workers=2, seed=0).fit(TRAIN)
-
-
-def ids(ratings: Ratings) -> tuple[Any, Any, Any]:
-    return ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], ratings.values
 
 
 def rmse(errors: np.ndarray) -> float:
@@ -273,153 +263,3 @@ def test_what_cannot_be_folded_in_is_refused(model: Recommender) -> None:
         model.fold_in((["zoe"], [int(TRAIN.item_ids[3])], [3.0]))
     with pytest.raises(BadInput, match="only items unknown"):
         model.fold_in(([10**6], [10**6], [3.0]))
-
-
-# -- conventions
-
-
-def test_parameters_follow_scikit_learn(model: Recommender) -> None:
-    copy = sklearn.base.clone(model)
-    assert copy.get_params() == model.get_params()
-    assert not hasattr(copy, "model_")
-    assert repr(Recommender(7, seed=3)) == "Recommender(rank=7, seed=3)"
-    with pytest.raises(BadInput, match="'depth'"):
-        copy.set_params(depth=3)
-    users, items, values = ids(TRAIN)
-    search = sklearn.model_selection.GridSearchCV(
-        Recommender(workers=1, passes=3), {"rank": [1, 3]}, cv=2
-    ).fit(np.c_[users, items], values)
-    assert search.best_score_ > -1.2
-    assert search.best_estimator_.rank in (1, 3)
-
-
-BAD_PARAMETERS = [
-    {"rank": 0}, {"rank": 2.5}, {"rank": True}, {"workers": 0}, {"workers": 1.5}, {"seed": -1},
-    {"prior": -1.0},
-    {"prior": float("nan")}, {"alpha": -0.1}, {"dtype": "int32"}, {"trust": -1.0}, {"tol": float("inf")},
-    {"passes": 0}, {"patience": 0}, {"validation_fraction": 1.0, "early_stopping": True},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", BAD_PARAMETERS, ids=str)
-def test_bad_parameters_are_one_sentence_when_fitting(bad: dict[str, Any]) -> None:
-    with pytest.raises(BadInput) as error:
-        Recommender(**bad).fit(TRAIN)
-    assert "\n" not in str(error.value)
-    assert str(error.value).endswith(".")
-
-
-BAD_RATINGS = {
-    "none": ([], [], []),
-    "nan": ([1, 2], [1, 2], [3.0, np.nan]),
-    "infinite": ([1, 2], [1, 2], [3.0, np.inf]),
-    "lengths": ([1, 2], [1, 2], [3.0]),
-    "repeated": ([1, 1], [2, 2], [3.0, 4.0]),
-    "texts": ([1, 2], [1, 2], ["good", "bad"]),
-    "a number": 7,
-    "no such file": "no/such/file.csv",
-    "no columns": pandas.DataFrame({"a": [1], "b": [2]}),
-    "emptied": TRAIN.take(np.zeros(len(TRAIN), bool)),
-}
-
-
-@pytest.mark.parametrize("bad", BAD_RATINGS.values(), ids=BAD_RATINGS)
-def test_bad_ratings_are_one_sentence(bad: Any, model: Recommender) -> None:
-    for use in (Recommender(2).fit, model.rmse):
-        with pytest.raises(AsyncqnError) as error:
-            use(bad)
-        assert "\n" not in str(error.value)
-
-
-def test_other_mistakes_are_one_sentence(model: Recommender) -> None:
-    with pytest.raises(BadInput, match="call fit first"):
-        Recommender().predict([1], [1])
-    with pytest.raises(BadInput, match="call fit first"):
-        Recommender().save("nowhere")
-    with pytest.raises(BadInput, match="User nobody is unknown"):
-        model.recommend("nobody")
-    with pytest.raises(BadInput, match="Item -3 is unknown"):
-        model.similar(-3)
-    with pytest.raises(BadInput, match="differ in shape"):
-        model.predict([1, 2], [1, 2, 3])
-    with pytest.raises(BadInput, match="n x 2"):
-        model.predict([1, 2, 3])
-    with pytest.raises(BadInput, match="positive integer"):
-        model.recommend(int(TRAIN.user_ids[0]), n=0)
-    with pytest.raises(BadInput, match="nan"):
-        model.predict([np.nan], [1])
-    with pytest.raises(BadInput, match="validation"):
-        Recommender(2).fit(TRAIN, validation=([10**6], [10**6], [3.0]))
-
-
-@settings(max_examples=15)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=15, unique=True),
-       st.integers(1, 3), st.randoms(use_true_random=False))  # fmt: skip
-def test_the_smallest_sets_are_learned_and_predicted_within_their_range(pairs, rank, random) -> None:  # type: ignore[no-untyped-def]
-    values = [random.choice([-3.0, 0.0, 1.5, 40.0]) for _ in pairs]
-    users, items = zip(*pairs, strict=True)
-    small = Recommender(rank, workers=1).fit((users, items, values))
-    got = small.predict(*np.meshgrid(range(6), range(6)))
-    assert np.isfinite(got).all()
-    assert min(values) <= got.min() <= got.max() <= max(values)
-
-
-# -- files
-
-
-def test_a_saved_model_is_the_same_model(model: Recommender, tmp_path: Path) -> None:
-    model.save(tmp_path / "m")
-    again = Recommender.load(tmp_path / "m")
-    users, items, _ = ids(RATINGS)
-    assert (again.predict(users, items) == model.predict(users, items)).all()
-    user = int(TRAIN.user_ids[3])
-    assert again.recommend(user) == model.recommend(user)
-    assert again.get_params() == model.get_params()
-    assert (again.n_iter_, again.status_, again.fun_) == (model.n_iter_, model.status_, model.fun_)
-    assert (again.history_["rmse"] == model.history_["rmse"]).all()
-    again.save(tmp_path / "m")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m"], (
-        "an older model is replaced, nothing else remains"
-    )
-    texts = Recommender(1, workers=1).fit((["ann", "bob"], ["x", "y"], [1.0, 5.0])).save(tmp_path / "t")
-    assert Recommender.load(texts).user_ids_.tolist() == ["ann", "bob"]
-    again.set_params(warm_start=True).fit(TRAIN)
-
-
-def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path: Path) -> None:
-    good = model.save(tmp_path / "good")
-
-    def damaged(change: Any) -> None:
-        folder = tmp_path / "bad"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(good, folder)
-        change(folder)
-        with pytest.raises(DamagedFile) as error:
-            Recommender.load(folder)
-        assert "\n" not in str(error.value)
-
-    def edit(**changes: Any) -> Any:
-        def change(folder: Path) -> None:
-            document = json.loads((folder / "model.json").read_text()) | changes
-            (folder / "model.json").write_text(json.dumps(document))
-
-        return change
-
-    damaged(lambda folder: (folder / "arrays.npz").unlink())
-    damaged(lambda folder: (folder / "arrays.npz").write_bytes((good / "arrays.npz").read_bytes()[:-7]))
-    damaged(lambda folder: (folder / "model.json").write_text("{"))
-    damaged(lambda folder: (folder / "model.json").write_text("[]"))
-    damaged(edit(format=99))
-    damaged(edit(kind="other"))
-    damaged(edit(trust=0.5))
-    for wrong in (tmp_path / "none", tmp_path):
-        with pytest.raises(BadInput, match=r"no model\.json"):
-            Recommender.load(wrong)
-
-
-def test_a_model_is_never_saved_over_something_else(model: Recommender, tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("dear")
-    for place in (tmp_path, tmp_path / "letter.txt", tmp_path / "letter.txt" / "m"):
-        with pytest.raises(BadInput):
-            model.save(place)
-    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]

@@ -11,6 +11,10 @@ class BadInput(AsyncqnError, ValueError):
     """A parameter, an array or a file that cannot be used as it is."""
 
 
+class NotFitted(BadInput, AttributeError):
+    """A model that was asked before it learned; an AttributeError too, so that `hasattr` says no."""
+
+
 class DamagedFile(AsyncqnError):
     """A run, model or checkpoint that is incomplete, altered or not ours."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.engines.threads import Threads
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.potentials.matrix_factorization import check_model
 from asyncqn.recommender_files import load_model, save_model
 from asyncqn.recommender_fit import learn, matched, pairs, rating_table
@@ -121,6 +122,11 @@ class Recommender:
             value = getattr(self, name)
             sound = isinstance(value, int | float) and 0.0 <= value < math.inf
             require(sound, f"{name} must be a number of at least 0, not {value!r}.")
+        share = self.validation_fraction
+        require(
+            isinstance(share, int | float) and 0.0 < share < 1.0,
+            f"validation_fraction must lie between 0 and 1, not {share!r}.",
+        )
 
     # -- learning
 
@@ -138,6 +144,7 @@ class Recommender:
         callback: called after every evaluation, may raise StopIteration.
         """
         self.check()
+        require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
         begun = time.perf_counter()
         train = rating_table(ratings, y)
         held = None if validation is None else matched(rating_table(validation), train)
@@ -154,7 +161,7 @@ class Recommender:
 
     def _learned(self) -> FactorModel:
         if not hasattr(self, "model_"):
-            raise BadInput("This Recommender has learned nothing yet: call fit first.")
+            raise _not_fitted("This Recommender has learned nothing yet: call fit first.")
         return self.model_
 
     @property
@@ -237,6 +244,15 @@ class Recommender:
         for name in _FACTS:
             setattr(loaded, name, facts.get(name))
         return loaded
+
+
+def _not_fitted(sentence: str) -> NotFitted:
+    """Where scikit-learn is in use, an error that is its NotFittedError too."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFitted(sentence)
+    both: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
+    return both(sentence)
 
 
 _FACTS = ("n_iter_", "status_", "fun_", "seconds_")

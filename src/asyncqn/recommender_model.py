@@ -140,6 +140,7 @@ class FactorModel:
 
     def recommend(self, user: Any, n: int, exclude_seen: bool) -> list[Recommendation]:
         """The n rated items with the highest scores for a known user, best first."""
+        require(np.ndim(user) == 0, "recommend takes one user: call it for each of them.")
         u = int(self.user_index([user])[0])
         if u < 0 or self.offsets.user_counts[u] == 0:
             raise BadInput(
@@ -157,6 +158,7 @@ class FactorModel:
         The correlation of f_i.g and f_j.g with g over the users: unlike the cosine of f_i and f_j it
         does not depend on the basis in which the factors happen to stand.
         """
+        require(np.ndim(item) == 0, "similar takes one item: call it for each of them.")
         m = int(self.item_index([item])[0])
         if m < 0 or self.offsets.item_counts[m] == 0:
             raise BadInput(f"Item {item} is unknown to the model: fit with ratings of this item.")

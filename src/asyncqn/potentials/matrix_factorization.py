@@ -93,9 +93,15 @@ def check_model(rank: int, prior: float, alpha: float, dtype: npt.DTypeLike) -> 
         isinstance(rank, int | np.integer) and rank >= 1,
         f"rank must be an integer of at least 1, not {rank!r}.",
     )
-    require(0.0 < prior < np.inf, f"prior must be positive and finite, not {prior!r}.")
-    require(0.0 <= alpha < np.inf, f"alpha must be at least 0 and finite, not {alpha!r}.")
-    kind = np.dtype(dtype)
+    number = (int, float, np.integer, np.floating)
+    sound = isinstance(prior, number) and 0.0 < prior < np.inf
+    require(bool(sound), f"prior must be positive and finite, not {prior!r}.")
+    sound = isinstance(alpha, number) and 0.0 <= alpha < np.inf
+    require(bool(sound), f"alpha must be at least 0 and finite, not {alpha!r}.")
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise BadInput(f"dtype must be float64 or float32, not {dtype!r}.") from None
     require(
         kind in (np.dtype(np.float64), np.dtype(np.float32)), f"dtype must be float64 or float32, not {kind}."
     )

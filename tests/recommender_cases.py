@@ -1,0 +1,14 @@
+"""Ratings that the tests of the recommender share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncqn.data import Ratings, synthetic_ratings
+
+RATINGS = synthetic_ratings(300, 120, 9_000, seed=1)
+TRAIN, TEST = RATINGS.split(0.1, 0)
+
+
+def ids(ratings: Ratings) -> tuple[Any, Any, Any]:
+    return ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], ratings.values
