@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -169,7 +170,9 @@ def show_run(
             if value is not None:
                 out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
     out.result(numbers)
-    return {"diverged": DIVERGED, "interrupted": INTERRUPTED}.get(run.status, 0)
+    if run.status == "interrupted":
+        sys.exit(INTERRUPTED)  # it was said above: the program need not say it again
+    return DIVERGED if run.status == "diverged" else 0
 
 
 def real_summary(run: Run) -> dict[str, Any]:
