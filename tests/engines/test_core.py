@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import asyncqn as aq
 from asyncqn.checkpoint import Saved
-from asyncqn.engines.core import Assign, Core, sent_fields, state_arrays
+from asyncqn.engines.core import Core
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.recording import Recording
 from asyncqn.master import compute, learn
 

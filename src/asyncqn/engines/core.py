@@ -36,21 +36,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.checkpoint import Arrays, Saved, flatten
-from asyncqn.engines.parts import Parts
-from asyncqn.engines.recording import Recording
+from asyncqn.checkpoint import Saved
+from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
 from asyncqn.errors import BadInput
 from asyncqn.master import Diverged, Master
-from asyncqn.plain import to_plain
 from asyncqn.replay import conclude
-from asyncqn.run import Run, manifest
-from asyncqn.schedule import Schedule
-from asyncqn.streams import Stream
+from asyncqn.run import Run
 from asyncqn.types import (
     Algorithm,
     Array,
@@ -61,41 +57,7 @@ from asyncqn.types import (
     Potential,
     Rounds,
     Staged,
-    Task,
 )
-
-
-def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
-    """The fields of the iterate that a worker reads: the algorithm's `sent`, else all."""
-    return tuple(getattr(algorithm, "sent", iterate._fields))
-
-
-def state_arrays(worker: int, state: Any) -> Arrays:
-    """A worker's state as copies, by the names under which checkpoints keep it."""
-    return flatten(f"worker.{worker}", state)
-
-
-class Assign(NamedTuple):
-    """Send `worker` the current iterate, which is version `read`, for its k-th step."""
-
-    worker: int
-    read: int
-    k: int
-    part: int = -1
-    deposit: bool = False
-
-    def task(self, seed: int) -> Task:
-        return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
-
-
-class Member:
-    """What the master knows of a worker; `read` is the version it computes on, -1 while it does not."""
-
-    __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
-
-    def __init__(self, k: int = 0) -> None:
-        self.k, self.read, self.last_read, self.since, self.waiting = k, -1, -1, 0.0, False
-        self.part = -1
 
 
 def _copied(update: Any | None) -> Any | None:
@@ -105,17 +67,7 @@ def _copied(update: Any | None) -> Any | None:
     return update._make(part.copy() if isinstance(part, np.ndarray) else part for part in update)
 
 
-class Answer(NamedTuple):
-    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
-
-    worker: int
-    read: int
-    part: int
-    update: Any | None
-    counts: bool = True
-
-
-class Core:
+class Core(Ledger):
     """See the top of this file.
 
     workers: how many are expected (for guards and advice); engine: describes the engine in the
@@ -137,59 +89,22 @@ class Core:
         if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged, Growing)):
             name = type(algorithm.pattern).__name__
             raise BadInput(f"real engines do not know the message pattern {name}: use the simulator.")
-        self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
-        self.commits, self.seed, self.workers = commits, seed, workers
+        super().__init__(
+            potential, algorithm, theta0=theta0, commits=commits, seed=seed, workers=workers, engine=engine,
+            master=Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
+                          callback=callback, pause=pause),
+            due=due,
+        )  # fmt: skip
         self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
         self.service = service
-        self.pattern = algorithm.pattern
-        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
-        self.engine = to_plain(dict(engine))
-        self.master = Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
-                             callback=callback, pause=pause)  # fmt: skip
         self._sent = sent_fields(algorithm, self.master.iterate)
-        self.recording = Recording()
-        self.members: dict[int, Member] = {}
-        self.status, self.message = "", ""
-        self.lost_workers = self.joined_later = 0
-        self.resumed_from: int | None = None
-        self._now = 0.0
-        self._next = 0
-        self._gone: set[int] = set()
         self._stale_sum = self._stale_rows = self._evaluations = 0
-        self._answers: list[Answer] = []
         self._round_ends = math.inf
-        self._due = due
-        self._owed: set[int] = set()
-        self._snapshot: Saved | None = None
-        self._returning: dict[int, int] = {}
         if start is not None:
-            self._restore(start)
+            self.restore(start)
         self._open_round(self._now)
 
     # -- what an engine reads
-
-    @property
-    def done(self) -> bool:
-        return self.status != ""
-
-    @property
-    def version(self) -> int:
-        return self.master.version
-
-    @property
-    def time(self) -> float:
-        """The time of the last event."""
-        return self._now
-
-    @property
-    def returning(self) -> list[int]:
-        """The workers of the checkpoint this run goes on from, to be joined again by number."""
-        return sorted(self._returning)
-
-    @property
-    def next_worker(self) -> int:
-        """The number that the next new worker gets."""
-        return self._next
 
     @property
     def deadline(self) -> float:
@@ -274,9 +189,7 @@ class Core:
         self._advance(now)
         self._gone.add(worker)
         self.lost_workers += 1
-        if worker in self._owed and self._snapshot is not None:
-            self._owed.discard(worker)
-            del self._snapshot.document["workers"][str(worker)]
+        self.forget(worker)
         orders = self._close_round() if isinstance(self.pattern, Rounds) and not self.done else []
         if self.parts is not None and gone.read >= 0 and not self.done:
             self.parts.lost(gone.part, gone.read, self.version)
@@ -300,11 +213,6 @@ class Core:
         if self.parts is not None and not self.done:
             orders += self._assign_waiting()
         return orders
-
-    def stop(self, status: str, message: str) -> None:
-        """End the run: "completed", "stopped", "diverged" or "interrupted", and why in a sentence."""
-        if not self.done:
-            self.status, self.message = status, message
 
     # -- rounds and commits
 
@@ -370,9 +278,8 @@ class Core:
             return
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
-        elif self._due is not None and self._snapshot is None and self._due(self.version):
-            self._snapshot = self.snapshot()
-            self._owed = set(self.members)
+        else:
+            self.begin_checkpoint()
 
     def _tell_progress(self, read: list[int]) -> None:
         """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""
@@ -391,75 +298,6 @@ class Core:
         except Diverged as divergence:
             self.stop("diverged", str(divergence))
         return not self.done
-
-    # -- checkpoints
-
-    def snapshot(self) -> Saved:
-        """The master as it is now; computations under way are rows in vain, and count as begun."""
-        recording = self.recording.copy()
-        for worker, read, part in self._under_way():
-            recording.dropped(worker, read, self._now, part)
-        document, arrays = self.master.save()
-        arrays.update({f"schedule.{name}": c for name, c in recording.schedule().arrays().items()})
-        document |= {
-            "time": self._now, "next": self._next, "lost": self.lost_workers, "joined": self.joined_later,
-            "workers": {str(w): member.k for w, member in self.members.items()},
-            "manifest": self.manifest(),
-        }  # fmt: skip
-        return Saved(document, arrays)
-
-    def deposit(self, worker: int, arrays: Arrays) -> None:
-        """A worker's state, as it is before it begins what it was assigned."""
-        if self._snapshot is not None and worker in self._owed:
-            self._snapshot.arrays.update(arrays)
-            self._owed.discard(worker)
-
-    def whole_checkpoint(self) -> Saved | None:
-        """The checkpoint being taken, handed out once, when every worker's state is in it."""
-        if self._snapshot is None or self._owed:
-            return None
-        saved, self._snapshot = self._snapshot, None
-        return saved
-
-    def last_checkpoint(self, states: Mapping[int, Any]) -> Saved:
-        """The checkpoint of the end, after `finish`; workers without a state are not kept."""
-        saved = self.snapshot()
-        saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
-        for worker in map(int, saved.document["workers"]):
-            saved.arrays.update(state_arrays(worker, states[worker]))
-        return saved
-
-    def manifest(self) -> dict[str, Any]:
-        """What is run, with what, and where."""
-        return manifest(
-            self.potential, self.algorithm, seed=self.seed, commits=self.commits,
-            evaluate=self.master.evaluate_every,
-            engine={
-                **self.engine, "workers": self.workers, "workers_lost": self.lost_workers,
-                "workers_joined": self.joined_later, "resumed_from": self.resumed_from,
-            },
-        )  # fmt: skip
-
-    def _under_way(self) -> list[tuple[int, int, int]]:
-        """(worker, version, part) of what is not delivered: answers that wait, computations."""
-        answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
-        return answered + [(w, m.read, m.part) for w, m in sorted(self.members.items()) if m.read >= 0]
-
-    def _restore(self, start: Saved) -> None:
-        document = start.document
-        self.master.restore(start)
-        schedule = Schedule.from_arrays(start.under("schedule."))
-        self.recording = Recording.of(schedule)
-        if self.parts is not None:
-            self.parts.resume(self.recording.schedule())
-        self._now = float(document["time"])
-        self._returning = {int(w): int(k) for w, k in document["workers"].items()}
-        self._next = int(document["next"])
-        self._gone = set(schedule.worker.tolist()) - set(self._returning)
-        self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
-        self.resumed_from = self.version
-        if self.version >= self.commits:
-            self.stop("completed", f"{self.version} commits were made.")
 
     # -- the end
 

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from asyncqn.checkpoint import Checkpoints, Saved
 from asyncqn.cluster import Cluster
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.core import Assign, Core, sent_fields, state_arrays
+from asyncqn.engines.core import Core
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, learn
 from asyncqn.run import Run

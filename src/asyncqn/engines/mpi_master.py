@@ -14,7 +14,8 @@ from typing import Any
 
 from asyncqn.checkpoint import Checkpoints, Saved
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.core import Assign, Core
+from asyncqn.engines.core import Core
+from asyncqn.engines.ledger import Assign
 from asyncqn.engines.mpi_worker import (
     ANSWERS,
     ORDERS,

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from asyncqn.algorithms.rounded import Rounded
 from asyncqn.checkpoint import Saved
 from asyncqn.cluster import Cluster
-from asyncqn.engines.core import Assign, sent_fields, state_arrays
 from asyncqn.engines.crew import Delays
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.shared import offer_room
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.errors import WorkerFailed

@@ -20,7 +20,8 @@ import numpy as np
 from asyncqn.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.cluster import Cluster
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.core import Assign, Core
+from asyncqn.engines.core import Core
+from asyncqn.engines.ledger import Assign
 from asyncqn.engines.ray_worker import Answer, Brief, Failed, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
 from asyncqn.run import Run

@@ -18,8 +18,8 @@ import numpy as np
 
 from asyncqn.checkpoint import Arrays, Saved
 from asyncqn.cluster import Cluster
-from asyncqn.engines.core import Assign, sent_fields, state_arrays
 from asyncqn.engines.crew import Delays
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.errors import AsyncqnError
 from asyncqn.master import compute, explosion_limit, learn
 from asyncqn.potentials import rebuild

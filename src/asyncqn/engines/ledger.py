@@ -1,0 +1,202 @@
+"""The ledger of a master: who is there, what was recorded, how it stands; and its checkpoints.
+
+`engines.core` turns events into orders on top of it.  When `due(commit)` says yes, `begin_checkpoint`
+takes a snapshot of the master, and every worker owes its state: `deposit` adds one, and
+`whole_checkpoint` hands the checkpoint out once nobody owes any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from asyncqn.checkpoint import Arrays, Saved, flatten
+from asyncqn.engines.parts import Parts
+from asyncqn.engines.recording import Recording
+from asyncqn.master import Master
+from asyncqn.plain import to_plain
+from asyncqn.run import manifest
+from asyncqn.schedule import Schedule
+from asyncqn.streams import Stream
+from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Staged, Task
+
+
+def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
+    """The fields of the iterate that a worker reads: the algorithm's `sent`, else all."""
+    return tuple(getattr(algorithm, "sent", iterate._fields))
+
+
+def state_arrays(worker: int, state: Any) -> Arrays:
+    """A worker's state as copies, by the names under which checkpoints keep it."""
+    return flatten(f"worker.{worker}", state)
+
+
+class Assign(NamedTuple):
+    """Send `worker` the current iterate, which is version `read`, for its k-th step."""
+
+    worker: int
+    read: int
+    k: int
+    part: int = -1
+    deposit: bool = False
+
+    def task(self, seed: int) -> Task:
+        return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
+
+
+class Member:
+    """What the master knows of a worker; `read` is the version it computes on, -1 while it does not."""
+
+    __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
+
+    def __init__(self, k: int = 0) -> None:
+        self.k, self.read, self.last_read, self.since, self.waiting = k, -1, -1, 0.0, False
+        self.part = -1
+
+
+class Answer(NamedTuple):
+    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
+
+    worker: int
+    read: int
+    part: int
+    update: Any | None
+    counts: bool = True
+
+
+class Ledger:
+    """What the master knows; see `Core` for the arguments."""
+
+    def __init__(
+        self, potential: Potential, algorithm: Algorithm, *, theta0: Array, commits: int, seed: int,
+        workers: int, engine: Mapping[str, Any], master: Master, due: Callable[[int], bool] | None,
+    ) -> None:  # fmt: skip
+        self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
+        self.commits, self.seed, self.workers = commits, seed, workers
+        self.pattern = algorithm.pattern
+        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
+        self.engine = to_plain(dict(engine))
+        self.master = master
+        self.recording = Recording()
+        self.members: dict[int, Member] = {}
+        self.status, self.message = "", ""
+        self.lost_workers = self.joined_later = 0
+        self.resumed_from: int | None = None
+        self._now = 0.0
+        self._next = 0
+        self._gone: set[int] = set()
+        self._answers: list[Answer] = []
+        self._due = due
+        self._owed: set[int] = set()
+        self._snapshot: Saved | None = None
+        self._returning: dict[int, int] = {}
+
+    @property
+    def done(self) -> bool:
+        return self.status != ""
+
+    @property
+    def version(self) -> int:
+        return self.master.version
+
+    @property
+    def time(self) -> float:
+        """The time of the last event."""
+        return self._now
+
+    @property
+    def returning(self) -> list[int]:
+        """The workers of the checkpoint this run goes on from, to be joined again by number."""
+        return sorted(self._returning)
+
+    @property
+    def next_worker(self) -> int:
+        """The number that the next new worker gets."""
+        return self._next
+
+    def stop(self, status: str, message: str) -> None:
+        """End the run: "completed", "stopped", "diverged" or "interrupted", and why in a sentence."""
+        if not self.done:
+            self.status, self.message = status, message
+
+    # -- checkpoints
+
+    def begin_checkpoint(self) -> None:
+        """Take a snapshot if one is due and none is being taken: every worker owes its state now."""
+        if self._due is not None and self._snapshot is None and self._due(self.version):
+            self._snapshot = self.snapshot()
+            self._owed = set(self.members)
+
+    def forget(self, worker: int) -> None:
+        """A worker is lost: the checkpoint being taken does without it."""
+        if worker in self._owed and self._snapshot is not None:
+            self._owed.discard(worker)
+            del self._snapshot.document["workers"][str(worker)]
+
+    def snapshot(self) -> Saved:
+        """The master as it is now; computations under way are rows in vain, and count as begun."""
+        recording = self.recording.copy()
+        for worker, read, part in self._under_way():
+            recording.dropped(worker, read, self._now, part)
+        document, arrays = self.master.save()
+        arrays.update({f"schedule.{name}": c for name, c in recording.schedule().arrays().items()})
+        document |= {
+            "time": self._now, "next": self._next, "lost": self.lost_workers, "joined": self.joined_later,
+            "workers": {str(w): member.k for w, member in self.members.items()},
+            "manifest": self.manifest(),
+        }  # fmt: skip
+        return Saved(document, arrays)
+
+    def deposit(self, worker: int, arrays: Arrays) -> None:
+        """A worker's state, as it is before it begins what it was assigned."""
+        if self._snapshot is not None and worker in self._owed:
+            self._snapshot.arrays.update(arrays)
+            self._owed.discard(worker)
+
+    def whole_checkpoint(self) -> Saved | None:
+        """The checkpoint being taken, handed out once, when every worker's state is in it."""
+        if self._snapshot is None or self._owed:
+            return None
+        saved, self._snapshot = self._snapshot, None
+        return saved
+
+    def last_checkpoint(self, states: Mapping[int, Any]) -> Saved:
+        """The checkpoint of the end, after `finish`; workers without a state are not kept."""
+        saved = self.snapshot()
+        saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
+        for worker in map(int, saved.document["workers"]):
+            saved.arrays.update(state_arrays(worker, states[worker]))
+        return saved
+
+    def manifest(self) -> dict[str, Any]:
+        """What is run, with what, and where."""
+        return manifest(
+            self.potential, self.algorithm, seed=self.seed, commits=self.commits,
+            evaluate=self.master.evaluate_every,
+            engine={
+                **self.engine, "workers": self.workers, "workers_lost": self.lost_workers,
+                "workers_joined": self.joined_later, "resumed_from": self.resumed_from,
+            },
+        )  # fmt: skip
+
+    def _under_way(self) -> list[tuple[int, int, int]]:
+        """(worker, version, part) of what is not delivered: answers that wait, computations."""
+        answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
+        return answered + [(w, m.read, m.part) for w, m in sorted(self.members.items()) if m.read >= 0]
+
+    def restore(self, start: Saved) -> None:
+        """Go on from a checkpoint."""
+        document = start.document
+        self.master.restore(start)
+        schedule = Schedule.from_arrays(start.under("schedule."))
+        self.recording = Recording.of(schedule)
+        if self.parts is not None:
+            self.parts.resume(self.recording.schedule())
+        self._now = float(document["time"])
+        self._returning = {int(w): int(k) for w, k in document["workers"].items()}
+        self._next = int(document["next"])
+        self._gone = set(schedule.worker.tolist()) - set(self._returning)
+        self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
+        self.resumed_from = self.version
+        if self.version >= self.commits:
+            self.stop("completed", f"{self.version} commits were made.")
