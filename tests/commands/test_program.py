@@ -162,6 +162,10 @@ BAD = {
     "a wire without MPI": ["run", "--wire", "float32"],
     "no name for ratings": ["fit", ""],
     "gzip": ["fit", "packed.csv.gz"],
+    "a study of no workers": ["tune", "async-sgd", "--workers", "0"],
+    "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
+    "a goal below zero": ["tune", "async-sgd", "--epsilon", "-1"],
+    "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
     "a demo in a file": ["demo", "--output", "file.txt"],
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -66,6 +67,16 @@ def register(app: typer.Typer) -> None:
         known_algorithm(algorithm)
         known = (*PROBLEMS, FACTORIZATION)
         require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
+        for name, count in (
+            ("workers", 1 if workers is None else workers),
+            ("seeds", seeds),
+            ("processes", processes),
+        ):
+            require(count >= 1, f"--{name} must be at least 1, not {count}.")
+        for name, number in (("epsilon", epsilon), ("rmse", rmse), ("limit", limit)):
+            require(0.0 < number < math.inf, f"--{name} must be positive and finite, not {number}.")
+        require(0.0 <= variance < math.inf, f"--variance must be finite and not negative, not {variance}.")
+        require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
         command = f"asyncqn tune {algorithm} --problem {problem}"
         question: Question | RatingsQuestion
         if problem == FACTORIZATION:
