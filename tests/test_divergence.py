@@ -20,7 +20,10 @@ from asyncqn import (
     StabilityWarning,
     minimize,
 )  # fmt: skip
+from asyncqn.algorithms.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, warnings_before
+from asyncqn.types import Algorithm, Array, Rows
 
 
 def problem(dtype=np.float64):
@@ -198,3 +201,25 @@ def test_infinite_updates_are_rejected_even_from_a_huge_start():
     )
     assert run.counters["updates_rejected"] > 0
     assert np.isfinite(run.theta).all()
+
+
+class _NoGradient:
+    """A potential whose gradient is no number anywhere."""
+
+    dim, n_data = 3, 60
+
+    def value(self, theta: Array) -> float:
+        return float(theta @ theta)
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        out[...] = np.nan
+
+
+@pytest.mark.parametrize("algorithm", [BlockLBFGS(2, pieces=2), GrowingLBFGS(2, 1)])
+def test_exact_methods_diverge_where_no_gradient_is_finite(algorithm: Algorithm) -> None:
+    run = minimize(
+        _NoGradient(), algorithm, engine=Simulator(Cluster(workers=2, worker_mean=1.0)), theta0=np.ones(3),
+        commits=5,
+    )  # fmt: skip
+    assert run.status == "diverged" and "gradient at theta0 is not finite" in run.message
+    np.testing.assert_array_equal(run.theta, np.ones(3))

@@ -141,7 +141,8 @@ class BlockLBFGS:
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         n, parts = potential.n_data, self.blocks * self.pieces
-        first, last = task.part * n // parts, (task.part + 1) * n // parts
+        part = task.part % parts  # MPI looks at a sample of an update, of no part
+        first, last = part * n // parts, (part + 1) * n // parts
         g, value, finite = share_of(potential, view.theta, np.arange(first, last), (last - first) / n)
         return Update(g, value, task.part, finite)
 
@@ -165,6 +166,8 @@ class BlockLBFGS:
             if whole:
                 self._keep(iterate, 0.0 if math.isnan(value) else value)
                 self._aim(iterate, math.inf)
+            else:  # not finite even at the start: the master's guard ends the run
+                theta[...] = math.nan
             return iterate
         np.subtract(theta, base, out=step)
         length, slope = math.sqrt(sum_of_squares(step)), dot(g, step)

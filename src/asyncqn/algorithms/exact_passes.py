@@ -80,6 +80,8 @@ def take_pass(iterate: Iterate, updates: list[Update], blocks: int) -> None:
             theta[...] = iterate.base
             iterate.curvature[...] = 0.0
             judge[STARTS] = 0
+        elif not whole:  # not even at the start: the master's guard ends the run
+            theta[...] = math.nan
         return
     np.subtract(theta, iterate.base, out=step)
     paired = False

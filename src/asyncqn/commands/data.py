@@ -35,19 +35,28 @@ def register(app: typer.Typer) -> None:
             require(source is None, "'list' shows the names: choose another one for --from.")
             out.result(data_list(None if json else out.stdout))
         else:
-            out.result(data(name, source, skip_bad, out.console if json or quiet else out.stdout))
+            out.result(
+                data(name, source, skip_bad, out.console if json or quiet else out.stdout, out.console)
+            )
 
 
 def data(
-    name: str, source: Path | None = None, skip_bad: bool = False, console: Console | None = None
+    name: str,
+    source: Path | None = None,
+    skip_bad: bool = False,
+    console: Console | None = None,
+    remarks: Console | None = None,
 ) -> dict[str, Any]:
-    """Store `name` unless it is stored, and describe it; sentences for a person go to `console`."""
+    """Store `name` unless it is stored, and describe it to `console`; `remarks` hears how it goes."""
+
+    def tell(listener: Console | None, sentence: str) -> None:
+        if listener is not None:
+            listener.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def say(sentence: str) -> None:
-        if console is not None:
-            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        tell(console, sentence)
 
-    path = fetch(name, source, skip_bad=skip_bad, say=say)
+    path = fetch(name, source, skip_bad=skip_bad, say=lambda sentence: tell(remarks or console, sentence))
     ratings = open_ratings(path)
     origin = read_header(path)["origin"]
     summary = {
