@@ -20,8 +20,11 @@ ROUNDS = {
     "mb-lbfgs": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4),
     "mb-lbfgs with timeout": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=2e-4, quorum=0.5),
 }
-BLOCKS = {"block-lbfgs": BlockLBFGS(blocks=4)}
-EVERY: dict[str, Any] = {**ASYNCHRONOUS, **ROUNDS}
+BLOCKS = {
+    "block-lbfgs": BlockLBFGS(blocks=4),
+    "growing-lbfgs": aq.GrowingLBFGS(blocks=4, levels=1, versions=8),
+}
+EVERY: dict[str, Any] = {**ASYNCHRONOUS, **ROUNDS, **BLOCKS}
 SERIAL = {"lbfgs": aq.LBFGS(memory=5)}
 
 

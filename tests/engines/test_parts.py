@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import asyncqn as aq
 from asyncqn.algorithms.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.staged_lbfgs import StagedLBFGS
 from asyncqn.engines.core import Core
 from asyncqn.engines.parts import Parts
@@ -34,6 +35,7 @@ ALGORITHMS: dict[str, Any] = {
     "staged": STAGED,
     "no warm-up": StagedLBFGS(batches=1, warmup=0, blocks=3, curvature=10),
     "blocks": BlockLBFGS(blocks=4),
+    "growing": GrowingLBFGS(blocks=4, levels=1, versions=8),
     "blocks with eager backups": BlockLBFGS(blocks=4, backup_after=1e-3),
     "blocks in pieces": BlockLBFGS(blocks=3, pieces=4, backup_after=1e-3),
 }

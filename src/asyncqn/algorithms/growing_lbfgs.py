@@ -126,7 +126,8 @@ class GrowingLBFGS:
         """The rows of a task's part, and their share in its sample."""
         stride = FACTOR ** (self.levels - self.pattern.stage(task.read))
         strata, parts = -(-n // stride), self.blocks * self.pieces
-        first, last = task.part * strata // parts, (task.part + 1) * strata // parts
+        part = task.part % parts  # MPI looks at a sample of an update, of no part
+        first, last = part * strata // parts, (part + 1) * strata // parts
         if stride == 1:
             return np.arange(first, last), (last - first) / n
         rows = np.empty(last - first, np.int64)

@@ -163,12 +163,12 @@ class Office:
                 desk = self.desks[i]
                 kind, size, final = map(int, desk.inbox.header[:3])
                 with _Losing(self, i):
-                    arrays = self._receive_state(i) if kind == STATE and size else {}
+                    arrays = self._receive_state(i) if kind == STATE and size else None
                     if not final:
                         self._listen(i)
                         continue
                     self.unheard.discard(i)
-                    if arrays:
+                    if arrays is not None:  # a worker that remembers nothing has none
                         template = core.algorithm.init_worker(core.potential, core.theta0)
                         states[desk.worker] = Saved({}, arrays).tree(f"worker.{desk.worker}", template)
         return {w: state for w, state in states.items() if w in core.members}
