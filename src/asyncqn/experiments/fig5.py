@@ -206,8 +206,8 @@ def claims(tables: Tables) -> list[Claim]:
 
 
 def _ends(row: Record) -> str:
-    last = "none" if row["last rmse"] is None else f"{row['last rmse']:.3f}"
-    return f"{last}, {row['lowest rmse']:.3f}"
+    last = "none" if row["last rmse"] is None else f"{row['last rmse']:.4g}"
+    return f"{last}, {row['lowest rmse']:.4g}"
 
 
 EXPERIMENT = Experiment(

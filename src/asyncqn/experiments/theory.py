@@ -220,7 +220,7 @@ def claims(tables: Tables) -> list[Claim]:
         "h": "the bias grows at most in proportion to h",
         "l": "staleness multiplies the bias by at most l_max",
         "beta": "the error of the temperature falls as 1/β",
-        "rate": "with h ∝ 1/√N the error falls as 1/√N",
+        "rate": "with h ∝ 1/√N the error falls at least as fast as 1/√N",
     }
     for study, text in texts.items():
         row = where(tables["slopes"], study=study)[0]
