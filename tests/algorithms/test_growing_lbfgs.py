@@ -10,6 +10,7 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
+from asyncqn.engines.crew import Delays
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.master import Master
 from asyncqn.simulation import simulate
@@ -206,3 +207,9 @@ def test_bad_parameters_are_named_in_one_sentence(parameters):
 def test_samples_smaller_than_the_number_of_parts_are_refused():
     with pytest.raises(aq.BadInput, match="fewer levels"):
         GrowingLBFGS(4, levels=3).check(Quadratic.random(n_data=200))
+
+
+def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
+    pattern = Growing((3,), (0.25,), Blocks(2, 3.0, 1.0, 4))
+    delays = Delays(aq.Cluster(1, worker_mean=8.0, worker_std=0.0), 0, 0, pattern)
+    assert [delays.of(k, read) for k, read in ((0, 0), (9, 2), (10, 3))] == [0.5, 0.5, 2.0]

@@ -25,7 +25,7 @@ from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.master import compute, learn
 from asyncqn.run import Run
-from asyncqn.types import Asynchronous, Blocks, Pattern, Rounds
+from asyncqn.types import Asynchronous, Blocks, Growing, Pattern, Rounds
 
 GLANCE = 0.2
 """Seconds after which the watching thread looks up at the latest."""
@@ -34,18 +34,22 @@ FAREWELL = 5.0
 
 
 class Delays:
-    """The drawn times of a worker's computations, by number; a piece of a block takes its share of one."""
+    """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
 
     def __init__(self, cluster: Cluster, seed: int, worker: int, pattern: Pattern) -> None:
         self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
-        self._pieces = pattern.pieces if isinstance(pattern, Blocks) else 1
+        self._growing = pattern if isinstance(pattern, Growing) else None
+        blocks = pattern if self._growing is None else self._growing.blocks
+        self._pieces = blocks.pieces if isinstance(blocks, Blocks) else 1
         self._times: npt.NDArray[np.float64] = np.empty(0)
         self.death = cluster.deaths.get(self._worker, math.inf)
 
-    def __getitem__(self, k: int) -> float:
+    def of(self, k: int, read: int) -> float:
+        """The time of the k-th computation, which is of version `read`."""
         if k >= self._times.size:
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        return float(self._times[k]) / self._pieces
+        share = 1.0 if self._growing is None else self._growing.share(read)
+        return float(self._times[k]) * share / self._pieces
 
 
 class Crew:
@@ -263,7 +267,7 @@ class Crew:
         assert self.slow is not None
         member = self.core.members.get(order.worker)
         begun = member.since if member is not None else self.clock.now()
-        computed = begun + self.slow.message / 2 + delays[order.k]
+        computed = begun + self.slow.message / 2 + delays.of(order.k, order.read)
         dies = computed > delays.death
         self.clock.sleep_until(
             delays.death if dies else computed + self.slow.message / 2, lambda: self.core.done

@@ -128,7 +128,7 @@ class Worker:
             try:
                 update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
                 if delays is not None:
-                    self._linger(begun, delays[k], receiving)
+                    self._linger(begun, delays.of(k, read), receiving)
                 self._send(update)
                 self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
             except Exception as error:

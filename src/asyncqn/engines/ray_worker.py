@@ -180,7 +180,7 @@ class Worker:
         if self.slow is not None:
             if self.delays is None:
                 self.delays = Delays(self.slow, self.seed, assign.worker, self.algorithm.pattern)
-            until = begun + (self.slow.message + self.delays[assign.k]) * self.unit
+            until = begun + (self.slow.message + self.delays.of(assign.k, assign.read)) * self.unit
             self.over.wait(max(0.0, until - time.perf_counter()))
 
 
