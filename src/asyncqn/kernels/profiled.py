@@ -367,19 +367,22 @@ def gradient(
 
 
 @kernel
-def count(keys: Any, start: Any) -> bool:
-    """start[r + 1] = how many of `keys` are at most r; whether the keys are in order already.
-
-    `start` must be zeros, one more than there are keys.
-    """
-    falls, before = 0, 0
-    for key in keys:
-        start[key + 1] += 1
-        falls += key < before
-        before = key
-    for r in range(1, len(start)):
-        start[r] += start[r - 1]
+def in_order(keys: Any) -> bool:
+    """Whether no key is smaller than the one before."""
+    before, after = keys[:-1], keys[1:]
+    falls = 0
+    for i in range(before.size):
+        falls += after[i] < before[i]
     return falls == 0
+
+
+@kernel
+def count(keys: Any, start: Any) -> None:
+    """start[r + 1] = how many of `keys` are at most r; `start` must be zeros, one more than rows."""
+    for i in range(keys.size):
+        start[np.uintp(np.uint32(keys[i])) + np.uintp(1)] += 1
+    for r in range(1, start.size):
+        start[r] += start[r - 1]
 
 
 @kernel

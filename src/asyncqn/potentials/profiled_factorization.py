@@ -22,7 +22,7 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import factorization, profiled
-from asyncqn.kernels.vectors import dot
+from asyncqn.kernels.vectors import dot, total
 from asyncqn.potentials import matrix_factorization as joint
 from asyncqn.potentials.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.streams import check_seed
@@ -56,7 +56,7 @@ class ProfiledFactorization:
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
-        self.mean = float(np.mean(triples.values, dtype=np.float64))
+        self.mean = total(triples.values) / len(triples.values)
         self.order = _order(self.n_users, seed)
         self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
         item_starts = np.zeros(self.n_items + 1, np.int64)
