@@ -1,6 +1,6 @@
 """Safety of growing samples: simulated clusters of 1 to 80 workers, data at scales 0.01 to 100, five seeds.
 
-    python -m benchmarks.beyond_large_data_safety
+    python -m benchmarks.beyond_large_data_safety [problem ...]
 
 A run of `GrowingLBFGS` ends 60 versions after its sample has become all rows.  It counts as diverged if it
 says so or if U is not below its value at the start.  The shortfall is the share by which U fell less than in
@@ -10,6 +10,7 @@ minima.  The table goes to docs/results/large_data/safety.csv.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.engines.simulator import Simulator
-from benchmarks.beyond_large_data import exact_blocks, write
+from benchmarks.beyond_large_data import exact_blocks, rows_of, write
 from benchmarks.large_data_models import Robust, TanhNetwork
 from benchmarks.timing import one_blas_thread
 
@@ -51,11 +52,14 @@ def falls(potential: Any, workers: int, seed: int) -> tuple[bool, float]:
 
 
 def main() -> None:
-    records: list[Any] = []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("problems", nargs="*", help=f"of {', '.join(KINDS)}; all if none is named")
+    kinds = parser.parse_args().problems or list(KINDS)
+    records = [row for row in rows_of("safety") if row["problem"] not in kinds]
     with one_blas_thread():
-        for kind, make in KINDS.items():
+        for kind in kinds:
             for scale in (0.01, 1.0, 100.0):
-                potentials = [make(scale, seed) for seed in SEEDS]
+                potentials = [KINDS[kind](scale, seed) for seed in SEEDS]
                 for workers in WORKERS:
                     ends = [falls(p, workers, seed) for seed, p in zip(SEEDS, potentials)]
                     records.append(
