@@ -14,7 +14,7 @@ from asyncqn.potentials.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Potential
 
-RANKS = [1, 3, 5, 8, 33]
+RANKS = [1, 3, 5, 8, 20, 33]
 REAL = [np.float64, np.float32]
 
 

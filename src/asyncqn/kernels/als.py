@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.kernels import factorization, profiled
+from asyncqn.kernels import factorization, grouping, profiled
 
 if TYPE_CHECKING:
     from asyncqn.types import Array
@@ -33,11 +33,11 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
     result then holds `others` and `values` themselves where kernels can use them, and copies nothing.
     """
     start = np.zeros(n_rows + 1, np.int64)
-    profiled.count(keys, start)
-    if profiled.in_order(keys):
+    grouping.count(keys, start)
+    if grouping.in_order(keys):
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
     result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
-    profiled.group(keys, others, values, start[:-1].copy(), result.others, result.values)
+    grouping.group(keys, others, values, start[:-1].copy(), result.others, result.values)
     return result
 
 

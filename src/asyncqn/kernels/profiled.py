@@ -19,7 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from asyncqn.kernels.factorization import operation, pieces, row_add, row_dot, sums_of_four
-from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 
 def scratch(rank: int, dtype: Any) -> Any:
@@ -364,35 +364,6 @@ def gradient(
             squares += float(error) * float(error)
             place += one
     return valid, squares, penalty, ratings
-
-
-@kernel
-def in_order(keys: Any) -> bool:
-    """Whether no key is smaller than the one before."""
-    before, after = keys[:-1], keys[1:]
-    falls = 0
-    for i in range(before.size):
-        falls += after[i] < before[i]
-    return falls == 0
-
-
-@kernel
-def count(keys: Any, start: Any) -> None:
-    """start[r + 1] = how many of `keys` are at most r; `start` must be zeros, one more than rows."""
-    for i in range(keys.size):
-        start[np.uintp(np.uint32(keys[i])) + np.uintp(1)] += 1
-    for r in range(1, start.size):
-        start[r] += start[r - 1]
-
-
-@kernel
-def group(keys: Any, others: Any, values: Any, place: Any, grouped: Any, sorted_values: Any) -> None:
-    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
-    for row in range(len(keys)):
-        goal = place[keys[row]]
-        grouped[goal] = others[row]
-        sorted_values[goal] = values[row]
-        place[keys[row]] = goal + 1
 
 
 @reducing_kernel

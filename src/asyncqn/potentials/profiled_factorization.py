@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
-from asyncqn.kernels import factorization, profiled
+from asyncqn.kernels import factorization, grouping, profiled
 from asyncqn.kernels.vectors import dot, total
 from asyncqn.potentials import matrix_factorization as joint
 from asyncqn.potentials.item_metric import InverseMetric, Metric, metric_of
@@ -60,7 +60,7 @@ class ProfiledFactorization:
         self.order = _order(self.n_users, seed)
         self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
         item_starts = np.zeros(self.n_items + 1, np.int64)
-        profiled.count(triples.items, item_starts)
+        grouping.count(triples.items, item_starts)
         self.user_counts = np.diff(self.by_user.start)
         self.item_counts = np.diff(item_starts).astype(self.dtype)
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)

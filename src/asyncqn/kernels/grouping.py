@@ -1,0 +1,38 @@
+"""Ratings grouped by one of their columns: counting, and a stable counting sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from asyncqn.kernels.jit import kernel
+
+
+@kernel
+def in_order(keys: Any) -> bool:
+    """Whether no key is smaller than the one before."""
+    before, after = keys[:-1], keys[1:]
+    falls = 0
+    for i in range(before.size):
+        falls += after[i] < before[i]
+    return falls == 0
+
+
+@kernel
+def count(keys: Any, start: Any) -> None:
+    """start[r + 1] = how many of `keys` are at most r; `start` must be zeros, one more than rows."""
+    for i in range(keys.size):
+        start[np.uintp(np.uint32(keys[i])) + np.uintp(1)] += 1
+    for r in range(1, start.size):
+        start[r] += start[r - 1]
+
+
+@kernel
+def group(keys: Any, others: Any, values: Any, place: Any, grouped: Any, sorted_values: Any) -> None:
+    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
+    for row in range(len(keys)):
+        goal = place[keys[row]]
+        grouped[goal] = others[row]
+        sorted_values[goal] = values[row]
+        place[keys[row]] = goal + 1
