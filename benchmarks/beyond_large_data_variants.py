@@ -138,6 +138,7 @@ class Loop:
             whole = self.ask(everything)
             if not (whole.finite and whole.value < lowest):
                 iterate.theta[...] = 0.75 * anchor + 0.25 * iterate.theta
+                yield self.passes, anchor
                 continue
             anchor[...], lowest = iterate.theta, whole.value
             yield self.passes, anchor
