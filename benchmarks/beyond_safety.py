@@ -27,8 +27,9 @@ import asyncqn as aq
 from asyncqn.algorithms.default import default_algorithm
 from asyncqn.data import load
 from asyncqn.engines.simulator import Simulator
-from asyncqn.experiments.records import Record, replace
+from asyncqn.experiments.records import Record
 from asyncqn.potentials.profiled_factorization import ProfiledFactorization
+from benchmarks.beyond_linear_gaussian import write
 
 TABLE = Path(__file__).resolve().parent.parent / "docs/results/beyond/safety_factorization.csv"
 WORKERS = (1, 2, 5, 10, 20, 40, 80)
@@ -65,19 +66,6 @@ def cell(name: str, potential: ProfiledFactorization, workers: int, spread: floa
     }  # fmt: skip
 
 
-def write(records: list[Record]) -> None:
-    def rows(path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(
-                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in record.items()}
-                for record in records
-            )
-
-    replace(TABLE, rows)
-
-
 def kept_rows(cells: list[tuple[str, str]]) -> list[Any]:
     """Rows of an earlier table that are not measured now."""
     if not TABLE.exists():
@@ -101,7 +89,7 @@ def main() -> None:
         for spread, workers in product(spreads, WORKERS):
             records.append(cell(name, potential, workers, spread))
             print(records[-1], flush=True)
-            write(records)
+            write("safety_factorization", records)
 
 
 if __name__ == "__main__":
