@@ -1,6 +1,6 @@
 """Run the benchmarks: `python -m benchmarks.run [NAME ...]` from the root of the project.
 
-Each file benchmarks/bench_*.py ends in `BENCHMARKS`, a tuple of functions without arguments; each
+Each file benchmarks/speed/bench_*.py ends in `BENCHMARKS`, a tuple of functions without arguments; each
 returns a list of records {name, value, unit, ratio, target, met}.  NAME picks those whose file or
 function name contains it.  A table goes to standard output, all records to benchmarks/results.json.
 """
@@ -48,9 +48,9 @@ def collect(folder: Path, picks: Sequence[str]) -> tuple[list[tuple[str, Benchma
     """The chosen benchmarks as (file.function, function), and the files that could not be imported."""
     chosen: list[tuple[str, Benchmark]] = []
     broken: list[str] = []
-    for path in sorted(folder.glob("bench_*.py")):
+    for path in sorted((folder / "speed").glob("bench_*.py")):
         try:
-            functions = importlib.import_module(f"{folder.name}.{path.stem}").BENCHMARKS
+            functions = importlib.import_module(f"{folder.name}.speed.{path.stem}").BENCHMARKS
         except Exception:
             traceback.print_exc()
             broken.append(path.stem)
@@ -87,7 +87,7 @@ def main(picks: Sequence[str]) -> int:
     records = [failure(name) for name in broken]
     if not chosen and not broken:
         progress.print(
-            f"No benchmark is called {' or '.join(picks) or 'bench_*'}; see benchmarks/bench_*.py."
+            f"No benchmark is called {' or '.join(picks) or 'bench_*'}; see benchmarks/speed/bench_*.py."
         )
         return 1
     errors = len(broken)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import simpy
 
+from asyncqn.core.streams import Stream
 from asyncqn.minimize import minimize
-from asyncqn.streams import Stream
 
 Pair = tuple[np.ndarray, np.ndarray]
 

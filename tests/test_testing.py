@@ -10,7 +10,7 @@ import pytest
 from oracles import Quadratic, one_sentence
 
 from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, LinearGaussian
-from asyncqn.algorithms.stochastic_gradient import Update
+from asyncqn.algorithms.first_order.stochastic_gradient import Update
 from asyncqn.errors import BadInput
 from asyncqn.testing import check_algorithm, check_potential
 from asyncqn.types import Asynchronous

@@ -14,27 +14,27 @@ from asyncqn.algorithms import (
     MomentumLBFGS,
     StagedLBFGS,
 )
-from asyncqn.algorithms.default import default_algorithm
-from asyncqn.cluster import Cluster
-from asyncqn.engines.mpi import MPI
-from asyncqn.engines.ray import Ray
+from asyncqn.algorithms.defaults import default_algorithm
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.replay import replay
+from asyncqn.core.run import Run, load_run
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.simulation import simulate
+from asyncqn.engines.mpi.engine import MPI
+from asyncqn.engines.ray.engine import Ray
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from asyncqn.minimize import minimize
+from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.potentials.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.profiled_factorization import ProfiledFactorization
-from asyncqn.replay import replay
 from asyncqn.resume import resume
-from asyncqn.run import Run, load_run
-from asyncqn.schedule import Schedule
-from asyncqn.simulation import simulate
 from asyncqn.types import Algorithm, Engine, Potential
 
 if TYPE_CHECKING:
-    from asyncqn.recommender import Recommender
+    from asyncqn.recommender.estimator import Recommender
 
 __version__ = "0.1.0"
 
@@ -81,7 +81,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The recommender brings the readers of ratings along, which nothing else here needs.
     if name == "Recommender":
-        from asyncqn.recommender import Recommender
+        from asyncqn.recommender.estimator import Recommender
 
         return Recommender
     raise AttributeError(f"module 'asyncqn' has no attribute {name!r}")

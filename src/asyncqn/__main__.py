@@ -1,5 +1,5 @@
 """`python -m asyncqn` is the `asyncqn` program."""
 
-from asyncqn.cli import main
+from asyncqn.cli.main import main
 
 main()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from asyncqn.algorithms.default import default_algorithm, default_commits, default_evaluate
+from asyncqn.algorithms.defaults import default_algorithm, default_commits, default_evaluate
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.arguments import check_first_calls, check_objects
-from asyncqn.checkpoint import Checkpoints
+from asyncqn.core.arguments import check_first_calls, check_objects
+from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.core.run import Run
+from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, StabilityWarning, require
-from asyncqn.run import Run
-from asyncqn.streams import check_seed
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential
 
 _START = 0x7E7A0

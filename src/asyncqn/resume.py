@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_plain
-from asyncqn.checkpoint import Checkpoints, load_checkpoint
+from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
+from asyncqn.core.run import Run
 from asyncqn.engines.named import engine_from_plain
 from asyncqn.errors import BadInput, require
 from asyncqn.potentials import rebuild
-from asyncqn.run import Run
 from asyncqn.types import Algorithm, Callback, Engine, Potential
 
 

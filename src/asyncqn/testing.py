@@ -16,12 +16,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from asyncqn.cluster import Cluster
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.replay import first_difference, replay
+from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
-from asyncqn.replay import first_difference, replay
-from asyncqn.streams import Stream
 from asyncqn.types import Algorithm, Array, Asynchronous, Pattern, Potential, Rounds, Rows, Task
 
 _BLOCKS, _DIRECTIONS = 200, 5

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from asyncqn.checkpoint import Checkpoints
-    from asyncqn.run import Run
-    from asyncqn.streams import Stream
+    from asyncqn.core.checkpoint import Checkpoints
+    from asyncqn.core.run import Run
+    from asyncqn.core.streams import Stream
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Rows: TypeAlias = npt.NDArray[np.int64]

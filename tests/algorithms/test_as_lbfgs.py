@@ -9,7 +9,7 @@ import pytest
 from oracles import Quadratic, as_lbfgs, gradient, heavy_ball, thetas_of
 
 from asyncqn import ASLBFGS, SGD, Cluster, LinearGaussian, Simulator
-from asyncqn.streams import Stream
+from asyncqn.core.streams import Stream
 
 SERIAL = Simulator(Cluster(1))
 FIVE = Simulator(Cluster(5, 2.0, 1.0, message=0.5, master=0.1))

@@ -14,8 +14,8 @@ from oracles import Quadratic, one_sentence
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, make_algorithm
 from asyncqn.algorithms.memory import COUNT
-from asyncqn.master import Master
-from asyncqn.streams import Stream
+from asyncqn.core.master import Master
+from asyncqn.core.streams import Stream
 from asyncqn.testing import check_algorithm
 from asyncqn.types import Task
 

@@ -9,7 +9,7 @@ import pytest
 from oracles import gradient, thetas_of
 
 from asyncqn import SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator
-from asyncqn.streams import Stream
+from asyncqn.core.streams import Stream
 
 DTYPES = [np.float64, np.float32]
 SERIAL = Simulator(Cluster(1))

@@ -10,11 +10,11 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
-from asyncqn.engines.crew import Delays
+from asyncqn.core.master import Master
+from asyncqn.core.simulation import simulate
+from asyncqn.core.streams import Stream
+from asyncqn.engines.thread_workers import Delays
 from asyncqn.kernels.strata import fill_strata
-from asyncqn.master import Master
-from asyncqn.simulation import simulate
-from asyncqn.streams import Stream
 from asyncqn.testing import check_algorithm
 from asyncqn.types import Blocks, Growing, Task
 

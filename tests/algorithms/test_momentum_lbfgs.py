@@ -12,7 +12,7 @@ from oracles import Quadratic
 
 import asyncqn as aq
 from asyncqn.algorithms.memory import COUNT, NEWEST, PairRule, consider_pair, empty_memory, product
-from asyncqn.algorithms.momentum_lbfgs import MomentumLBFGS
+from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.kernels.correlated_noise import correlate
 from asyncqn.testing import check_algorithm
 

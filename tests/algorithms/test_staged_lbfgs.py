@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.exact_passes import KEPT
 from asyncqn.algorithms.memory import empty_memory
-from asyncqn.algorithms.metric_memory import consider_pair, product
-from asyncqn.algorithms.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.algorithms.quasi_newton.exact_passes import KEPT
+from asyncqn.algorithms.quasi_newton.metric_memory import consider_pair, product
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.core.execute import answer
+from asyncqn.core.master import Master
+from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.master import Master
-from asyncqn.potentials.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.profiled_factorization import ProfiledFactorization, als
-from asyncqn.replay import answer
-from asyncqn.streams import Stream
+from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Task
 
 N_USERS = 400

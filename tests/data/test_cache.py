@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asyncqn.commands.data import data, data_list
+from asyncqn.cli.commands.data import data, data_list
 from asyncqn.data import as_ratings, cache_dir, download, fetch, load, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile
 

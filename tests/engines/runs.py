@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 
 ASYNCHRONOUS = {
     "as-lbfgs": aq.ASLBFGS(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01),

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
-from asyncqn.algorithms.as_lbfgs import Iterate, Update
-from asyncqn.algorithms.rounded import rounded
-from asyncqn.engines.mpi_worker import Worker, message_frames
+from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
+from asyncqn.core.float32_wire import rounded
+from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
+from asyncqn.engines.mpi.worker import Worker, message_frames
 from asyncqn.engines.named import engine_from_plain
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
 ULFM = ("--with-ft", "ulfm")

@@ -17,7 +17,7 @@ import pytest
 from engines.runs import EVERY, Slope, assert_replays, problem
 
 import asyncqn as aq
-from asyncqn.engines.ray_worker import Reference
+from asyncqn.engines.ray.worker import Reference
 from asyncqn.errors import WorkerFailed
 
 POTENTIAL = problem()

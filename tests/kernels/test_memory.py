@@ -19,8 +19,8 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     product,
 )
+from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import langevin_update
-from asyncqn.streams import Stream
 
 RULE = PairRule(1e-4)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn import AsyncSGD, BadInput
-from asyncqn.streams import Stream
+from asyncqn.core.streams import Stream
 
 
 def draw(n: int, batch: int, steps: int, sampling: str, worker: int = 0) -> np.ndarray:

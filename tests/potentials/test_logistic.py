@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
-from asyncqn.jobs import make_problem
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.testing import check_potential

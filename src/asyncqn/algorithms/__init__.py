@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.algorithms.annealing import Annealing
-from asyncqn.algorithms.as_lbfgs import ASLBFGS
-from asyncqn.algorithms.async_sgd import AsyncSGD
-from asyncqn.algorithms.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.growing_lbfgs import GrowingLBFGS
-from asyncqn.algorithms.lbfgs import LBFGS
-from asyncqn.algorithms.mb_lbfgs import MBLBFGS
-from asyncqn.algorithms.momentum_lbfgs import MomentumLBFGS
-from asyncqn.algorithms.sgd import SGD
-from asyncqn.algorithms.sgld import SGLD
-from asyncqn.algorithms.staged_lbfgs import StagedLBFGS
+from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
+from asyncqn.algorithms.first_order.sgd import SGD
+from asyncqn.algorithms.first_order.sgld import SGLD
+from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
+from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
+from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.core.plain import from_plain, to_plain
 from asyncqn.errors import BadInput
-from asyncqn.plain import from_plain, to_plain
 from asyncqn.types import Algorithm
 
 __all__ = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.algorithms.checks import check_positive
+from asyncqn.core.plain import from_plain
 from asyncqn.errors import require
-from asyncqn.plain import from_plain
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
+from asyncqn.core.streams import SAMPLING
 from asyncqn.errors import require
-from asyncqn.streams import SAMPLING
 
 
 def check_positive(**numbers: float) -> None:

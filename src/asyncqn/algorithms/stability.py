@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.as_lbfgs import ASLBFGS
+from asyncqn.algorithms.first_order.sgd import SGD
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
 from asyncqn.algorithms.memory import product
-from asyncqn.algorithms.sgd import SGD
-from asyncqn.algorithms.stochastic_gradient import StochasticGradient
+from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
 from asyncqn.types import Algorithm, Array, Potential, Rows
 
 _PROBE_ROWS, _PROBE_ITERATIONS = 20_000, 12

@@ -1,0 +1,1 @@
+"""Who computes what when: the simulator, threads, MPI and Ray."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from asyncqn.checkpoint import Checkpoints
+from asyncqn.core.checkpoint import Checkpoints
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

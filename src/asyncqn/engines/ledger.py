@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from asyncqn.checkpoint import Arrays, Saved, flatten
-from asyncqn.engines.parts import Parts
-from asyncqn.engines.recording import Recording
-from asyncqn.master import Master
-from asyncqn.plain import to_plain
-from asyncqn.run import manifest
-from asyncqn.schedule import Schedule
-from asyncqn.streams import Stream
+from asyncqn.core.checkpoint import Arrays, Saved, flatten
+from asyncqn.core.master import Master
+from asyncqn.core.plain import to_plain
+from asyncqn.core.run import manifest
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.streams import Stream
+from asyncqn.engines.handout import Parts
+from asyncqn.engines.schedule_recorder import Recording
 from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Staged, Task
 
 

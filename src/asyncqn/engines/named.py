@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from asyncqn.cluster import Cluster
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.plain import from_plain
 from asyncqn.errors import BadInput
-from asyncqn.plain import from_plain
 from asyncqn.types import Engine
 
 ENGINES = {
     "simulator": "asyncqn.engines.simulator:Simulator",
     "threads": "asyncqn.engines.threads:Threads",
-    "mpi": "asyncqn.engines.mpi:MPI",
-    "ray": "asyncqn.engines.ray:Ray",
+    "mpi": "asyncqn.engines.mpi.engine:MPI",
+    "ray": "asyncqn.engines.ray.engine:Ray",
 }
 """Where the class of each engine lives; a run's manifest names its engine by the key."""
 

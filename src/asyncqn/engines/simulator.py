@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asyncqn.checkpoint import Checkpoints
-from asyncqn.cluster import Cluster
+from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.execute import execute
+from asyncqn.core.plain import to_plain
+from asyncqn.core.run import Run
+from asyncqn.core.simulation import simulate
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
-from asyncqn.plain import to_plain
-from asyncqn.replay import execute
-from asyncqn.run import Run
-from asyncqn.simulation import simulate
 from asyncqn.types import Algorithm, Array, Callback, Potential
 
 

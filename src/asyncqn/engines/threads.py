@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from asyncqn.checkpoint import Checkpoints
-from asyncqn.cluster import Cluster
+from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.plain import to_plain
+from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.core import Core
-from asyncqn.engines.crew import Crew
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.warming import warm_up
+from asyncqn.engines.master_state import Core
+from asyncqn.engines.precompile import warm_up
+from asyncqn.engines.thread_workers import Crew
 from asyncqn.errors import require
-from asyncqn.plain import to_plain
-from asyncqn.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Potential
 
 

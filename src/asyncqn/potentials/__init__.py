@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
+from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.potentials.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
-from asyncqn.potentials.profiled_factorization import ProfiledFactorization
 from asyncqn.types import Potential
 
 FACTORIZATIONS = {

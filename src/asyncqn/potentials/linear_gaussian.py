@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.potentials.chosen_rows import chosen
-from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 

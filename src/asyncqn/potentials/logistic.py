@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import logistic as kernels
-from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 _CHUNK = 65_536

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import phase_retrieval as kernels
-from asyncqn.streams import check_seed
 from asyncqn.types import Array, Rows
 
 

@@ -1,0 +1,216 @@
+"""The foundation's speed: products with H, an update through the replay, schedules, normals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import simpy
+
+from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
+from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
+from asyncqn.core.execute import execute
+from asyncqn.kernels.memory import langevin_update
+from asyncqn.kernels.random import NOISE, fill_normals
+from asyncqn.types import Asynchronous
+from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
+from benchmarks.timing import mover, seconds, side_by_side
+
+Records = list[dict[str, Any]]
+SIZES = (48_730, 828_855)
+"""theta of MovieLens 1M and 20M at rank 5."""
+
+
+def record(
+    name: str, value: float, unit: str, ratio: float | None, target: str, met: bool | None
+) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "ratio": ratio, "target": target, "met": met}
+
+
+class Case:
+    """A full memory of M pairs and vectors to multiply, with the fused kernel and a NumPy two-loop."""
+
+    def __init__(self, d: int, M: int, dtype: type) -> None:
+        rng = np.random.default_rng(0)
+        self.d, self.M = d, M
+        draw = lambda: rng.standard_normal(d).astype(dtype)  # noqa: E731
+        self.memory = empty_memory(M, "pair", None, draw())
+        zero = np.zeros(d, dtype)
+        for _ in range(M + 1):
+            s = draw()
+            consider_pair(self.memory, PairRule(1e-8), "pair", s, zero, s + 0.3 * draw(), zero)
+        self.u, self.g_O, self.g_S = draw(), draw(), draw()
+        self.out = draw(), draw()
+        newest = int(self.memory.ring[1])
+        order = [(newest - a) % M for a in range(M)]  # newest first
+        self.S = [self.memory.pairs[0, j] for j in order]
+        self.Y = [self.memory.pairs[1, j] for j in order]
+        self.rho = [1.0 / float(s @ y) for s, y in zip(self.S, self.Y)]
+
+    def fused(self, noise: float = 0.0) -> None:
+        m = self.memory
+        langevin_update(m.pairs, m.middle, m.scale[0], m.diagonal, 0.0, self.u, self.g_O, self.g_S,
+                        1 / 3, 2 / 3, 1e-3, 0.1, noise, 1, 2, 3, *self.out)  # fmt: skip
+
+    def two_loop(self, v: np.ndarray) -> np.ndarray:
+        q = v.copy()
+        alphas = []
+        for s, y, rho in zip(self.S, self.Y, self.rho):
+            alpha = rho * (s @ q)
+            q -= alpha * y
+            alphas.append(alpha)
+        q *= self.memory.scale[0]
+        for s, y, rho, alpha in zip(self.S[::-1], self.Y[::-1], self.rho[::-1], alphas[::-1]):
+            q += (alpha - rho * (y @ q)) * s
+        return q
+
+    def two_loops(self) -> None:
+        g = self.g_O / 3 + 2 * self.g_S / 3
+        self.out[0][...] = self.two_loop(self.u)
+        self.out[1][...] = -1e-3 * self.two_loop(g) - 0.1 * self.u
+
+
+def products() -> Records:
+    """Both products of an update against NumPy's two-loop done twice, and against moving the bytes."""
+    records = []
+    for d in SIZES:
+        for dtype, goal in ((np.float64, 3.0), (np.float32, 2.0)):
+            case = Case(d, 3, dtype)
+            case.fused()
+            fused = [x.copy() for x in case.out]
+            case.two_loops()
+            scale = max(float(np.abs(x).max()) for x in fused)
+            assert all(np.allclose(a, b, atol=1e-3 * scale) for a, b in zip(fused, case.out)), (
+                "kernels disagree"
+            )
+            timing = side_by_side(case.fused, case.two_loops)
+            name = f"two products, d={d}, {np.dtype(dtype).name}"
+            records.append(record(f"{name}, against NumPy two-loop twice", timing.a.median * 1e3, "ms",
+                                  timing.ratio, f">= {goal}", timing.ratio >= goal))  # fmt: skip
+            # Pass one reads 2M vectors, u, g_O, g_S and writes g; pass two reads 2M, u, g, writes both.
+            moved = (4 * 3 + 8) * d * np.dtype(dtype).itemsize
+            timing = side_by_side(mover(moved), case.fused)
+            met = timing.ratio <= 1.6 if d == SIZES[0] else None
+            goal_ = "<= 1.6" if d == SIZES[0] else "none"
+            records.append(record(f"{name}, against moving its bytes", timing.b.median * 1e3, "ms",
+                                  timing.ratio, goal_, met))  # fmt: skip
+    return records
+
+
+def linear_cost() -> Records:
+    """The exponent of the cost of an update's products in d over four decades, and in M."""
+    sizes = [100, 1_000, 10_000, 100_000, 1_000_000]
+    times = []
+    for d in sizes:
+        case = Case(d, 3, np.float64)
+        case.fused()
+        calls = max(1, 2_000_000 // d)
+        times.append(min(seconds(case.fused, calls) for _ in range(7)))
+    # Two regimes: calls dominate below 10^3, memory bandwidth replaces cache above 10^5.
+    slope = float(np.polyfit(np.log(sizes[1:]), np.log(times[1:]), 1)[0])
+    out = [
+        record(
+            "cost of two products: exponent in d, 1e3..1e6", slope, "exponent", None, "<= 1.2", slope <= 1.2
+        )
+    ]
+    out += [
+        record(f"two products alone, d={d}", t * 1e6, "us", None, "none", None) for d, t in zip(sizes, times)
+    ]
+    memories = [1, 2, 4, 8, 16]
+    cases = [Case(48_730, M, np.float64) for M in memories]
+    times = [min(seconds(case.fused, 20) for _ in range(7)) for case in cases]
+    slope = float(np.polyfit(np.log(memories), np.log(times), 1)[0])
+    out.append(
+        record("cost of two products: exponent in M, 1..16", slope, "exponent", None, "<= 1.2", slope <= 1.2)
+    )
+    return out
+
+
+def update_through_replay() -> Records:
+    """An as-L-BFGS update of the d = 100 model: the generic replay against one compiled loop."""
+    problem = LinearGaussian.random(seed=0)
+    algorithm = ASLBFGS(h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair")
+    schedule = simulate(
+        Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0), Asynchronous(), 3000, 1
+    )
+    theta0 = problem.initial(np.random.default_rng(0))
+
+    def generic() -> np.ndarray:
+        return execute(problem, algorithm, schedule, theta0=theta0, seed=1, commits=3000, evaluate=3000,
+                       engine={}).theta  # fmt: skip
+
+    def compiled() -> np.ndarray:
+        return compiled_as_lbfgs(problem, algorithm, schedule, theta0, 1)
+
+    assert np.allclose(generic(), compiled(), rtol=1e-9), "the compiled loop computes something else"
+    timing = side_by_side(compiled, generic, repeats=15)
+    best = timing.b.minimum / 3000 * 1e6
+    return [
+        record("as-L-BFGS update d=100, replay against a compiled loop", timing.b.median / 3000 * 1e6, "us",
+               timing.ratio, "<= 8", timing.ratio <= 8),
+        record("as-L-BFGS update d=100, replay, best repeat", best, "us", None, "<= 60 us", best <= 60),
+    ]  # fmt: skip
+
+
+def simpy_schedule(cluster: Cluster, commits: int, seed: int) -> list[tuple[int, int, float]]:
+    """The asynchronous cluster as SimPy processes, on the same drawn times."""
+    environment = simpy.Environment()
+    master = simpy.Resource(environment, 1)
+    rows: list[tuple[int, int, float]] = []
+    done = environment.event()
+
+    def worker(w: int, times: np.ndarray) -> Any:
+        read = 0
+        yield environment.timeout(cluster.message / 2)
+        for time in times:
+            yield environment.timeout(time)
+            yield environment.timeout(cluster.message / 2)
+            with master.request() as turn:
+                yield turn
+                yield environment.timeout(cluster.master)
+                rows.append((w, read, environment.now))
+                read = len(rows)
+                if len(rows) == commits:
+                    done.succeed()
+            yield environment.timeout(cluster.message / 2)
+
+    for w in range(cluster.workers):
+        environment.process(worker(w, cluster.compute_times(seed, w, 3 * commits // cluster.workers + 10)))
+    environment.run(until=done)
+    return rows
+
+
+def schedules() -> Records:
+    """A schedule of 20,000 commits of 40 workers against the same cluster in SimPy."""
+    cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.5)
+    n = 20_000
+    ours, theirs = simulate(cluster, Asynchronous(), n, 1), simpy_schedule(cluster, n, 1)
+    assert np.allclose(ours.time, [row[2] for row in theirs], rtol=1e-12), "the two simulations differ"
+    timing = side_by_side(
+        lambda: simulate(cluster, Asynchronous(), n, 1), lambda: simpy_schedule(cluster, n, 1), repeats=5
+    )
+    return [record("schedule of 20,000 commits, W=40, against SimPy", timing.a.median / n * 1e6, "us/commit",
+                   timing.ratio, ">= 50", timing.ratio >= 50)]  # fmt: skip
+
+
+def normals() -> Records:
+    """48,730 normals against NumPy's fastest generator, and against an update's two products."""
+    out = np.empty(SIZES[0])
+    generator = np.random.Generator(np.random.SFC64(0))
+    timing = side_by_side(
+        lambda: fill_normals(1, 2, 3, NOISE, out), lambda: generator.standard_normal(out=out)
+    )
+    case = Case(SIZES[0], 3, np.float64)
+    share = side_by_side(case.fused, lambda: case.fused(1e-3))
+    fast, cheap = timing.ratio >= 2, share.ratio <= 2
+    return [
+        record(
+            "48,730 normals, against NumPy SFC64", timing.a.median * 1e3, "ms", timing.ratio, ">= 2", fast
+        ),
+        record(
+            "two products with noise, against without", share.b.median * 1e3, "ms", share.ratio, "<= 2", cheap
+        ),
+    ]
+
+
+BENCHMARKS = (products, linear_cost, update_through_replay, schedules, normals)

@@ -1,0 +1,159 @@
+"""Threads and the master at the size of MovieLens 1M: d = 49,615 (K = 5), batches of N_Y / 100, M = 3.
+
+One worker is compared with a bare loop by processor time, which other programs on the machine
+disturb least.  The speed-up of two workers is one of real time (that of the run's axis, which
+leaves evaluations out), and says something only when two cores are free; so the speed-up that two
+unconnected loops get in the same minute is shown beside it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import tracemalloc
+import warnings
+from functools import cache
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.core.master import Master
+from asyncqn.core.streams import Stream
+from asyncqn.data.synthetic import PRESETS, synthetic_ratings
+from asyncqn.errors import StabilityWarning
+from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.types import Task
+from benchmarks.timing import side_by_side
+
+Record = dict[str, Any]
+
+BATCH = 10_000
+ALGORITHM = aq.ASLBFGS(h=2e-8, gamma=0.1, beta=1e3, memory=3, batch=BATCH, overlap=BATCH // 3, rho=3.0)
+STEPS, REPEATS = 600, 5
+
+
+@cache
+def problem() -> MatrixFactorization:
+    return MatrixFactorization.from_ratings(synthetic_ratings(*PRESETS["synthetic-1m"], seed=0), rank=5)
+
+
+def start() -> np.ndarray:
+    return problem().initial(np.random.default_rng(0))
+
+
+class Rates(NamedTuple):
+    """Steps per second of real time, and per second of processor time."""
+
+    real: float
+    processor: float
+
+
+def bare_loop(steps: int) -> Rates:
+    """The algorithm's own functions in a row, with nothing around them."""
+    potential, theta0 = problem(), start()
+    iterate, local = ALGORITHM.init(theta0), ALGORITHM.init_worker(potential, theta0)
+    begin, begin_processor = time.perf_counter(), time.thread_time()
+    for k in range(steps):
+        task = Task(0, k, Stream(0, 0, k))
+        update = ALGORITHM.step(iterate, local, potential, task)
+        local = ALGORITHM.learn(iterate, local, potential, task)
+        iterate = ALGORITHM.apply(iterate, [update])
+    return Rates(steps / (time.perf_counter() - begin), steps / (time.thread_time() - begin_processor))
+
+
+def on_threads(workers: int, steps: int) -> Rates:
+    """The engine, all its threads together; the one evaluation at the end is taken off."""
+    processor: list[float] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StabilityWarning)
+        run = aq.minimize(
+            problem(), ALGORITHM, engine=aq.Threads(workers), theta0=start(), commits=steps, evaluate=10**9,
+            callback=lambda progress: processor.append(time.process_time()),
+        )  # fmt: skip
+    begin = time.thread_time()
+    problem().value(run.theta)
+    value = time.thread_time() - begin
+    return Rates(steps / run.time, steps / (processor[-1] - processor[0] - value))
+
+
+def free_cores(steps: int) -> float:
+    """How many times faster two unconnected loops are than one, on the machine as it is now."""
+    rates: list[float] = []
+    threads = [threading.Thread(target=lambda: rates.append(bare_loop(steps).real)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates) / bare_loop(steps).real
+
+
+def record(
+    name: str, value: float, unit: str, ratio: float | None = None, target: str | None = None,
+    met: bool | None = None,
+) -> Record:  # fmt: skip
+    return {"name": name, "value": value, "unit": unit, "ratio": ratio, "target": target, "met": met}
+
+
+def threads() -> list[Record]:
+    """One worker against a bare loop, two workers against one."""
+    for warm in (bare_loop, lambda n: on_threads(2, n)):
+        warm(5)
+    bare, one, two, free = zip(*(
+        (bare_loop(STEPS), on_threads(1, STEPS), on_threads(2, 2 * STEPS), free_cores(STEPS))
+        for _ in range(REPEATS)
+    ))  # fmt: skip
+    to_bare = median(o.processor / b.processor for o, b in zip(one, bare))
+    to_one = median(t.real / o.real for t, o in zip(two, one))
+    of_free = to_one / median(free)
+    return [
+        record("bare loop, as-L-BFGS, ML-1M size", median(r.real for r in bare), "steps/s"),
+        record("threads, W = 1, to a bare loop", median(r.real for r in one), "commits/s", to_bare, ">= 0.9",
+               to_bare >= 0.9),
+        record("threads, W = 2, to W = 1", median(r.real for r in two), "commits/s", to_one,
+               ">= 1.7 on free cores", to_one >= 1.7),
+        record("two unconnected loops to one", median(free), "x"),
+        record("threads, W = 2, of what two loops gain", to_one, "x", of_free, ">= 0.85", of_free >= 0.85),
+    ]  # fmt: skip
+
+
+def commit() -> list[Record]:
+    """The master's commit of (theta, u), its fingerprint and its guard, against two plain vector adds."""
+    potential, theta0 = problem(), start()
+    master = Master(ALGORITHM, potential, theta0, workers=2, last=10**9, evaluate=10**9)
+    rng = np.random.default_rng(0)
+    update = ALGORITHM.init_worker(potential, theta0).update
+    for part in update:
+        part[...] = 1e-9 * rng.standard_normal(part.size)
+    theta, u = theta0.copy(), np.zeros_like(theta0)
+
+    def plain() -> None:
+        np.add(theta, update.d_theta, out=theta)
+        np.add(u, update.d_u, out=u)
+
+    both = side_by_side(plain, lambda: master.commit([update], 0.0))
+    met = both.ratio <= 2.0
+    return [record("master commit to two vector adds", 1e6 * both.b.median, "us", both.ratio, "<= 2", met)]
+
+
+def memory() -> list[Record]:
+    """What a run of threads holds more after every commit."""
+    seen: list[tuple[int, int]] = []
+
+    def callback(progress: Any) -> None:
+        seen.append((progress.commit, tracemalloc.get_traced_memory()[0]))
+
+    potential = aq.LinearGaussian.random(10, 50, seed=0)
+    tracemalloc.start()
+    try:
+        aq.minimize(potential, aq.AsyncSGD(h=1e-6, batch=2), engine=aq.Threads(2), commits=60_000,
+                    evaluate=20_000, callback=callback)  # fmt: skip
+    finally:
+        tracemalloc.stop()
+    (n0, b0), (n1, b1) = seen[1], seen[-1]
+    growth = (b1 - b0) / (n1 - n0)
+    return [record("memory per commit", growth, "bytes", None, "<= 24", growth <= 24)]
+
+
+BENCHMARKS = (threads, commit, memory)

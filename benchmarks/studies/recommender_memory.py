@@ -1,0 +1,61 @@
+"""Peak resident memory of fits to 20 million ratings with two workers, each in a process of its own.
+
+python -m benchmarks.studies.recommender_memory            # all of them; stores synthetic-20m first
+python -m benchmarks.studies.recommender_memory recommender synthetic-1m
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+from asyncqn.data import fetch, load
+
+SET, LIMIT = "synthetic-20m", 3.0
+PASSES, COMMITS = 5, 60
+
+
+def recommender(name: str) -> dict[str, float]:
+    """`Recommender` at rank 5: reading, fitting, and predicting all ratings."""
+    from asyncqn.recommender.estimator import Recommender
+
+    ratings = load(name)
+    model = Recommender(5, workers=2, passes=PASSES).fit(ratings)
+    return {"rmse": model.rmse(ratings), "fit_seconds": model.seconds_}
+
+
+def as_lbfgs(name: str) -> dict[str, float]:
+    """The paper's as-L-BFGS on all factors in float64, with its parameters for 20M."""
+    from asyncqn import ASLBFGS, Threads, minimize
+    from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+
+    potential = MatrixFactorization.from_ratings(load(name), 5)
+    batch = potential.n_data // 100
+    method = ASLBFGS(h=1e-9, gamma=1e-3, beta=1e3, memory=3, batch=batch, overlap=batch // 3, rho=3.0)
+    begun = time.perf_counter()
+    run = minimize(potential, method, engine=Threads(2), commits=COMMITS, seed=0, evaluate=COMMITS)
+    return {"rmse": float(run.metrics["rmse"][-1]), "fit_seconds": time.perf_counter() - begun}
+
+
+WORK = {"recommender": recommender, "as-lbfgs": as_lbfgs}
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["inside"]:
+        found = WORK[arguments[1]](arguments[2])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in kB
+        print(json.dumps({"what": arguments[1], "set": arguments[2], "peak_gb": round(peak, 2), **found}))
+        return
+    name = arguments[1] if len(arguments) > 1 else SET
+    fetch(name)
+    for what in arguments[:1] or list(WORK):
+        command = [sys.executable, "-m", "benchmarks.studies.recommender_memory", "inside", what, name]
+        record = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        print({**record, "limit_gb": LIMIT, "met": record["peak_gb"] <= LIMIT}, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,122 @@
+"""Held-out quality of `Recommender` on MovieLens 1M: how its defaults were chosen, what they reach, peers.
+
+    asyncqn data ml-1m                                     # once; --from FILE for a zip on disk
+    python -m benchmarks.studies.recommender_quality choose  # ridge, trust and offsets, on splits 10 to 12
+    python -m benchmarks.studies.recommender_quality measure  # the defaults, on splits 0 to 2
+    python -m benchmarks.studies.recommender_quality peers PYTHON  # peers on splits 0 to 2, in an environment
+
+`choose` compares settings on other splits than `measure` reports on.  Each call adds its records to
+docs/results/recommender_defaults.json and prints them as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from asyncqn.data import load
+from asyncqn.recommender.estimator import Recommender
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "results" / "recommender_defaults.json"
+RANKS = (5, 20)
+RIDGES = ((1.0, 0.0), (1.0, 0.04), (3.0, 0.0), (3.0, 0.02), (3.0, 0.04), (3.0, 0.08), (6.0, 0.04))
+TRUSTS = (0.0, 2.0, 5.0, 10.0, 20.0)
+TARGETS = {5: 0.866, 20: 0.850}
+SECONDS = 10.0
+
+Record = dict[str, Any]
+
+
+def splits(seeds: range) -> Iterator[tuple[int, Any, Any]]:
+    ratings = load("ml-1m")
+    for seed in seeds:
+        yield seed, *ratings.split(0.1, seed)
+
+
+def choose() -> list[Record]:
+    """Mean test RMSE of every ridge; and of every trust, which needs no other fit, at the default ridge."""
+    found: dict[tuple[int, str], list[float]] = {}
+    for seed, train, test in splits(range(10, 13)):
+        for rank in RANKS:
+            plain = Recommender(rank, seed=seed)
+            settings = [(f"prior={p:g} alpha={a:g}", {"prior": p, "alpha": a}) for p, a in RIDGES]
+            for name, setting in [*settings, ("offsets", {"offsets": True})]:
+                model = Recommender(rank, seed=seed, **setting).fit(train)
+                found.setdefault((rank, name), []).append(model.rmse(test))
+                if all(getattr(plain, key) == value for key, value in setting.items()):
+                    for trust in TRUSTS:
+                        other = replace(model.model_, trust=trust)
+                        found.setdefault((rank, f"trust={trust:g}"), []).append(other.measure(test)["rmse"])
+                    other = replace(model.model_, clip=False, trust=0.0)
+                    found.setdefault((rank, "trust=0, no clip"), []).append(other.measure(test)["rmse"])
+    return [
+        {"what": "choose", "rank": rank, "setting": name, "splits": "10-12", "test_rmse": round(mean(v), 4)}
+        for (rank, name), v in sorted(found.items())
+    ]
+
+
+def measure() -> list[Record]:
+    """Defaults on splits 0 to 2.  A small fit compiles first; `seconds` is what `fit` took by the clock,
+    `cpu_seconds` by the processors, which a busy machine does not stretch."""
+    records = []
+    for seed, train, test in splits(range(3)):
+        for rank in RANKS:
+            Recommender(rank, passes=2).fit(train.take(slice(0, 20_000)))
+            begun = time.process_time()
+            model = Recommender(rank, seed=seed).fit(train)
+            used = time.process_time() - begun
+            records.append({
+                "what": "asyncqn", "rank": rank, "split": seed, "train_rmse": round(model.rmse(train), 4),
+                "test_rmse": round(model.rmse(test), 4), "target": TARGETS[rank],
+                "seconds": round(model.seconds_, 2), "cpu_seconds": round(used, 2),
+                "passes": int(model.history_["passes"][-1]), "status": model.status_,
+                "met": model.rmse(test) <= TARGETS[rank] and model.seconds_ <= SECONDS,
+            })  # fmt: skip
+    return records
+
+
+def peers(python: str) -> list[Record]:
+    """Each peer that `python` can import, on the same splits; see recommender_peers.py."""
+    records = []
+    script = Path(__file__).with_name("recommender_peers.py")
+    for seed, train, test in splits(range(3)):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "split.npz"
+            columns = {
+                f"{name}_{column}": getattr(part, column)
+                for name, part in (("train", train), ("test", test))
+                for column in ("users", "items", "values")
+            }
+            np.savez(file, **columns)
+            done = subprocess.run(
+                [python, str(script), str(file), str(seed), *map(str, RANKS)],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            records += [{**json.loads(line), "split": seed} for line in done.stdout.splitlines()]
+    return records
+
+
+def main(what: str, *arguments: str) -> None:
+    records = {"choose": choose, "measure": measure, "peers": peers}[what](*arguments)  # type: ignore[operator]
+    old = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps({**old, what: records}, indent=1) + "\n")
+    names = list(records[0])
+    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+    for record in records:
+        print("| " + " | ".join(str(record.get(name, "")) for name in names) + " |")
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or ["measure"]))

@@ -1,0 +1,77 @@
+"""The algorithm for a problem and a number of workers, when the user names none.
+
+Potentials that offer a structured metric get `StagedLBFGS`: stale stochastic batches in that metric
+first, exact passes afterwards.  Where the workers can cover all rows in a few waves, others get
+`BlockLBFGS` with as many blocks as workers, each in up to four pieces; where they cannot, `GrowingLBFGS`,
+which does the same on samples that grow to all rows.  A wave is 1000 rows for every worker, or ten rows
+for every number in theta if that is more; a few are up to four.  All end in exact gradients with a
+safeguard, and none has a step size: nothing is left to set.
+"""
+
+from __future__ import annotations
+
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.errors import require
+from asyncqn.types import Potential
+
+VERSIONS, EPOCHS = 100, 12.0
+"""How long a run is when the user does not say: exact gradients, or passes over the data."""
+
+PIECES = 4
+"""Into how many a block is cut at most: simulated versions get hardly shorter beyond that."""
+FEW_ROWS, SHORT = 3, 1000
+"""Rows that a piece has at least; the length up to which theta is short."""
+
+WAVE, ROWS_PER_NUMBER = 1000, 10
+"""Rows of a wave for every worker, and for every number in theta: fewer say little about U."""
+LONG_MEMORY, USUAL_MEMORY = 100, 20
+"""Pairs that growing samples remember, where theta is short and where it is not."""
+EVALUATE = 25
+"""Commits between two evaluations while samples grow: an evaluation looks at all rows."""
+
+
+def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
+    """How many pieces pay: each costs an answer of `dim` numbers, and its rows must be worth that.
+
+    A piece has at least three rows; where theta is long, at least four times as many rows as theta has
+    numbers, for a row may touch only a few of them.  A worker alone has nobody to help it.
+    """
+    rows = FEW_ROWS if dim <= SHORT else 4 * dim
+    return 1 if workers == 1 else max(1, min(PIECES, n_data // (workers * rows)))
+
+
+def growths(dim: int, n_data: int, workers: int) -> int:
+    """How often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
+    wave = max(WAVE * workers, ROWS_PER_NUMBER * dim)
+    levels = 0
+    while n_data > wave * FACTOR ** (levels + 1):
+        levels += 1
+    return levels
+
+
+def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | GrowingLBFGS | StagedLBFGS:
+    """What `minimize` uses when it is given no algorithm."""
+    require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
+    if getattr(potential, "curvature_size", None) is not None:
+        return default_factorization_algorithm(potential, workers)
+    dim, n_data = potential.dim, potential.n_data
+    levels = growths(dim, n_data, workers)
+    pieces = pieces_of_a_block(dim, n_data // FACTOR**levels, workers)
+    if levels:
+        memory = LONG_MEMORY if dim <= SHORT else USUAL_MEMORY
+        return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces)
+    return BlockLBFGS(min(workers, n_data), pieces=pieces)
+
+
+def default_commits(algorithm: object) -> int:
+    """How many commits such a run has when the user does not say."""
+    if isinstance(algorithm, GrowingLBFGS):
+        return algorithm.growing_versions + VERSIONS
+    return algorithm.commits_for(EPOCHS) if isinstance(algorithm, StagedLBFGS) else VERSIONS
+
+
+def default_evaluate(algorithm: object, commits: int) -> int:
+    """Commits between two rows of the metric table when the user does not say."""
+    return max(EVALUATE if isinstance(algorithm, GrowingLBFGS) else 1, commits // 200)

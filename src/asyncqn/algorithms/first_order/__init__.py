@@ -1,0 +1,1 @@
+"""Methods without curvature, one per file."""

@@ -1,0 +1,49 @@
+"""a-SGD: asynchronous SGD with consistent reads (Lian, Huang, Li, Liu 2015).
+
+A worker computes d_theta = -h g on a fresh Omega at the theta it received; the master adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.kernels.vectors import add_one
+from asyncqn.types import Array, Potential, Task
+
+
+class Iterate(NamedTuple):
+    """The master's theta."""
+
+    theta: Array
+
+
+@dataclass(frozen=True)
+class AsyncSGD(StochasticGradient):
+    """h: step size for the sum U; batch: N_Omega."""
+
+    h: float
+    batch: int
+    sampling: str = "replacement"
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy())
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h, out=local.d_theta))
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            add_one(iterate.theta, update.d_theta)
+        return iterate

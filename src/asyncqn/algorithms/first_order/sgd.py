@@ -1,0 +1,57 @@
+"""SGD with heavy-ball momentum, the serial reference.
+
+u+ = momentum u - h g, theta+ = theta + u+, with u kept at the master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.errors import require
+from asyncqn.types import Array, Potential, Task
+
+
+class Iterate(NamedTuple):
+    """The master's theta and momentum."""
+
+    theta: Array
+    u: Array
+
+
+@dataclass(frozen=True)
+class SGD(StochasticGradient):
+    """h: step size for the sum U; batch: N_Omega; momentum: in [0, 1)."""
+
+    h: float
+    batch: int
+    momentum: float = 0.0
+    sampling: str = "replacement"
+
+    sent = ("theta",)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+        require(0.0 <= self.momentum < 1.0, f"momentum must lie in [0, 1), not {self.momentum!r}.")
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), np.zeros_like(theta0))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h, out=local.d_theta))
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        theta, u = iterate
+        for update in updates:
+            u *= self.momentum
+            u += update.d_theta
+            theta += u
+        return iterate

@@ -1,0 +1,64 @@
+"""SGLD: stochastic gradient Langevin dynamics (Welling and Teh 2011), tempered.
+
+d_theta = -h g + sqrt(2 h / beta) Z; with beta = inf it is SGD, on several workers a-SGD with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.async_sgd import Iterate
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
+from asyncqn.algorithms.first_order.stochastic_gradient import Worker as GradientWorker
+from asyncqn.kernels.vectors import add_one, add_scaled
+from asyncqn.types import Array, Potential, Rows, Task
+
+
+class Worker(NamedTuple):
+    """Buffers: a first-order worker remembers nothing."""
+
+    Omega: Rows
+    d_theta: Array
+    Z: Array
+
+
+@dataclass(frozen=True)
+class SGLD(StochasticGradient):
+    """h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega."""
+
+    h: float
+    beta: float | Annealing
+    batch: int
+    sampling: str = "replacement"
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        object.__setattr__(self, "beta", checked_beta(self.beta))
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy())
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:  # type: ignore[override]
+        return Worker(*super().init_worker(potential, theta0), np.zeros_like(theta0))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, GradientWorker(local.Omega, local.d_theta), potential, task)
+        d_theta = np.multiply(g, -self.h, out=local.d_theta)
+        beta = beta_at(self.beta, task.stream.k)
+        if beta < math.inf:
+            add_scaled(d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
+        return Update(d_theta)
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            add_one(iterate.theta, update.d_theta)
+        return iterate

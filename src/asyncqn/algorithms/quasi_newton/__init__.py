@@ -1,0 +1,1 @@
+"""Methods with curvature pairs, one per file."""

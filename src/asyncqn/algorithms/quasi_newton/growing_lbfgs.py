@@ -1,0 +1,178 @@
+"""Growing L-BFGS: Block L-BFGS on samples of the data that grow fourfold, until they are all of it.
+
+Sample j of J holds one row of every 4^(J-j) consecutive ones, drawn anew for every j by the seed, and
+serves a number of versions that is fixed beforehand: `versions` the largest sample, twice as many each
+smaller one, at most four times as many.  On sample S
+
+    U_S(theta) = prior + (n / |S|) sum_{i in S} U_i(theta)
+
+is minimised as `BlockLBFGS` does: its gradients are exact, nothing is noise, no gradient is stale and no
+step size is needed.  When the sample grows, U and its gradient are asked for once more at the last point
+kept, now on the larger sample, and pairs are kept: U_S estimates U itself, so their curvature is nearly
+right there.  From the last growth on this is Block L-BFGS on all rows; what it returns minimises U.
+
+A long memory is what makes cheap versions pay: they learn the curvature that the dear ones use.  The
+timetable is ours; a test of the gradient against its sampling error (Byrd, Chin, Nocedal and Wu 2012) would
+make the times of a schedule depend on the numbers computed.  A point at which a larger sample is not finite
+is moved halfway back to the start until it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from asyncqn.algorithms.memory import Memory, pair_totals
+from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.errors import require
+from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels.vectors import add_one, sum_of_squares
+from asyncqn.types import Array, Counters, Growing, Potential, Rows, Task
+
+FACTOR = 4
+"""How much a sample grows."""
+_DOUBLINGS = 2
+"""The smallest samples serve at most 2 to this power times as many versions as the largest."""
+
+
+class Iterate(NamedTuple):
+    """The fields of `block_lbfgs.Iterate`, the start, and the stage whose sample `base` was judged on."""
+
+    theta: Array
+    base: Array
+    g_base: Array
+    memory: Memory
+    work: Array
+    judge: Array
+    values: Array
+    start: Array
+    stage: Counters  # (1,); -1: none yet
+
+
+class Update(NamedTuple):
+    """A piece's share of the gradient and of U on the sample of version `read`."""
+
+    g: Array
+    value: float
+    part: int
+    finite: bool
+    read: int
+
+
+@dataclass(frozen=True)
+class GrowingLBFGS:
+    """blocks, pieces, backup_after: as in `BlockLBFGS`; levels: J, how often the sample grows.
+
+    versions: how many the largest sample serves; memory: M.
+    """
+
+    blocks: int
+    levels: int
+    versions: int = 10
+    memory: int = 50
+    pieces: int = 1
+    backup_after: float | None = None
+
+    sent = ("theta",)
+
+    def __post_init__(self) -> None:
+        for name, least in (("levels", 1), ("versions", 2)):
+            value = getattr(self, name)
+            require(
+                isinstance(value, int) and not isinstance(value, bool) and value >= least,
+                f"{name} must be an integer of at least {least}, not {value!r}.",
+            )
+        require(self.levels <= 15, f"levels must be at most 15, not {self.levels}: 4^15 is a billion.")
+        self._exact()
+
+    def _exact(self) -> BlockLBFGS:
+        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
+
+    @property
+    def pattern(self) -> Growing:
+        down = range(self.levels, 0, -1)
+        versions = tuple(self.versions << min(j - 1, _DOUBLINGS) for j in down)
+        return Growing(versions, tuple(float(FACTOR) ** -j for j in down), self._exact().pattern)
+
+    @property
+    def growing_versions(self) -> int:
+        """How many versions there are before those on all rows."""
+        return sum(self.pattern.versions)
+
+    def check(self, potential: Potential) -> None:
+        n, parts = potential.n_data // FACTOR**self.levels, self.blocks * self.pieces
+        require(
+            parts <= n,
+            f"a sample of {n} data points cannot be cut into {parts} parts: use fewer levels or blocks.",
+        )
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(*self._exact().init(theta0), start=theta0.copy(), stage=np.array([-1]))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        rows, share = self._rows(potential.n_data, task)
+        g, value, finite = exact.share_of(potential, view.theta, rows, share)
+        return Update(g, value, task.part, finite, task.read)
+
+    def _rows(self, n: int, task: Task) -> tuple[Rows, float]:
+        """The rows of a task's part, and their share in its sample."""
+        stride = FACTOR ** (self.levels - self.pattern.stage(task.read))
+        strata, parts = -(-n // stride), self.blocks * self.pieces
+        part = task.part % parts  # MPI looks at a sample of an update, of no part
+        first, last = part * strata // parts, (part + 1) * strata // parts
+        if stride == 1:
+            return np.arange(first, last), (last - first) / n
+        rows = np.empty(last - first, np.int64)
+        fill_strata(task.stream.seed, stride, first, n, rows)
+        return rows, (last - first) / strata
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        pattern, read = self.pattern, updates[0].read
+        stage, block = pattern.stage(read), exact.Iterate(*iterate[:7])
+        if stage == iterate.stage[0] or iterate.judge[exact.KEPT] == 0:
+            self._exact().apply(block, cast(Sequence[exact.Update], updates))
+            iterate.stage[0] = stage
+        elif iterate.theta.tobytes() == iterate.base.tobytes():
+            self._grow(iterate, block, updates, stage)
+        if pattern.stage(read + 1) != iterate.stage[0]:
+            iterate.theta[...] = iterate.base
+        return iterate
+
+    def _grow(self, iterate: Iterate, block: exact.Iterate, updates: Sequence[Update], stage: int) -> None:
+        """Take U and its gradient at the last point kept from the larger sample."""
+        parts = {update.part for update in updates if update.finite}
+        if len(parts) < self.blocks * self.pieces:
+            iterate.base[...] = 0.5 * (iterate.base + iterate.start)
+            return
+        g, value = iterate.work[0], 0.0
+        g[...] = 0.0
+        for update in sorted(updates, key=lambda update: update.part):
+            add_one(g, update.g)
+            value += update.value
+        iterate.values[...] = -math.inf
+        method = self._exact()
+        method._keep(block, 0.0 if math.isnan(value) else value)
+        far = max(iterate.judge[exact.STRIDE], math.sqrt(sum_of_squares(iterate.base)))
+        method._aim(block, exact.LONGEST * far if iterate.judge[exact.KEPT] > 2 else math.inf)
+        iterate.stage[0] = stage
+
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept, and the start, which a run never does worse than."""
+        return iterate.base, iterate.start
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals([iterate.memory])

@@ -1,0 +1,122 @@
+"""Full-batch L-BFGS with Armijo backtracking, the serial deterministic reference.
+
+theta+ = theta - alpha H grad U(theta), alpha halved from 1 until
+U(theta+) <= U(theta) - 1e-4 alpha grad U' H grad U; the first step is scaled to length 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.first_order.async_sgd import Iterate
+from asyncqn.algorithms.first_order.stochastic_gradient import Update
+from asyncqn.algorithms.memory import (
+    COUNT,
+    InitialScale,
+    Memory,
+    PairRule,
+    check_memory,
+    clear,
+    consider_pair,
+    empty_memory,
+    pair_totals,
+    product,
+)
+from asyncqn.kernels.vectors import add_one, dot
+from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+
+_SUFFICIENT, _HALVINGS = 1e-4, 40
+
+
+class Worker(NamedTuple):
+    """The memory, and the point and gradient of the previous step."""
+
+    memory: Memory
+    theta_old: Array
+    g: Array
+    g_old: Array
+    d_theta: Array
+    rows: Rows
+    steps: Counters  # (1,)
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """memory: M.  Needs a single worker: a stale line search means nothing."""
+
+    memory: int = 10
+    epsilon: float = 1e-10
+    initial_scale: InitialScale = "pair"
+
+    pattern = Asynchronous()
+    max_workers = 1
+
+    def __post_init__(self) -> None:
+        check_memory(self.memory, self.initial_scale, self.rule)
+
+    @property
+    def rule(self) -> PairRule:
+        return PairRule(self.epsilon)
+
+    def check(self, potential: Potential) -> None:
+        pass
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy())
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        def vector() -> Array:
+            return np.zeros_like(theta0)
+
+        return Worker(
+            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            theta_old=vector(), g=vector(), g_old=vector(), d_theta=vector(),
+            rows=np.arange(potential.n_data), steps=np.zeros(1, np.int64),
+        )  # fmt: skip
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        theta, g, d_theta = view.theta, local.g, local.d_theta
+        potential.grad(theta, local.rows, g)
+        if local.steps[0] > 0:
+            consider_pair(local.memory, self.rule, self.initial_scale, theta, local.theta_old, g, local.g_old)
+        product(local.memory, g, d_theta)
+        slope = dot(g, d_theta)
+        if slope <= 0.0:
+            d_theta[...] = 0.0
+            return Update(d_theta)
+        start = potential.value(theta)
+        alpha = 1.0
+        if local.memory.ring[COUNT] == 0 and self.initial_scale == "pair":
+            alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
+        for _ in range(_HALVINGS):
+            if potential.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:
+                break
+            alpha *= 0.5
+        else:
+            alpha = 0.0  # no descent within rounding: theta is as good as the arithmetic allows
+        d_theta *= -alpha
+        return Update(d_theta)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        local.theta_old[...] = view.theta
+        local.g_old[...] = local.g
+        local.steps[0] += 1
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        clear(local.memory, self.initial_scale)
+        local.steps[0] = 0
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        for update in updates:
+            add_one(iterate.theta, update.d_theta)
+        return iterate
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals(w.memory for w in locals_)

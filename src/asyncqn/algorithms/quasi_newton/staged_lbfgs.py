@@ -1,0 +1,212 @@
+"""Staged L-BFGS: stale stochastic steps in the potential's own metric, then exact quasi-Newton steps.
+
+Warm-up, one commit per batch of rows.  With H0 the potential's structured inverse curvature, damped for
+the batch, and l the staleness of the k-th commit,
+
+    theta <- theta - h_k H0 g(theta_read),    h_k = min(1 / (2 (1 + l)), 5 / (2 (k + 1)))
+
+Then exact gradients, one commit per pass over the data, from blocks that are summed in their own order:
+
+    g = sum_b (n_b / n) grad_b(theta),  s = theta - base,  y = g - g_base
+    base <- theta,  theta <- base - H g       H of the last M pairs on top of H0
+
+The master has no data, so it cannot apply H0.  But H0 is linear: every worker sends its gradient and
+the image of it, images add up as gradients do, and H0 y is the difference of two images.  What H0 is
+made of, a short summary of the curvature, comes with every answer; it is averaged while the method warms
+up and then kept until it has changed much, because pairs are only comparable under one H0.
+
+Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a trial
+theta is kept only if U, which comes with the gradient, falls enough, else the next one is aimed from the
+same base with the new pair, and from the third failure on shrinks; a warm-up that did harm is undone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_positive
+from asyncqn.algorithms.memory import empty_memory, pair_totals
+from asyncqn.algorithms.quasi_newton.exact_passes import (
+    COMMITS,
+    GAIN,
+    LOSS,
+    STARTS,
+    TURNED,
+    Iterate,
+    Update,
+    take_pass,
+)
+from asyncqn.errors import require
+from asyncqn.kernels.vectors import add_scaled, sum_of_squares
+from asyncqn.types import Array, Blocks, Potential, Staged, Task
+
+_HARM = 4.0
+"""A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
+_LATEST = 0.1
+"""The least weight of the newest summary in the average."""
+
+
+class Worker(NamedTuple):
+    """A worker remembers nothing."""
+
+
+@dataclass(frozen=True)
+class StagedLBFGS:
+    """batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
+
+    curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
+    M; backup_after: see `types.Blocks`.
+    """
+
+    batches: int
+    warmup: int
+    blocks: int
+    curvature: int
+    delay: int = 0
+    memory: int = 3
+    backup_after: float = 5.0
+
+    sent = ("theta", "curvature")
+
+    def __post_init__(self) -> None:
+        least = {"batches": 1, "warmup": 0, "blocks": 1, "curvature": 1, "delay": 0, "memory": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            require(
+                isinstance(value, int) and not isinstance(value, bool) and value >= bound,
+                f"{name} must be an integer of at least {bound}, not {value!r}.",
+            )
+        check_positive(backup_after=self.backup_after)
+
+    @property
+    def pattern(self) -> Staged:
+        return Staged(self.warmup, self.batches, Blocks(self.blocks, float(self.backup_after), 1.0))
+
+    def commits_for(self, epochs: float) -> int:
+        """How many commits make `epochs` passes over the data: batches first, then whole passes."""
+        check_positive(epochs=epochs)
+        warm = min(self.warmup, round(epochs * self.batches))
+        return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
+
+    def check(self, potential: Potential) -> None:
+        size = getattr(potential, "curvature_size", None)
+        require(
+            size is not None,
+            f"StagedLBFGS needs a potential with a structured metric (curvature_size, grad_with_curvature, "
+            f"inverse_metric_from), which {type(potential).__name__} does not have: use BlockLBFGS.",
+        )
+        require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
+        n, most = potential.n_data, max(self.batches, self.blocks)
+        require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
+
+    def init(self, theta0: Array) -> Iterate:
+        judge = np.zeros(10)
+        judge[GAIN] = 1.0
+        return Iterate(
+            theta=theta0.copy(),
+            curvature=np.zeros(self.curvature, theta0.dtype),
+            base=theta0.copy(),
+            at_base=np.zeros((2, theta0.size), theta0.dtype),
+            memory=empty_memory(self.memory, 1.0, None, theta0),
+            work=np.zeros((4, theta0.size), theta0.dtype),
+            judge=judge,
+        )
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
+        n, exact = potential.n_data, task.read >= self.warmup
+        parts = self.blocks if exact else self.batches
+        part = task.part % parts
+        first, last = part * n // parts, (part + 1) * n // parts
+        g, image = np.empty_like(view.theta), np.empty_like(view.theta)
+        curvature = np.empty_like(view.curvature)
+        value = potential.grad_with_curvature(view.theta, np.arange(first, last), g, curvature)
+        share = (last - first) / n
+        if not math.isfinite(value + sum_of_squares(g)):
+            g[...] = image[...] = curvature[...] = 0.0  # the master must hear of it, to turn back
+            return Update(g, image, curvature, math.inf, part, task.read)
+        if exact:
+            known = view.curvature if view.curvature[-1] > 0 else curvature
+            potential.inverse_metric_from(known).apply(g, image)
+            for shared in (g, image, curvature):
+                shared *= shared.dtype.type(share)
+            value *= share
+        else:
+            h = self._step_size(task.read, self.delay)
+            known = view.curvature + (curvature - view.curvature) * curvature.dtype.type(_weight(task.read))
+            potential.inverse_metric_from(known, h, last - first).apply(g, image)
+        return Update(g, image, curvature, value, part, task.read)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+        if updates[0].read < self.warmup:
+            for update in updates:
+                self._warm_up(iterate, update)
+        else:
+            take_pass(iterate, sorted(updates, key=lambda update: update.part), self.blocks)
+        return iterate
+
+    def _step_size(self, k: int, staleness: int) -> float:
+        return min(0.5 / (1 + max(staleness, self.delay)), 2.5 / (k + 1))
+
+    def _warm_up(self, iterate: Iterate, update: Update) -> None:
+        judge, curvature = iterate.judge, iterate.curvature
+        k = int(judge[COMMITS])
+        judge[COMMITS] += 1
+        if update.read < judge[TURNED]:
+            return  # from a theta that was given up
+        loss = update.value / max(float(update.curvature[-1]), 1e-30)
+        if update.read == 0 and loss < math.inf:
+            judge[STARTS] += 1
+            judge[LOSS] += (loss - judge[LOSS]) / judge[STARTS]
+        elif not loss <= _HARM * judge[LOSS]:
+            iterate.theta[...] = iterate.base
+            judge[GAIN] *= 0.5
+            judge[TURNED] = k + 1
+            return
+        if loss == math.inf:
+            return
+        curvature += (update.curvature - curvature) * curvature.dtype.type(_weight(k))
+        h = judge[GAIN] * self._step_size(k, k - update.read)
+        add_scaled(iterate.theta, -h, update.image)
+
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept, theta0 in the warm-up: theta itself is a trial that nobody has judged."""
+        return (iterate.base,)
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals([iterate.memory])
+
+
+def _weight(k: int) -> float:
+    """Of the newest summary: a plain mean at first, then an average over the last ten or so."""
+    return max(1.0 / (k + 1), _LATEST)
+
+
+def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS:
+    """The rule for a potential with a structured metric and W workers, nothing else given.
+
+    One pass of warm-up in 32 W batches, beyond W = 5 in max(160, 16 W), and fewer where that leaves
+    less than 8 points each; then exact passes in as many blocks as workers.
+    """
+    n = int(potential.n_data)
+    batches = max(1, min(max(min(32 * workers, 160), 16 * workers), n // 8))
+    return StagedLBFGS(
+        batches=batches,
+        warmup=batches if batches > 2 * workers else 0,
+        blocks=min(workers, n),
+        curvature=int(potential.curvature_size),
+        delay=workers - 1,
+    )

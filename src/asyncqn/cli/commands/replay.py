@@ -1,0 +1,33 @@
+"""`asyncqn replay RUN`: compute a saved run again and say whether every bit agrees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.errors import ReplayMismatch
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `replay`."""
+
+    @app.command()
+    def replay(
+        run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
+        from asyncqn.core.replay import replay as replay_run
+
+        out = Output(json, quiet)
+        try:
+            again = replay_run(run)
+        except ReplayMismatch as mismatch:
+            out.result({"identical": False, "run": str(run), "message": str(mismatch)})
+            raise
+        out.show(f"identical: {again.schedule.commits} commits of {run} were computed again, bit for bit.")
+        out.result({"identical": True, "run": str(run), **again.summary()})

@@ -1,0 +1,133 @@
+"""`asyncqn show RUN`: what a saved run did, in the terminal, as a picture, or as a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.view.terminal import bar_chart, histogram_bins, line_chart
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
+
+MOST_WORKERS = 12
+"""More workers than this are shown as the busiest and the idlest."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `show`."""
+
+    @app.command()
+    def show(
+        run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+        plot: Annotated[
+            Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
+        ] = None,
+        trace: Annotated[
+            Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
+        ] = None,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Show a saved run: parameters, convergence, staleness, work per worker, versions."""
+        from asyncqn.cli.view import plots as plotting
+        from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
+        from asyncqn.core.run import load_run
+
+        out = Output(json, quiet)
+        if plot is not None:
+            plotting.check_ending(plot)
+        loaded = load_run(run)
+        if plot is not None:
+            out.say(f"picture: {plotting.save(plotting.overview(loaded), plot)}")
+        if trace is not None:
+            simulated = plotting.time_axis(loaded) == plotting.SIMULATED
+            scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
+            out.say(f"trace: {write_trace(trace, loaded.schedule, scale, plotting.births(loaded))}")
+        if json:
+            out.result(describe(loaded, run))
+        else:
+            out.show(Text("\n".join(report(loaded, run))))
+
+
+def describe(run: Run, folder: Path) -> dict[str, Any]:
+    """Everything that `show` shows, for scripts."""
+    return {
+        **run.summary(),
+        "run": str(folder),
+        "workers": run.schedule.workers,
+        "dropped": run.schedule.dropped,
+        "staleness_histogram": run.schedule.staleness_histogram(),
+        "per_worker": [summary._asdict() for summary in run.schedule.per_worker()],
+        "metrics": dict(run.metrics),
+        "manifest": run.manifest,
+    }
+
+
+def report(run: Run, folder: Path) -> list[str]:
+    """The summary as lines of text."""
+    from asyncqn.cli.view.plots import SIMULATED, pick_metric, time_axis, wants_log
+
+    schedule, made = run.schedule, run.manifest
+    unit = "units" if time_axis(run) == SIMULATED else "s"
+    lines = [f"{folder}: {run.status}", f"  {run.message}", ""]
+    problem = made["potential"]
+    lines += [
+        f"problem    {problem['name']}, dim {problem['dim']:,}, {problem['n_data']:,} data points"
+        + _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype")),
+        f"algorithm  {made['algorithm']['kind']}" + _parameters(made["algorithm"]["parameters"]),
+        f"engine     {made['engine'].get('kind', '?')}" + _parameters(made["engine"].get("cluster")),
+        f"seed       {made['seed']}",
+        "",
+    ]
+    metric = pick_metric(run.metrics)
+    values = run.metrics[metric]
+    log = wants_log(values)
+    numbers = run.summary()
+    ending = f"U = {run.fun:.6g}" + (f", error = {numbers['error']:.4g}" if "error" in numbers else "")
+    lines += [
+        f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
+        *line_chart(run.metrics["time"], values, log=log),
+        "",
+        f"staleness: mean {numbers['staleness_mean']:.2f}, largest {numbers['staleness_max']} commits",
+        *bar_chart(*histogram_bins(schedule.staleness_histogram())),
+        "",
+        f"work per worker: {schedule.workers} workers, {schedule.commits:,} commits, {schedule.dropped:,} "
+        "answers dropped; commits, mean staleness, mean cycle",
+        *_workers(run, unit),
+        "",
+        f"pairs      {run.counters.get('pairs_accepted', 0):,} accepted, "
+        f"{run.counters.get('pairs_rejected', 0):,} rejected; "
+        f"{run.counters.get('updates_rejected', 0):,} updates rejected",
+        "versions  " + _parameters(made["versions"]).removeprefix(":"),
+    ]
+    return lines
+
+
+def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> str:
+    kept = {
+        k: f"{v:g}" if isinstance(v, float) else str(v)
+        for k, v in (values or {}).items()
+        if k not in leave and v is not None and v not in ({}, [])
+    }
+    return ": " + ", ".join(f"{k}={v}" for k, v in kept.items()) if kept else ""
+
+
+def _workers(run: Run, unit: str) -> list[str]:
+    rows = sorted(run.schedule.per_worker(), key=lambda row: -row.delivered)
+    half = MOST_WORKERS // 2
+    cut = len(rows) > MOST_WORKERS
+    shown = [*rows[:half], *rows[-half:]] if cut else sorted(rows)
+    bars = bar_chart([f"worker {row.worker}" for row in shown], [row.delivered for row in shown], width=24)
+    width = max(map(len, bars), default=0)
+    lines = [
+        f"{text:<{width}}  {row.staleness:6.1f}  {row.cycle:.4g} {unit}"
+        for text, row in zip(bars, shown, strict=True)
+    ]
+    if cut:
+        lines.insert(half, f"{'...':>8}  {len(rows) - 2 * half} workers between")
+    return lines

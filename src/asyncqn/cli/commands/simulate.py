@@ -1,0 +1,137 @@
+"""`asyncqn simulate`: run an algorithm on a simulated cluster, from flags, a TOML file, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.cli.output import Json, Output, Quiet, check_run_folder
+from asyncqn.errors import BadInput
+
+if TYPE_CHECKING:
+    from asyncqn.types import Progress
+
+DIVERGED = 3
+"""The exit code of a run that diverged: it worked as asked, but its numbers are of no use."""
+
+_PROBLEM, _ALGORITHM, _CLUSTER = "Problem", "Algorithm", "Cluster"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `simulate`."""
+
+    @app.command()
+    def simulate(
+        job: Annotated[
+            Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
+        ] = None,
+        commits: Annotated[int | None, typer.Option(help="Commits of the master.")] = None,
+        seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None,
+        evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None,
+        save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
+        dim: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM, help="Parameters to find.")] = None,
+        n_data: Annotated[int | None, typer.Option(rich_help_panel=_PROBLEM, help="Observations.")] = None,
+        noise_var: Annotated[
+            float | None, typer.Option(rich_help_panel=_PROBLEM, help="Variance of an observation.")
+        ] = None,
+        problem_seed: Annotated[
+            int | None, typer.Option(rich_help_panel=_PROBLEM, help="Of the problem's data.")
+        ] = None,
+        algorithm: Annotated[
+            str | None, typer.Option(rich_help_panel=_ALGORITHM, help=f"One of {', '.join(ALGORITHMS)}.")
+        ] = None,
+        parameter: Annotated[
+            list[str] | None,
+            typer.Option("--parameter", "-p", rich_help_panel=_ALGORITHM, metavar="KEY=VALUE",
+                         help="A parameter, as in -p h=1e-3; any number of times."),
+        ] = None,
+        workers: Annotated[int | None, typer.Option(rich_help_panel=_CLUSTER, help="How many.")] = None,
+        worker_mean: Annotated[
+            float | None, typer.Option(rich_help_panel=_CLUSTER, help="Mean time of a computation.")
+        ] = None,
+        worker_std: Annotated[
+            float | None, typer.Option(rich_help_panel=_CLUSTER, help="Its standard deviation.")
+        ] = None,
+        message: Annotated[
+            float | None, typer.Option(rich_help_panel=_CLUSTER, help="Time of both messages together.")
+        ] = None,
+        master: Annotated[
+            float | None, typer.Option(rich_help_panel=_CLUSTER, help="Time of a commit at the master.")
+        ] = None,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:  # fmt: skip
+        """Simulate a cluster and run an algorithm on it; flags go over the job file, both over defaults.
+
+        Exits with 3 if the run diverged (it is saved all the same), with 2 on bad input.
+        """
+        overrides = {
+            "problem": {"dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": problem_seed},
+            "algorithm": {"kind": algorithm, **parse_parameters(parameter or [])},
+            "cluster": {"workers": workers, "worker_mean": worker_mean, "worker_std": worker_std,
+                        "message": message, "master": master},
+            "run": {"commits": commits, "seed": seed, "evaluate": evaluate},
+        }  # fmt: skip
+        given = {
+            name: {key: value for key, value in section.items() if value is not None}
+            for name, section in overrides.items()
+        }
+        raise typer.Exit(run_job(job, given, save, Output(json, quiet)))
+
+
+def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path | None, out: Output) -> int:
+    """Run it, print it, save it; returns the exit code."""
+    from asyncqn.cli.jobfile import load_job
+    from asyncqn.engines.simulator import Simulator
+    from asyncqn.minimize import minimize
+
+    plan = load_job(job, overrides)
+    if save is not None:
+        check_run_folder(save)  # before the work, not after it
+    out.say(f"{plan.algorithm}\n{plan.cluster}")
+    with out.progress("simulate", plan.run.commits) as advance:
+
+        def progressed(progress: Progress) -> None:
+            metrics = progress.metrics
+            note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
+            advance(progress.commit, note)
+
+        run = minimize(
+            plan.problem, plan.algorithm, engine=Simulator(plan.cluster), commits=plan.run.commits,
+            seed=plan.run.seed, evaluate=plan.run.evaluate, callback=progressed,
+        )  # fmt: skip
+    if save is not None:
+        run.save(save)
+    numbers = {**run.summary(), "run": None if save is None else str(save)}
+    diverged = run.status == "diverged"
+    if diverged:
+        out.fail(f"diverged: {run.message}")
+    if not out.json:
+        for name, value in numbers.items():
+            if value is not None and not (diverged and name == "message"):
+                out.show(f"{name:<16} {f'{value:.6g}' if isinstance(value, float) else value}")
+    out.result(numbers)
+    return DIVERGED if diverged else 0
+
+
+def parse_parameters(pairs: list[str]) -> dict[str, Any]:
+    """KEY=VALUE texts as numbers where they are numbers, else as words."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not (key.strip() and equals and text.strip()):
+            raise BadInput(f"a parameter is written key=value, as in -p h=1e-3; '{pair}' is not.")
+        values[key.strip().replace("-", "_")] = _value(text.strip())
+    return values
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

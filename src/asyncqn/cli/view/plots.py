@@ -1,0 +1,210 @@
+"""Figures from saved tables and schedules: convergence, staleness, who worked when.
+
+Every function returns a matplotlib `Figure`, made without pyplot, so nothing global is touched.
+Lines differ in brightness, dash and marker: they can be told apart in greyscale.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.table import Table
+from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.storage import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from asyncqn.core.run import Run
+
+SIMULATED = "simulated time [units]"
+SECONDS = "time [s]"
+STYLES = (
+    {"color": "#1b1b1b", "linestyle": "-", "marker": "o"},
+    {"color": "#c8501e", "linestyle": "--", "marker": "s"},
+    {"color": "#2f7fc1", "linestyle": "-.", "marker": "^"},
+    {"color": "#6f9a3c", "linestyle": ":", "marker": "D"},
+    {"color": "#8a5aa8", "linestyle": (0, (5, 1)), "marker": "v"},
+)
+LABELS = {"error": "relative error (U - U*) / U*", "fun": "objective U", "rmse": "RMSE"}
+MOST_SLICES = 4_000
+"""More boxes than this in a timeline are smaller than a pixel: the later part is left out, and says so."""
+
+
+def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """An empty figure, or `MissingExtra` where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot", "Drawing a figure") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def time_axis(run: Run) -> str:
+    """The label of the time axis: only the simulator's time is not in seconds."""
+    return SIMULATED if run.manifest["engine"].get("kind") == "simulator" else SECONDS
+
+
+def pick_metric(table: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The column worth drawing: the error where U* is known, else the objective."""
+    return "error" if "error" in table else "fun"
+
+
+def wants_log(values: npt.NDArray[Any]) -> bool:
+    """Whether a logarithmic axis helps: all positive, and a span of more than a decade."""
+    finite = values[np.isfinite(values)]
+    return bool(finite.size and finite.min() > 0 and finite.max() > 10 * finite.min())
+
+
+def convergence(
+    tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
+) -> Figure:
+    """The metric of one or several runs, by name, over time."""
+    require(bool(tables), "there is no run to draw.")
+    figure = new_figure()
+    _convergence(figure.add_subplot(), tables, metric, x_label)
+    return figure
+
+
+def staleness_histogram(schedule: Schedule) -> Figure:
+    """How many computations were how stale, with the mean marked."""
+    figure = new_figure()
+    _staleness(figure.add_subplot(), schedule)
+    return figure
+
+
+def timeline(
+    schedule: Schedule, *, x_label: str = SIMULATED, births: Mapping[int, float] | None = None
+) -> Figure:
+    """One line per worker, one box per computation; dropped ones hatched."""
+    figure = new_figure(height=min(12.0, 2.0 + 0.16 * max(schedule.workers, 8)))
+    _timeline(figure.add_subplot(), schedule, x_label, births or {})
+    return figure
+
+
+def overview(run: Run) -> Figure:
+    """Convergence, staleness and the beginning of the timeline of one run on one page."""
+    figure = new_figure(9.0, 8.0)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
+    _convergence(figure.add_subplot(grid[0, 0]), {_name(run): run.metrics}, None, time_axis(run))
+    _staleness(figure.add_subplot(grid[0, 1]), run.schedule)
+    _timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run), most=1_000)
+    figure.suptitle(
+        f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
+    )
+    return figure
+
+
+def births(run: Run) -> dict[int, float]:
+    """When the workers of a simulated run joined, for those that joined late."""
+    joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
+    return {int(worker): float(time) for worker, time in joins.items()}
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a PNG or SVG, by the ending of `path`, whole or not at all; equal figures give equal bytes."""
+    path = Path(path)
+    check_ending(path)
+    return write_whole(path, render(figure, path.suffix.lower().removeprefix(".")))
+
+
+def check_ending(path: str | Path) -> None:
+    """Refuse, before any work is done, what `save` cannot write."""
+    if Path(path).suffix.lower() not in (".png", ".svg"):
+        raise BadInput(f"a figure is saved as .png or .svg: '{path}' ends in neither.")
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """The bytes of the picture, without the date that would make every copy differ."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "asyncqn"}):
+        if kind == "svg":
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+        else:
+            figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def _name(run: Run) -> str:
+    return str(run.manifest["algorithm"]["kind"])
+
+
+def _finish(axes: Any, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize="medium", loc="left")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+
+
+def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_label: str) -> None:
+    metric = metric or pick_metric(next(iter(tables.values())))
+    for number, (name, table) in enumerate(tables.items()):
+        if metric not in table:
+            raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")
+        # Each line's markers start elsewhere, so that those of close lines do not hide each other.
+        every = max(1, table.rows // 9)
+        axes.plot(
+            table["time"], table[metric], label=name, linewidth=1.5, markersize=4.5,
+            markevery=(number * every // 3, every), **STYLES[number % len(STYLES)],
+        )  # fmt: skip
+    if wants_log(np.concatenate([table[metric] for table in tables.values()])):
+        axes.set_yscale("log")
+    axes.grid(alpha=0.25, which="both", linewidth=0.6)
+    axes.margins(x=0.01)
+    if len(tables) > 1:
+        axes.legend(frameon=False)
+    _finish(axes, "convergence", x_label, LABELS.get(metric, metric))
+
+
+def _staleness(axes: Any, schedule: Schedule) -> None:
+    counts = schedule.staleness_histogram()
+    # At most about 80 bars: bins of equal whole width.
+    width = max(1, -(-counts.size // 80))
+    padded = np.pad(counts, (0, -counts.size % width)).reshape(-1, width).sum(axis=1)
+    lefts = np.arange(padded.size) * width
+    axes.bar(lefts, padded, width=width * 0.9, align="edge" if width > 1 else "center", color="#7d93a8")
+    if counts.size:
+        mean = float(schedule.staleness.mean())
+        axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2, label=f"mean {mean:.1f}")
+        axes.legend(frameon=False)
+    # Room for a whole axis where nothing is stale, and for the legend above the bars.
+    axes.set_xlim(-0.6, max(counts.size, 5) - 0.4)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.margins(y=0.18)
+    axes.grid(axis="y", alpha=0.25, linewidth=0.6)
+    _finish(axes, "staleness", "staleness [commits]", "computations")
+
+
+def _timeline(
+    axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float], most: int = MOST_SLICES
+) -> None:
+    ends: dict[int, float] = dict(born)
+    spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    for worker, commit, time in zip(
+        schedule.worker[:most].tolist(), schedule.commit[:most].tolist(), schedule.time[:most].tolist(),
+        strict=True,
+    ):  # fmt: skip
+        start = min(ends.get(worker, 0.0), time)
+        ends[worker] = time
+        spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
+    for (worker, delivered), bars in spans.items():
+        axes.broken_barh(
+            bars, (worker - 0.4, 0.8), edgecolor="white" if delivered else "#1b1b1b", linewidth=0.6,
+            facecolor="#7d93a8" if delivered else "#f0e2d8", hatch=None if delivered else "////",
+        )  # fmt: skip
+    axes.set_ylim(schedule.workers - 0.4, -0.6)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.margins(x=0.0)
+    shown = "" if len(schedule) <= most else f" (the first {most:,} of {len(schedule):,} computations)"
+    hatched = "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
+    _finish(axes, f"computations{shown}{hatched}", x_label, "worker")

@@ -1,0 +1,175 @@
+"""The master's commit, and the worker's computation: what every engine and the replay share.
+
+Nothing here knows of threads, sockets or clocks.  `Master` holds the iterate, commits updates in
+the order it is given them, guards against numbers that are none, and evaluates metrics.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from asyncqn.core.checkpoint import Arrays, Saved, flatten
+from asyncqn.core.table import Table
+from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
+from asyncqn.types import Algorithm, Array, Callback, Potential, Progress, Task
+
+EXPLOSION = 1e12
+"""An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
+
+
+class Diverged(Exception):
+    """The iterate exploded or updates were rejected again and again."""
+
+
+def explosion_limit(theta0: Array) -> float:
+    """The largest entry an iterate that started at theta0 may have."""
+    return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
+
+
+def compute(
+    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, limit: float
+) -> Any | None:
+    """A worker's update from `view`; None if it is not finite (or beyond `limit`), and must be rejected.
+
+    The caller sends it and then lets the worker `learn` (or, after a rejection, `forget`).
+    """
+    update = algorithm.step(view, local, potential, task)
+    bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
+    if len(update) == 2:  # one call for the two vectors of as-L-BFGS, whose steps may last microseconds
+        a, b = update
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
+            return update if sum_of_two_squares(a, b) <= bound * a.size else None
+    for part in update:
+        if isinstance(part, np.ndarray) and not sum_of_squares(part) <= bound * part.size:
+            return None
+    return update
+
+
+def learn(
+    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, update: Any | None
+) -> Any:
+    """The worker's state after sending `update` (None: rejected)."""
+    if update is None:
+        return algorithm.forget(local)
+    return algorithm.learn(view, local, potential, task)
+
+
+class Master:
+    """Commits updates to the iterate and keeps what a `Run` reports of it.
+
+    fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
+    A rejected update still takes its commit number; it just changes nothing.
+    pause: entered around every evaluation, so that an engine's clock can stand still.
+    staleness, alive: what an engine wants its callback to see in `Progress`.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, potential: Potential, theta0: Array, *,
+        workers: int, last: int, evaluate: int, callback: Callback | None = None,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:  # fmt: skip
+        self.algorithm = algorithm
+        self.potential = potential
+        self.theta0 = theta0
+        self.iterate = algorithm.init(theta0)
+        self.version = 0
+        self.last = last
+        self.limit = explosion_limit(theta0)
+        self.patience = max(10, 2 * workers)
+        self.evaluate_every = evaluate
+        self.callback = callback
+        self.pause = pause
+        self.time = 0.0
+        self.staleness = 0.0
+        self.alive = workers
+        self.rejected = 0
+        self.rejected_in_a_row = 0
+        self.fingerprints = array("I")
+        self.records: list[dict[str, float]] = []
+        self._look()
+
+    def _look(self) -> None:
+        """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
+        self._theta = self.iterate.theta
+        self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
+
+    def commit(self, updates: Sequence[Any | None], time: float) -> None:
+        """Add one update, or the answers of a round, as the next version.
+
+        Raises `Diverged`, or StopIteration where the callback asks for it.
+        """
+        good = [update for update in updates if update is not None]
+        self.rejected += len(updates) - len(good)
+        self.rejected_in_a_row = 0 if good else self.rejected_in_a_row + len(updates)
+        if good:
+            self.iterate = self.algorithm.apply(self.iterate, good)
+        self.version += 1
+        self.time = time
+        if self.iterate.theta is not self._theta:
+            self._look()
+        fingerprint, beyond = inspect(self._theta, self._words, self.limit)
+        self.fingerprints.append(fingerprint)
+        if beyond:
+            raise Diverged(f"the iterate exploded at commit {self.version}")
+        if self.rejected_in_a_row >= self.patience:
+            raise Diverged(
+                f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {self.version}"
+            )
+        if self.version % self.evaluate_every == 0 or self.version == self.last:
+            self.evaluate(time)
+
+    def evaluate(self, time: float) -> None:
+        """Add a row to the metric table and call the callback."""
+        if self.records and self.records[-1]["commit"] == self.version:
+            return
+        with self.pause():
+            self._evaluate(time)
+
+    def _evaluate(self, time: float) -> None:
+        theta = self.iterate.theta
+        fun = float(self.potential.value(theta))
+        record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
+        optimum = getattr(self.potential, "optimum", None)
+        if optimum is not None:
+            record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
+        extra = getattr(self.potential, "metrics", None)
+        if extra is not None:
+            record.update({name: float(value) for name, value in extra(theta).items()})
+        self.records.append(record)
+        if not np.isfinite(fun):
+            raise Diverged(f"the objective is not finite at commit {self.version}")
+        if self.callback is not None:
+            self.callback(
+                Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
+            )
+
+    def metrics(self) -> Table:
+        table = Table.from_records(self.records)
+        return Table({n: c.astype(np.int64) if n == "commit" else c for n, c in table.items()})
+
+    def save(self) -> tuple[dict[str, Any], Arrays]:
+        """What a checkpoint keeps of the master: numbers, and arrays by name, all copies."""
+        document = {
+            "commit": self.version, "last_time": self.time, "rejected": self.rejected,
+            "rejected_in_a_row": self.rejected_in_a_row,
+        }  # fmt: skip
+        arrays = flatten("iterate", self.iterate)
+        arrays["theta0"] = self.theta0.copy()
+        arrays["fingerprints"] = np.array(self.fingerprints, np.uint32)
+        return document, arrays | {f"metrics.{name}": np.array(c) for name, c in self.metrics().items()}
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from a checkpoint."""
+        document = saved.document
+        self.version, self.time = saved.commit, float(document["last_time"])
+        self.rejected, self.rejected_in_a_row = document["rejected"], document["rejected_in_a_row"]
+        self.iterate = saved.tree("iterate", self.iterate)
+        self.fingerprints = array("I", saved.arrays["fingerprints"].tolist())
+        table = Table(saved.under("metrics."))
+        self.records = [table.row(i) for i in range(table.rows)]
+        self._look()

@@ -1,0 +1,68 @@
+"""Replay: compute a recorded run again from its schedule, and say where two runs part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from asyncqn.core.execute import execute
+from asyncqn.core.run import Run, load_run
+from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.types import Algorithm, Potential
+
+
+def replay(
+    run: Run | str | Path, potential: Potential | None = None, algorithm: Algorithm | None = None
+) -> Run:
+    """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
+
+    The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
+    """
+    recorded = run if isinstance(run, Run) else load_run(run, potential=potential, algorithm=algorithm)
+    potential = potential if potential is not None else recorded.potential
+    algorithm = algorithm if algorithm is not None else recorded.algorithm
+    if potential is None:
+        raise BadInput(
+            f"the run does not say how to rebuild its potential ({recorded.manifest['potential']['name']}): "
+            "pass it as replay(run, potential=...)."
+        )
+    if algorithm is None:
+        raise BadInput(
+            f"the run's algorithm ({recorded.manifest['algorithm']['kind']}) is not one of asyncqn's: "
+            "pass it as replay(run, algorithm=...)."
+        )
+    require(
+        int(potential.dim) == recorded.theta0.size,
+        f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
+        "pass the potential that was minimised.",
+    )
+    algorithm.check(potential)
+    again = execute(
+        potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
+        commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
+        evaluate=recorded.manifest["evaluate"], engine=recorded.manifest["engine"],
+    )  # fmt: skip
+    difference = first_difference(recorded, again)
+    if difference is not None:
+        raise ReplayMismatch(difference)
+    return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
+
+
+def first_difference(recorded: Run, again: Run) -> str | None:
+    """Where two runs of one schedule part, in words; None where every bit agrees."""
+    a, b = recorded.fingerprints, again.fingerprints
+    n = min(a.size, b.size)
+    parted = np.flatnonzero(a[:n] != b[:n])
+    if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
+        return None
+    where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
+    old, new = recorded.manifest["versions"], again.manifest["versions"]
+    changed = [f"{name} {old.get(name)} is now {new[name]}" for name in new if old.get(name) != new[name]]
+    cause = (
+        f"; since the recording {', '.join(changed)}"
+        if changed
+        else "; versions and machine are as recorded, so the potential's data or code must have changed"
+    )
+    return f"the replay first differs at commit {where} of {recorded.schedule.commits}{cause}."

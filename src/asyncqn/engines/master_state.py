@@ -1,0 +1,322 @@
+"""The master of every real engine, as a state machine: events in, orders out, no threads, sockets or clocks.
+
+    core = Core(potential, algorithm, theta0=..., commits=..., seed=..., evaluate=..., workers=W)
+    core.begin()                            once, before anything else: evaluates the start
+    w      = core.join(now)                 a worker came; its number (never used twice)
+    orders = core.ask(w, now)               it is free and wants work
+    orders = core.answer(w, update, now)    its update arrived (None: rejected by `master.compute`)
+    orders = core.lost(w, now)              it is gone, and what it was computing with it
+    orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
+    core.stop(status, message)              end early; what is under way counts as dropped
+    core.deposit(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
+    saved  = core.whole_checkpoint()        the checkpoint, once nobody owes a state any more, else None
+    run    = core.finish(states)            after the end: the `Run`
+    saved  = core.last_checkpoint(states)   after `finish`: the checkpoint of the end
+
+An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
+(`core.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
+every call the engine looks at `core.done`.  All calls must be made one at a time (under a lock, or
+from one thread).  `now` is in the run's unit of time; a `now` before the last one counts as the last.
+
+The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
+core holds the answers until the round closes (answers of blocks, whose workers go on before, it
+copies).  A worker computes with `master.compute`, sends, then
+`master.learn`s with the view it read; computations under way at the end are finished by their
+workers, learned from, and recorded as dropped, as a replay will do.
+
+Checkpoints: `due(commit)` is asked after every commit; where it says yes, a snapshot of the master
+is taken and every worker owes its state.  `Assign.deposit` tells the engine to fetch the worker's
+state *before* it begins the assigned step; `core.whole_checkpoint` hands it out to be written.  To
+go on from a checkpoint: `Core(..., start=saved)`, join every worker of `core.returning` by its
+number, with the state `saved.tree(f"worker.{w}", algorithm.init_worker(potential, theta0))`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from asyncqn.algorithms.stability import advise
+from asyncqn.core.checkpoint import Saved
+from asyncqn.core.execute import conclude
+from asyncqn.core.master import Diverged, Master
+from asyncqn.core.run import Run
+from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
+from asyncqn.errors import BadInput
+from asyncqn.types import (
+    Algorithm,
+    Array,
+    Asynchronous,
+    Blocks,
+    Callback,
+    Growing,
+    Potential,
+    Rounds,
+    Staged,
+)
+
+
+def _copied(update: Any | None) -> Any | None:
+    """An update with arrays of its own."""
+    if update is None:
+        return None
+    return update._make(part.copy() if isinstance(part, np.ndarray) else part for part in update)
+
+
+class Core(Ledger):
+    """See the top of this file.
+
+    workers: how many are expected (for guards and advice); engine: describes the engine in the
+    manifest (`kind` at least); pause: entered around every evaluation,
+    so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
+    is dropped; silence: a worker that computes longer counts as lost; reach: time a broadcast needs
+    to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
+    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
+    """
+
+    def __init__(
+        self, potential: Potential, algorithm: Algorithm, *, theta0: Array, commits: int, seed: int,
+        evaluate: int, workers: int, engine: Mapping[str, Any], callback: Callback | None = None,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+        max_staleness: int | None = None, silence: float = math.inf, reach: float = 0.0,
+        service: float = 0.0,
+        due: Callable[[int], bool] | None = None, start: Saved | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged, Growing)):
+            name = type(algorithm.pattern).__name__
+            raise BadInput(f"real engines do not know the message pattern {name}: use the simulator.")
+        super().__init__(
+            potential, algorithm, theta0=theta0, commits=commits, seed=seed, workers=workers, engine=engine,
+            master=Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
+                          callback=callback, pause=pause),
+            due=due,
+        )  # fmt: skip
+        self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
+        self.service = service
+        self._sent = sent_fields(algorithm, self.master.iterate)
+        self._stale_sum = self._stale_rows = self._evaluations = 0
+        self._round_ends = math.inf
+        if start is not None:
+            self.restore(start)
+        self._open_round(self._now)
+
+    # -- what an engine reads
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` must be called at the latest."""
+        ends = self._round_ends if self._round_ends > self._now else math.inf
+        if self.parts is not None and any(member.waiting for member in self.members.values()):
+            ends = self.parts.next_backup
+        if self.silence < math.inf:
+            busy = [m.since for m in self.members.values() if m.read >= 0]
+            ends = min(ends, min(busy, default=math.inf) + self.silence)
+        return ends
+
+    def sent(self) -> tuple[Array, ...]:
+        """The arrays of the iterate that workers read, in the order of `sent_fields`."""
+        iterate = self.master.iterate
+        return tuple([getattr(iterate, name) for name in self._sent])
+
+    # -- events
+
+    def begin(self) -> None:
+        """Evaluate the starting point (a checkpoint has that row already)."""
+        if self.version == 0 and not self.master.records:
+            self._guarded(self.master.evaluate, 0.0)
+
+    def join(self, now: float, worker: int | None = None) -> int:
+        """A worker came; it gets a new number, or the given one where numbers carry meaning."""
+        self._advance(now)
+        if worker is None:
+            worker = self._next
+        elif worker in self.members or worker in self._gone:
+            raise ValueError(f"worker number {worker} was used before")
+        self._next = max(self._next, worker + 1)
+        self.members[worker] = Member(self._returning.pop(worker, 0))
+        self.joined_later += self.version > 0 and self.version != self.resumed_from
+        return worker
+
+    def ask(self, worker: int, now: float) -> list[Assign]:
+        """The worker is free: it gets the current version, or may have to wait for the next."""
+        member = self.members.get(worker)
+        if self.done or member is None or member.read >= 0:
+            return []
+        self._advance(now)
+        if isinstance(self.pattern, Rounds) and member.last_read == self.version:
+            member.waiting = True
+            return []
+        return self._assign(worker, member)
+
+    def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
+        """An update arrived; with `ask` the worker wants work again at once."""
+        member = self.members.get(worker)
+        if self.done or member is None or member.read < 0:
+            return []
+        self._advance(now)
+        read, member.read = member.read, -1
+        orders: list[Assign] = []
+        answer = Answer(worker, read, member.part, update)
+        if self.parts is not None and read >= self.parts.warmup:
+            if not self.parts.answered(answer.part, read, self.version, self._now - member.since):
+                # A worker's computations are recorded in its own order, so it waits for those before it.
+                self._answers.append(answer._replace(update=None, counts=False))
+            else:
+                orders = self._close_version(answer)
+        elif isinstance(self.pattern, Rounds):
+            if read < self.version:
+                self._drop(answer)
+            else:
+                self._answers.append(answer)
+                orders = self._close_round()
+        elif (self.parts is not None and self.version >= self.parts.warmup) or (
+            self.max_staleness is not None and self.version - read > self.max_staleness
+        ):
+            self._drop(answer)
+        else:
+            self._commit([answer])
+        return orders + self.ask(worker, now) if ask else orders
+
+    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
+        """A worker is gone; without workers, and none `replacing` it, the run ends."""
+        gone = self.members.pop(worker, None)
+        if gone is None:
+            return []
+        self._advance(now)
+        self._gone.add(worker)
+        self.lost_workers += 1
+        self.forget(worker)
+        orders = self._close_round() if isinstance(self.pattern, Rounds) and not self.done else []
+        if self.parts is not None and gone.read >= 0 and not self.done:
+            self.parts.lost(gone.part, gone.read, self.version)
+            orders = self._assign_waiting()
+        if not self.members and not replacing and not self.done:
+            self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
+        return orders
+
+    def tick(self, now: float) -> list[Assign]:
+        """Time passed: a round may be over, a silent worker given up."""
+        self._advance(now)
+        if self.done:
+            return []
+        orders: list[Assign] = []
+        if self.silence < math.inf:
+            for worker, member in list(self.members.items()):
+                if member.read >= 0 and self._now - member.since >= self.silence:
+                    orders += self.lost(worker, now)
+        if isinstance(self.pattern, Rounds) and not self.done:
+            orders += self._close_round()
+        if self.parts is not None and not self.done:
+            orders += self._assign_waiting()
+        return orders
+
+    # -- rounds and commits
+
+    def _advance(self, now: float) -> None:
+        if now > self._now:
+            self._now = now
+
+    def _assign(self, worker: int, member: Member) -> list[Assign]:
+        part = -1 if self.parts is None else self.parts.choose(worker, self.version, self._now)
+        if self.parts is not None and part < 0:
+            member.waiting = True
+            return []
+        order = Assign(worker, self.version, member.k, part, worker in self._owed)
+        member.k += 1
+        member.read = member.last_read = self.version
+        member.part, member.since, member.waiting = part, self._now, False
+        return [order]
+
+    def _assign_waiting(self) -> list[Assign]:
+        waiting = [(w, member) for w, member in self.members.items() if member.waiting]
+        return [order for w, member in waiting for order in self._assign(w, member)]
+
+    def _close_version(self, answer: Answer) -> list[Assign]:
+        """Commit the version if enough of its blocks are answered, else keep the answer until it is."""
+        assert self.parts is not None
+        if not self.parts.complete:
+            # Its worker goes on to other blocks, and may use the arrays again.
+            self._answers.append(answer._replace(update=_copied(answer.update)))
+            return []
+        answers, self._answers = [*self._answers, answer], []
+        self._commit(answers)
+        self.parts.open()
+        return [] if self.done else self._assign_waiting()
+
+    def _drop(self, answer: Answer) -> None:
+        self.recording.dropped(answer.worker, answer.read, self._now, answer.part)
+
+    def _open_round(self, now: float) -> None:
+        if isinstance(self.pattern, Rounds):
+            self._round_ends = now + self.reach + self.pattern.timeout
+
+    def _close_round(self) -> list[Assign]:
+        """Commit the round if it is over; the next broadcast goes to those who wait for it."""
+        assert isinstance(self.pattern, Rounds)
+        answered = {answer.worker for answer in self._answers}
+        everyone = self.members.keys() <= answered
+        enough = len(answered) >= self.pattern.quorum * len(self.members) - 1e-9
+        if not answered or not (everyone or (self._now >= self._round_ends and enough)):
+            return []
+        answers, self._answers = self._answers, []
+        self._commit(answers)
+        if self.done:
+            return []
+        self._open_round(self._now)
+        return self._assign_waiting()
+
+    def _commit(self, answers: list[Answer]) -> None:
+        self._now += self.service
+        self.recording.delivered(answers, self._now)
+        updates = [answer.update for answer in answers if answer.counts]
+        self._tell_progress([answer.read for answer in answers if answer.counts])
+        if not self._guarded(self.master.commit, updates, self._now):
+            return
+        if self.version == self.commits:
+            self.stop("completed", f"{self.commits} commits were made.")
+        else:
+            self.begin_checkpoint()
+
+    def _tell_progress(self, read: list[int]) -> None:
+        """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""
+        if self._evaluations != len(self.master.records):
+            self._evaluations, self._stale_sum, self._stale_rows = len(self.master.records), 0, 0
+        self._stale_sum += self.version * len(read) - sum(read)
+        self._stale_rows += len(read)
+        self.master.staleness = self._stale_sum / self._stale_rows
+        self.master.alive = len(self.members)
+
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
+        try:
+            call(*arguments)
+        except StopIteration:
+            self.stop("stopped", f"the callback stopped the run after commit {self.version}.")
+        except Diverged as divergence:
+            self.stop("diverged", str(divergence))
+        return not self.done
+
+    # -- the end
+
+    def finish(self, states: Mapping[int, Any]) -> Run:
+        """The run, from the states of the workers that are still there."""
+        for worker, read, part in self._under_way():
+            self.recording.dropped(worker, read, self._now, part)
+        self._answers = []
+        for member in self.members.values():
+            member.read = -1
+        self.master.callback = None  # a replay evaluates its end too, and has no callback
+        if self.status != "diverged":
+            try:
+                self.master.evaluate(self.master.time)
+            except Diverged as divergence:
+                self.status, self.message = "diverged", str(divergence)
+        locals_ = [states[w] for w in sorted(states)]
+        if self.status == "diverged":
+            advice = advise(self.algorithm, self.potential, self.theta0, self.workers, locals_)
+            self.message = f"{self.message}: {advice}"
+        return conclude(self.master, self.recording.schedule(), locals_, self.status, self.message,
+                        self.theta0, self.manifest())  # fmt: skip

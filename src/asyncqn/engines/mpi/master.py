@@ -1,0 +1,280 @@
+"""The master's side of the MPI engine: carries messages between `Core` and the ranks that compute.
+
+One receive per worker is always posted, and every `Waitsome` serves each worker that has arrived
+once before it looks again: nobody waits for more than one service of each other worker.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from asyncqn.core.checkpoint import Checkpoints, Saved
+from asyncqn.core.run import Run
+from asyncqn.core.streams import Stream
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.ledger import Assign
+from asyncqn.engines.master_state import Core
+from asyncqn.engines.mpi.shared import ADDRESS, enter_room
+from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes
+from asyncqn.engines.mpi.worker import (
+    ANSWERS,
+    ORDERS,
+    START,
+    STATE,
+    STOP,
+    UPDATE,
+    WORK,
+    message_frames,
+    receive_pieces,
+    send_pieces,
+)
+from asyncqn.types import Asynchronous, Task
+
+EAGER = 200
+"""Looks for a message with no pause between them, before the master begins to doze between looks."""
+DOZE = 5e-5
+"""Seconds between two looks then."""
+PATIENCE = 5.0
+"""Seconds for which ranks that were given up as silent are waited for at the end."""
+
+
+class Desk:
+    """What the master keeps of one rank.
+
+    A rank that shares memory with the master reads its orders there, so that the next is written
+    beside the one it still looks at; a message that was received may be written over at once.
+    """
+
+    def __init__(self, idle: Any) -> None:
+        self.worker = -1
+        self.notice = self.inbox = Frame(())
+        self.outboxes: tuple[Frame, ...] = ()
+        self.turn = 0
+        self.sending = self.noticing = idle
+
+    def furnish(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
+        """Lay out the messages, in the memory shared with the rank if there is any."""
+        self.inbox, *outboxes = message_frames(sent, update, narrow, room)
+        self.outboxes = tuple(outboxes) if room is not None else (outboxes[0],)
+
+
+class Office:
+    """Runs `core` with one worker per rank above 0; see the top of this file."""
+
+    def __init__(
+        self, mpi: Any, comm: Any, core: Core, narrow: bool, checkpoints: Checkpoints | None
+    ) -> None:
+        self.mpi, self.comm, self.core, self.checkpoints = mpi, comm, core, checkpoints
+        # One step of a worker that is thrown away shows what an update of this algorithm looks like.
+        scratch = core.algorithm.init_worker(core.potential, core.theta0)
+        sample = core.algorithm.step(core.master.iterate, scratch, core.potential,
+                                     Task(0, 0, Stream(core.seed, 0, 0)))  # fmt: skip
+        self.sample, self.narrow = sample, narrow
+        idle = mpi.REQUEST_NULL
+        self.desks = [Desk(idle) for _ in range(comm.size - 1)]
+        self.receiving: list[Any] = [idle] * len(self.desks)
+        self.at: dict[int, int] = {}
+        self.gone: set[int] = set()
+        self.unheard: set[int] = set()
+        """Ranks that were told to stop and have not said that they do."""
+        self.clock = Clock()
+        self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
+
+    def run(self, time_unit: float) -> Run:
+        core, checkpoints = self.core, self.checkpoints
+        self._muster()
+        clock = self.clock = Clock(time_unit, core.time)
+        core.begin()
+        for desk in self.desks:
+            self._carry(core.ask(desk.worker, clock.now()))
+        with ThreadPoolExecutor(1, "asyncqn checkpoints") as scribe:
+            writing: Future[None] | None = None
+            while not core.done:
+                for i in self._arrived(clock.remaining(core.deadline) if self.timed else math.inf):
+                    self._serve(i)
+                if self.timed:
+                    self._carry(core.tick(clock.now()))
+                if checkpoints is not None:
+                    if checkpoints.interrupted:
+                        core.stop("interrupted", checkpoints.advice(core.version))
+                    if (saved := core.whole_checkpoint()) is not None:
+                        writing = scribe.submit(checkpoints.write, saved)
+            states = self._dismiss()
+            if writing is not None:
+                writing.result()
+        run = core.finish(states)
+        if checkpoints is not None and core.status != "diverged":
+            checkpoints.write(core.last_checkpoint(states))
+        return run
+
+    # -- the beginning and the end
+
+    def _muster(self) -> None:
+        """Give every rank its number, and the state it had where the run goes on from a checkpoint.
+
+        No collective call: those fail on all ranks when one is lost.
+        """
+        core, old = self.core, self.core.returning
+        start = self.checkpoints.start if self.checkpoints is not None else None
+        for i, desk in enumerate(self.desks):
+            desk.worker = core.join(core.time, old[i] if i < len(old) else None)
+            self.at[desk.worker] = i
+        for i, desk in enumerate(self.desks):
+            with _Losing(self, i):
+                self.comm.Recv(desk.notice.head, i + 1, ANSWERS)  # the rank is ready
+                room = enter_room(desk.notice.header[:ADDRESS].tolist())
+                desk.furnish(core.sent(), self.sample, self.narrow, room)
+                content = None
+                if start is not None and i < len(old):
+                    mine = f"worker.{desk.worker}."
+                    content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
+                desk.notice.address(
+                    START, desk.worker, 0 if content is None else content.size, room is not None
+                )
+                self.comm.Send(desk.notice.head, i + 1, ORDERS)
+                if content is not None:
+                    send_pieces(self.comm, content, i + 1)
+
+    def _dismiss(self) -> dict[int, Any]:
+        """Tell everyone to stop; the states of those who are still members, as they are at the end."""
+        core = self.core
+        whole = not self.gone and len(core.members) == len(self.desks)
+        for i, desk in enumerate(self.desks):
+            if i in self.gone:
+                continue
+            member = desk.worker in core.members
+            self.unheard.add(i)
+            with _Losing(self, i):
+                self._listen(i)
+                desk.notice.address(STOP, member, whole)
+                desk.noticing = self.comm.Isend(desk.notice.head, i + 1, ORDERS)
+        states: dict[int, Any] = {}
+        until = math.inf
+        while self.unheard or any(w not in states for w in core.members):
+            if until == math.inf and all(w in states for w in core.members):
+                until = time.monotonic() + PATIENCE  # for those that were given up
+            elif time.monotonic() > until:
+                break
+            for i in self._arrived(until - time.monotonic()):
+                desk = self.desks[i]
+                kind, size, final = map(int, desk.inbox.header[:3])
+                with _Losing(self, i):
+                    arrays = self._receive_state(i) if kind == STATE and size else None
+                    if not final:
+                        self._listen(i)
+                        continue
+                    self.unheard.discard(i)
+                    if arrays is not None:  # a worker that remembers nothing has none
+                        template = core.algorithm.init_worker(core.potential, core.theta0)
+                        states[desk.worker] = Saved({}, arrays).tree(f"worker.{desk.worker}", template)
+        return {w: state for w, state in states.items() if w in core.members}
+
+    # -- messages
+
+    def _listen(self, i: int) -> None:
+        """Post the receive of the next message of a rank, unless it is posted."""
+        if self.receiving[i] == self.mpi.REQUEST_NULL:
+            inbox = self.desks[i].inbox
+            inbox.header[0] = 0
+            self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, ANSWERS)
+
+    def _arrived(self, patience: float = math.inf) -> list[int]:
+        """The ranks whose message is there; waits for one, for at most `patience` seconds."""
+        request = self.mpi.Request
+        try:
+            if patience == math.inf:
+                return request.Waitsome(self.receiving) or []
+            until, looks = time.monotonic() + patience, 0
+            while not (some := request.Testsome(self.receiving)):
+                if time.monotonic() >= until:
+                    return []
+                looks += 1
+                if looks < EAGER:
+                    os.sched_yield()
+                else:
+                    time.sleep(DOZE)
+            return list(some)
+        except self.mpi.Exception as error:
+            return self._after(error)
+
+    def _after(self, error: Exception) -> list[int]:
+        """Dismiss the ranks that failed; those whose message is there all the same."""
+        there = [i for i, desk in enumerate(self.desks)
+                 if self.receiving[i] == self.mpi.REQUEST_NULL and desk.inbox.header[0] != 0]  # fmt: skip
+        before = len(self.gone)
+        for i in self.failed(error):
+            self.lose(i)
+        if len(self.gone) == before:
+            raise error
+        return [i for i in there if i not in self.gone]
+
+    def failed(self, error: Exception) -> list[int]:
+        """The desks of ranks that are gone; raises what has another cause than the loss of a rank."""
+        try:
+            group, everyone = self.comm.Get_failed(), self.comm.group
+        except NotImplementedError:
+            raise error from None
+        ranks = everyone.Translate_ranks(list(range(everyone.size)), group)
+        return [r - 1 for r, there in enumerate(ranks) if r > 0 and there != self.mpi.UNDEFINED]
+
+    def lose(self, i: int) -> None:
+        """A rank is gone."""
+        if i not in self.gone:
+            self.gone.add(i)
+            self.unheard.discard(i)
+            self.receiving[i] = self.mpi.REQUEST_NULL
+            self._carry(self.core.lost(self.desks[i].worker, self.clock.now()))
+
+    def _serve(self, i: int) -> None:
+        """Hand a message that has arrived to the core, and carry out what it says."""
+        desk, core = self.desks[i], self.core
+        if i in self.gone:
+            return
+        kind = desk.inbox.header[0]
+        if kind == STATE:
+            with _Losing(self, i):
+                core.deposit(desk.worker, self._receive_state(i))
+                self._listen(i)
+            return
+        update = self.sample._make(desk.inbox.unpack()) if kind == UPDATE else None
+        self._carry(core.answer(desk.worker, update, self.clock.now()))
+
+    def _receive_state(self, i: int) -> Any:
+        return arrays_from_bytes(receive_pieces(self.comm, int(self.desks[i].inbox.header[1]), i + 1))
+
+    def _carry(self, orders: list[Assign]) -> None:
+        """Send the iterate as it is now to those who may begin."""
+        if self.core.service and self.core.time > self.clock.now():
+            self.clock.sleep_until(self.core.time)  # the service time of a slowed master
+        for order in orders:
+            i = self.at[order.worker]
+            desk = self.desks[i]
+            with _Losing(self, i):
+                self._listen(i)
+                desk.sending.Wait()
+                outbox = desk.outboxes[desk.turn]
+                desk.turn = (desk.turn + 1) % len(desk.outboxes)
+                outbox.address(WORK, order.worker, order.read, order.k, order.part, order.deposit)
+                outbox.pack(self.core.sent())
+                desk.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
+
+
+class _Losing:
+    """Around messages to one rank: where they fail because it is gone, it is lost and the run goes on."""
+
+    def __init__(self, office: Office, i: int) -> None:
+        self.office, self.i = office, i
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        office = self.office
+        if not isinstance(error, office.mpi.Exception) or self.i not in office.failed(error):
+            return False
+        office.lose(self.i)
+        return True

@@ -1,0 +1,131 @@
+"""Messages as single buffers: a header of integers, then the numbers, without pickle and without copies.
+
+The shape of a message never changes during a run, so a buffer is laid out once from a sample.  An
+array of the message is a view into the buffer wherever precision allows.  Where both sides share
+memory, the numbers lie there and the message is the header alone.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.checkpoint import Arrays
+from asyncqn.errors import BadInput
+
+HEADER = 8
+"""Integers before the numbers; the first says what kind of message it is, 0 means none yet."""
+_HEAD = struct.Struct(f"={HEADER}q")
+_ZEROS = (0,) * HEADER
+_ALIGNED = 64
+
+
+class Frame:
+    """The buffer of a message that is a tuple like `sample`, of arrays and numbers.
+
+    narrow: float64 travels as float32; room: memory that sender and receiver share, of `body_bytes`.
+    buffer: the bytes that a message carries; slots: where its arrays lie.
+    """
+
+    def __init__(
+        self, sample: tuple[Any, ...], narrow: bool = False, room: npt.NDArray[np.uint8] | None = None
+    ) -> None:
+        kinds = [None if isinstance(value, np.ndarray) else type(value) for value in sample]
+        self._kinds = kinds if any(kinds) else None
+        self._narrow = narrow
+        leaves, dtypes, starts, end = _layout(sample, narrow)
+        head = HEADER * 8
+        carried = head + end if room is None else head
+        self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
+        self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
+        body = self.buffer[head:] if room is None else room[:end]
+        self.slots = [
+            body[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
+            for start, leaf, dtype in zip(starts, leaves, dtypes)
+        ]
+        self._values: list[Any] = [
+            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf)
+            for slot, leaf in zip(self.slots, leaves)
+        ]
+
+    @property
+    def head(self) -> npt.NDArray[np.uint8]:
+        """The header alone, as a message without numbers."""
+        return self.buffer[: HEADER * 8]
+
+    def address(self, *integers: int) -> None:
+        """Fill the header; what is not given is zero."""
+        _HEAD.pack_into(self.buffer.data, 0, *integers, *_ZEROS[len(integers) :])
+
+    def pack(self, values: tuple[Any, ...]) -> None:
+        """Copy a message into the buffer, but for arrays that are its slots already."""
+        if self._narrow:
+            with np.errstate(over="ignore"):
+                for slot, value in zip(self.slots, values):
+                    np.copyto(slot, value, casting="same_kind")
+        else:
+            for slot, value in zip(self.slots, values):
+                if value is not slot:
+                    slot[...] = value
+
+    def unpack(self) -> list[Any]:
+        """The message in the buffer: arrays that live until the next message comes, and numbers."""
+        if self._narrow:
+            for value, slot in zip(self._values, self.slots):
+                if value is not slot:
+                    np.copyto(value, slot)
+        if self._kinds is None:
+            return self._values
+        return [value if kind is None else kind(value[()]) for value, kind in zip(self._values, self._kinds)]
+
+
+def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
+    """Bytes of the numbers of such a message, without the header."""
+    return _layout(sample, narrow)[3]
+
+
+def _layout(
+    sample: tuple[Any, ...], narrow: bool
+) -> tuple[list[npt.NDArray[Any]], list[np.dtype[Any]], list[int], int]:
+    """The message's leaves, the types in which they travel, where each begins, and where all end."""
+    leaves = [_leaf(value) for value in sample]
+    dtypes = [
+        np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
+        for leaf in leaves
+    ]
+    starts, end = [], 0
+    for leaf, dtype in zip(leaves, dtypes):
+        starts.append(end)
+        end = _round_up(end + leaf.size * dtype.itemsize)
+    return leaves, dtypes, starts, end
+
+
+def _leaf(value: Any) -> npt.NDArray[Any]:
+    leaf = np.asarray(value)
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float)) and leaf.dtype.kind in "biuf":
+        return leaf
+    raise BadInput(
+        f"a message cannot be sent to another process: it holds a {type(value).__name__}; "
+        "use arrays and numbers only."
+    )
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNED) * _ALIGNED
+
+
+def arrays_to_bytes(arrays: Arrays) -> npt.NDArray[np.uint8]:
+    """Named arrays as one run of bytes, for what is sent rarely."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return np.frombuffer(file.getbuffer(), np.uint8)
+
+
+def arrays_from_bytes(content: npt.NDArray[np.uint8]) -> Arrays:
+    """The inverse of `arrays_to_bytes`."""
+    with np.load(io.BytesIO(content.data), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

@@ -1,0 +1,208 @@
+"""The worker's side of the MPI engine: receive, compute, send, and only then learn (Algorithm 2).
+
+Messages to a worker carry the header (kind, worker, read, k, part, deposit), messages from it
+(kind, size, final).  The next receive is posted before the update is sent, into a second buffer, because
+`learn` still looks at the first.  A worker on the master's machine offers it memory for the numbers
+of all three buffers; messages are then headers alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.checkpoint import Saved
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.float32_wire import Rounded
+from asyncqn.core.master import compute, explosion_limit, learn
+from asyncqn.core.streams import Stream
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
+from asyncqn.engines.mpi.shared import offer_room
+from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
+from asyncqn.engines.thread_workers import Delays
+from asyncqn.errors import WorkerFailed
+from asyncqn.types import Algorithm, Array, Potential, Task
+
+WORK, STOP, START = 1, 2, 3
+"""Kinds of messages to a worker."""
+UPDATE, REJECTED, STATE = 1, 2, 3
+"""Kinds of messages from a worker."""
+ORDERS, ANSWERS, STATES = 1, 2, 3
+"""Tags: messages of one tag arrive in the order in which they were sent."""
+GLANCE = 0.02
+"""Seconds that a slowed worker sleeps at most before it looks whether the run is over."""
+PIECE = 1 << 28
+"""Bytes of a state that one message carries: counts of larger messages overflow in some MPIs."""
+
+
+def send_pieces(comm: Any, content: npt.NDArray[np.uint8], rank: int) -> None:
+    """Send bytes whose size the other side knows."""
+    for start in range(0, content.size, PIECE):
+        comm.Send(content[start : start + PIECE], rank, STATES)
+
+
+def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
+    """Receive what `send_pieces` sends."""
+    content = np.empty(size, np.uint8)
+    for start in range(0, size, PIECE):
+        comm.Recv(content[start : start + PIECE], rank, STATES)
+    return content
+
+
+def message_frames(
+    sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
+) -> tuple[Frame, Frame, Frame]:
+    """The update of a worker and its two orders, laid out alike on both sides of a shared room."""
+    if room is None:
+        return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
+    first = body_bytes(update, narrow)
+    second = first + body_bytes(sent, narrow)
+    return Frame(update, narrow, room), Frame(sent, narrow, room[first:]), Frame(sent, narrow, room[second:])
+
+
+def moved(state: Any, places: Mapping[int, Array]) -> Any:
+    """A state whose arrays of the given ids live in other places, with their numbers."""
+    if isinstance(state, tuple):
+        children = [moved(child, places) for child in state]
+        return state._make(children) if hasattr(state, "_make") else tuple(children)
+    if (place := places.get(id(state))) is None:
+        return state
+    place[...] = state
+    return place
+
+
+def _lives_in(update: tuple[Any, ...], slots: list[npt.NDArray[Any]]) -> bool:
+    """Whether the arrays of an update are those of its message."""
+    for value, slot in zip(update, slots):
+        if value is not slot and isinstance(value, np.ndarray):
+            return False
+    return True
+
+
+class Worker:
+    """One rank that computes; `run` returns when the master says so, and whether all went well."""
+
+    def __init__(
+        self, mpi: Any, comm: Any, potential: Potential, algorithm: Algorithm, theta0: Array, seed: int,
+        narrow: bool, shared: bool, slow: Cluster | None, time_unit: float,
+    ) -> None:  # fmt: skip
+        self.comm, self.potential, self.seed = comm, potential, seed
+        self.slow, self.unit, self.pattern = slow, time_unit, algorithm.pattern
+        self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
+        self.limit = explosion_limit(theta0)
+        self.local = algorithm.init_worker(potential, theta0)
+        self.iterate = algorithm.init(theta0)
+        self.fields = sent_fields(algorithm, self.iterate)
+        self.narrow, self.shared = narrow, shared
+        # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
+        self.sample = algorithm.step(self.iterate, algorithm.init_worker(potential, theta0), potential,
+                                     Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
+        self.notice = Frame(())
+        self.sending: Any = mpi.REQUEST_NULL
+        self.number = -1
+        self.placed: bool | None = None
+
+    def run(self) -> bool:
+        self._start()
+        turn = 0
+        receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
+        delays = Delays(self.slow, self.seed, self.number, self.pattern) if self.slow is not None else None
+        while True:
+            receiving.Wait()
+            frame = self.frames[turn]
+            kind, worker, read, k, part, deposit, *_ = frame.header.tolist()
+            if kind == STOP:
+                break
+            begun = time.perf_counter()
+            order = Assign(worker, read, k, part, bool(deposit))
+            if order.deposit:
+                self._send_state()
+            view, task = self._view(frame), order.task(self.seed)
+            turn = 1 - turn
+            receiving = self.comm.Irecv(self.frames[turn].buffer, 0, ORDERS)
+            try:
+                update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
+                if delays is not None:
+                    self._linger(begun, delays.of(k, read), receiving)
+                self._send(update)
+                self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+            except Exception as error:
+                raise WorkerFailed(
+                    f"worker {worker} failed in its step {k}, computing on version {read}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        wanted, whole = worker, read  # of the message STOP
+        self._send_state(final=True, content_wanted=bool(wanted))
+        self.sending.Wait()
+        return bool(whole)
+
+    def _start(self) -> None:
+        """Say that we are ready; hear our number and, where a run goes on, get the state we had."""
+        sent, update, narrow = tuple(getattr(self.iterate, n) for n in self.fields), self.sample, self.narrow
+        nbytes = body_bytes(update, narrow) + 2 * body_bytes(sent, narrow)
+        offer = offer_room(nbytes) if self.shared else None
+        self.notice.address(*(offer.address if offer is not None else ()))
+        self.comm.Send(self.notice.head, 0, ANSWERS)
+        self.comm.Recv(self.notice.head, 0, ORDERS)
+        _, self.number, size, entered = map(int, self.notice.header[:4])
+        if offer is not None:
+            offer.close()
+        room = offer.room if offer is not None and entered else None
+        self.outgoing, *self.frames = message_frames(sent, update, narrow, room)
+        if size:
+            saved = Saved({}, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
+            self.local = saved.tree(f"worker.{self.number}", self.local)
+
+    def _view(self, frame: Frame) -> Any:
+        if self.fields == self.iterate._fields:
+            return self.iterate._make(frame.unpack())
+        arrived = dict(zip(self.fields, frame.unpack()))
+        return self.iterate._make([arrived.get(name) for name in self.iterate._fields])
+
+    def _send(self, update: Any | None) -> None:
+        self.sending.Wait()
+        if update is None:
+            self.notice.address(REJECTED)
+            self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
+            return
+        self.outgoing.address(UPDATE)
+        self.outgoing.pack(update if self.narrow else self._placed(update))
+        self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
+
+    def _placed(self, update: Any) -> Any:
+        """The update, with those of its arrays that are the worker's own living in the message from now on.
+
+        Later updates then need no copy.  A worker that sends other arrays after all gets its own back,
+        lest the copy into the message is written over its state.
+        """
+        slots = self.outgoing.slots
+        if self.placed is None:
+            arrays = [(v, slot) for v, slot in zip(update, slots) if isinstance(v, np.ndarray)]
+            self.local = moved(self.local, {id(v): slot for v, slot in arrays})
+            self.placed = True
+        elif self.placed and not _lives_in(update, slots):
+            update = [v.copy() if isinstance(v, np.ndarray) else v for v in update]
+            self.local = moved(self.local, {id(slot): np.empty_like(slot) for slot in slots})
+            self.placed = False
+        return update
+
+    def _send_state(self, final: bool = False, content_wanted: bool = True) -> None:
+        content = np.empty(0, np.uint8)
+        if content_wanted:
+            content = arrays_to_bytes(state_arrays(self.number, self.local))
+        self.sending.Wait()
+        self.notice.address(STATE, content.size, final)
+        self.comm.Send(self.notice.head, 0, ANSWERS)
+        send_pieces(self.comm, content, 0)
+
+    def _linger(self, begun: float, delay: float, receiving: Any) -> None:
+        """Stretch a computation to its drawn time, both messages included, unless the run is over."""
+        assert self.slow is not None
+        until = begun + (self.slow.message + delay) * self.unit
+        while (left := until - time.perf_counter()) > 0 and not receiving.Test():
+            time.sleep(min(left, GLANCE) if math.isfinite(left) else GLANCE)

@@ -1,0 +1,32 @@
+"""A few steps that are thrown away before the clock starts: compiling kernels costs no time on the axis."""
+
+from __future__ import annotations
+
+from asyncqn.core.master import Master, compute, learn
+from asyncqn.core.streams import Stream
+from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Task
+
+_COMMITS = 3
+"""The second step sees a pair of points, the third uses the curvature that was learned from it."""
+
+
+def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int) -> None:
+    """Compute, learn and commit in states of its own: everything is pure, so no trace is left.
+
+    An error is left to the worker that will meet it again and can name its step.
+    """
+    pattern = algorithm.pattern.blocks if isinstance(algorithm.pattern, Growing) else algorithm.pattern
+    parts = range(pattern.n_parts) if isinstance(pattern, Blocks) else [-1]
+    try:
+        master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
+        local = algorithm.init_worker(potential, theta0)
+        for k in range(_COMMITS):
+            updates = []
+            for i, part in enumerate(parts):
+                task = Task(0, k, Stream(seed, 0, k * len(parts) + i), part)
+                update = compute(algorithm, potential, master.iterate, local, task, master.limit)
+                local = learn(algorithm, potential, master.iterate, local, task, update)
+                updates.append(update)
+            master.commit(updates, 0.0)
+    except Exception:
+        return

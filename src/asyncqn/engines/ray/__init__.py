@@ -1,0 +1,1 @@
+"""The engine on Ray: a master in the driver, workers as actors."""

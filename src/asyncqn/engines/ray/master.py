@@ -1,0 +1,296 @@
+"""The master's side of the Ray engine: carries messages between `Core` and the actors that compute.
+
+Every answer is put into one queue at the moment it arrives, and served in that order: `ray.wait`
+would favour those who stand first in its list.  A lost actor is replaced by a new one, with an
+empty memory and a number of its own; Ray's own restarts would hide the loss from the schedule.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.ledger import Assign
+from asyncqn.engines.master_state import Core
+from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
+from asyncqn.errors import BadInput, WorkerFailed
+from asyncqn.types import Asynchronous, Rounds
+
+GLANCE = 0.1
+"""Seconds after which the master looks up at the latest."""
+
+
+class Desk:
+    """What the master keeps of one actor; `worker` is its number, -1 until it is ready."""
+
+    def __init__(self, actor: Any, returning: int | None) -> None:
+        self.actor, self.returning = actor, returning
+        self.worker, self.busy, self.since, self.started = -1, False, 0.0, time.monotonic()
+        self.kind: type | None = None
+        self.inbox: list[Any] | None = None
+
+
+class Office:
+    """Runs `core` with one actor per worker; see the top of this file.
+
+    cpus: what an actor asks of Ray; restarts: how many losses are replaced; patience: seconds
+    within which actors must be ready; silence: units of time after which a computing actor is given up.
+    """
+
+    def __init__(
+        self, ray: Any, core: Core, *, cpus: float, restarts: int, patience: float, silence: float,
+        slow: Cluster | None, unit: float, checkpoints: Checkpoints | None,
+    ) -> None:  # fmt: skip
+        self.ray, self.core, self.checkpoints = ray, core, checkpoints
+        self.restarts, self.patience, self.silence, self.slow = restarts, patience, silence, slow
+        self.clock = Clock(unit)
+        # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
+        self.hire = ray.remote(Worker).options(
+            num_cpus=cpus, max_concurrency=1 if slow is None else 2, scheduling_strategy="SPREAD"
+        )
+        self.brief = self._put(Brief(core.algorithm, core.theta0, core.seed, slow, unit), core.algorithm)
+        self.source: Any = Reference.of(core.potential) or self._put(core.potential, core.potential)
+        self.mail: queue.SimpleQueue[tuple[Desk, str, Future[Any]]] = queue.SimpleQueue()
+        self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.starting: set[Desk] = set()
+        self.at: dict[int, Desk] = {}
+        self.states: dict[int, Any] = {}
+        self.begun = self.closing = False
+        self.timed = not isinstance(core.pattern, Asynchronous)
+        # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
+        self.reuse = isinstance(core.pattern, (Asynchronous, Rounds))
+
+    def run(self) -> Run:
+        core, checkpoints = self.core, self.checkpoints
+        core.begin()
+        try:
+            self._muster()
+            with ThreadPoolExecutor(1, "asyncqn checkpoints") as scribe:
+                writing: Future[None] | None = None
+                while not core.done:
+                    self._turn()
+                    if checkpoints is not None and (saved := core.whole_checkpoint()) is not None:
+                        writing = scribe.submit(checkpoints.write, saved)
+                self._dismiss()
+                if writing is not None:
+                    writing.result()
+        finally:
+            for desk in [*self.starting, *self.at.values()]:
+                self._kill(desk)
+        run = core.finish(self.states)
+        if checkpoints is not None and core.status != "diverged":
+            checkpoints.write(core.last_checkpoint(self.states))
+        return run
+
+    # -- the beginning and the end
+
+    def _muster(self) -> None:
+        """Start everyone, wait until all are ready, and send them to work."""
+        core = self.core
+        returning: list[int | None] = [*core.returning]
+        for number in returning + [None] * (core.workers - len(returning)):
+            self._start(number)
+        until = time.monotonic() + self.patience
+        while self.starting and time.monotonic() < until:
+            self._serve(GLANCE)
+        if not core.members:
+            raise WorkerFailed(
+                f"no worker was ready after {self.patience:g} s: the Ray cluster has too few free CPUs, or "
+                "needs more patience to start processes." if self.starting else
+                "the processes of all workers died before they were ready, and of those that replaced them."
+            )  # fmt: skip
+        if self.starting:
+            warnings.warn(
+                f"{len(self.starting)} of {core.workers} workers were not ready after {self.patience:g} s: "
+                "the run begins without them.", stacklevel=2,
+            )  # fmt: skip
+        self.begun = True
+        self.clock = Clock(self.clock.unit, core.time)
+        for worker in list(self.at):
+            self._carry(core.ask(worker, self.clock.now()))
+
+    def _turn(self) -> None:
+        """Serve one message, and do what time demands."""
+        core = self.core
+        wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
+        self._serve(min(wait, GLANCE))
+        while not core.done and not self.wanted.empty():
+            for _ in range(self.wanted.get()):
+                self._start(None)
+        if self.timed:
+            self._carry(core.tick(self.clock.now()))
+        if self.silence < math.inf:
+            self._give_up_silent()
+        if not core.members and all(time.monotonic() - d.started > self.patience for d in self.starting):
+            core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
+        if self.checkpoints is not None and self.checkpoints.interrupted:
+            core.stop("interrupted", self.checkpoints.advice(core.version))
+
+    def _give_up_silent(self) -> None:
+        """Lose those who compute for too long; the first step may compile, and is given more time."""
+        now, first = self.clock.now(), max(self.silence, self.patience / self.clock.unit)
+        for desk in list(self.at.values()):
+            limit = self.silence if desk.kind is not None else first
+            if desk.busy and now - desk.since >= limit and self.mail.empty():
+                self._lose(desk)
+
+    def _dismiss(self) -> None:
+        """Let everyone finish what is under way, and take the states they end with."""
+        self.closing = True
+        for desk in list(self.starting):
+            self.starting.discard(desk)
+            self._kill(desk)
+        for desk in self.at.values():
+            if self.slow is not None:
+                desk.actor.hurry.remote()
+            if not desk.busy:
+                self._call(desk, "farewell", desk.worker)
+        while len(self.states) < len(self.at):
+            self._serve(GLANCE)
+            self._give_up_silent()
+
+    # -- actors come and go
+
+    def _put(self, value: Any, what: Any) -> Any:
+        try:
+            return self.ray.put(value)
+        except TypeError as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".:")
+            raise BadInput(
+                f"{type(what).__name__} cannot be sent to other processes ({reason}): it must be picklable."
+            ) from None
+
+    def _kill(self, desk: Desk) -> None:
+        with suppress(Exception):  # it may be gone, and the cluster with it
+            self.ray.kill(desk.actor)
+
+    def _start(self, returning: int | None) -> None:
+        """Start an actor: a new worker, or one of the checkpoint this run goes on from."""
+        desk = Desk(self.hire.remote(), returning)
+        self.starting.add(desk)
+        self._prepare(desk)
+
+    def _prepare(self, desk: Desk) -> None:
+        state: Arrays | None = None
+        if desk.returning is not None and self.checkpoints is not None and self.checkpoints.start is not None:
+            mine = f"worker.{desk.returning}."
+            arrays = self.checkpoints.start.arrays
+            state = {name: array for name, array in arrays.items() if name.startswith(mine)}
+        self._call(desk, "prepare", self.brief, self.source, desk.returning, state)
+
+    def _welcome(self, desk: Desk) -> None:
+        now = self.clock.now() if self.begun else self.core.time
+        self.starting.discard(desk)
+        desk.worker = self.core.join(now, desk.returning)
+        self.at[desk.worker] = desk
+        if self.begun:
+            self._carry(self.core.ask(desk.worker, now))
+
+    def _lose(self, desk: Desk) -> None:
+        """An actor is gone, or given up; another takes its place while the limit allows."""
+        core, joined = self.core, desk.worker >= 0
+        self.starting.discard(desk)
+        self.at.pop(desk.worker, None)
+        self.states.pop(desk.worker, None)
+        self._kill(desk)
+        if self.restarts > 0 and not core.done:
+            self.restarts -= 1
+            self._start(None if joined else desk.returning)
+        if joined:
+            now = self.clock.now() if self.begun else core.time
+            self._carry(core.lost(desk.worker, now, replacing=bool(self.starting)))
+
+    # -- messages
+
+    def _call(self, desk: Desk, method: str, *arguments: Any) -> None:
+        """Ask something of an actor; the answer comes by mail."""
+        future: Future[Any] = getattr(desk.actor, method).remote(*arguments).future()
+        future.add_done_callback(lambda answer: self.mail.put((desk, method, answer)))
+
+    def _serve(self, seconds: float) -> None:
+        """Wait for a message, and do what it asks for."""
+        try:
+            desk, method, answer = self.mail.get(timeout=seconds)
+        except queue.Empty:
+            return
+        if desk not in self.starting and self.at.get(desk.worker) is not desk:
+            return  # it was given up before
+        desk.busy = False
+        errors = self.ray.exceptions
+        try:
+            content = answer.result()
+        except errors.RayTaskError as error:
+            reason = " ".join(str(error.cause).split()).rstrip(".")
+            raise WorkerFailed(f"a worker could not take a message ({reason}).") from error
+        except errors.RayError:
+            self._lose(desk)
+            return
+        if isinstance(content, Failed):
+            failure = WorkerFailed(content.sentence)
+            failure.add_note(content.trace)
+            raise failure
+        if method == "step":
+            self._answered(desk, content if isinstance(content, Answer) else Answer(content, None, None))
+        elif method == "farewell":
+            template = self.core.algorithm.init_worker(self.core.potential, self.core.theta0)
+            self.states[desk.worker] = Saved({}, content).tree(f"worker.{desk.worker}", template)
+        elif content == "data":
+            if isinstance(self.source, Reference):
+                self.source = self._put(self.core.potential, self.core.potential)
+            self._prepare(desk)
+        else:
+            self._welcome(desk)
+
+    def _answered(self, desk: Desk, answer: Answer) -> None:
+        core = self.core
+        if answer.state is not None:
+            core.deposit(desk.worker, answer.state)
+        desk.kind = answer.kind or desk.kind
+        update = None
+        if answer.update is not None:
+            assert desk.kind is not None
+            update = desk.kind._make(self._own(desk, answer.update))  # type: ignore[attr-defined]
+        self._carry(core.answer(desk.worker, update, self.clock.now()))
+        if self.closing:
+            self._call(desk, "farewell", desk.worker)
+
+    def _own(self, desk: Desk, values: tuple[Any, ...]) -> list[Any]:
+        """The values in arrays of ours: those of the object store are read-only, and scarce."""
+        if desk.inbox is None or not self.reuse:
+            desk.inbox = [np.array(value) if isinstance(value, np.ndarray) else value for value in values]
+            return desk.inbox
+        for i, value in enumerate(values):
+            if isinstance(value, np.ndarray):
+                np.copyto(desk.inbox[i], value)
+            else:
+                desk.inbox[i] = value
+        return desk.inbox
+
+    def _carry(self, orders: list[Assign]) -> None:
+        """Send the iterate as it is now to those who may begin."""
+        core = self.core
+        if core.time > self.clock.now():
+            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        if not orders:
+            return
+        message = core.sent()
+        # A broadcast lies in the store once, not once per worker; a single message travels in one piece.
+        common = self.ray.put(message) if len(orders) > 1 else None
+        for order in orders:
+            desk = self.at[order.worker]
+            desk.busy, desk.since = True, self.clock.now()
+            if common is not None:
+                self._call(desk, "step", common, tuple(order))
+            else:
+                self._call(desk, "step", (tuple(order), *message))

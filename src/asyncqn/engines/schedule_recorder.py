@@ -1,0 +1,84 @@
+"""Recording: a schedule while it is being made, in columns that grow by 16 bytes per computation.
+
+Where parts of the data are asked for (`part` >= 0) it is 4 bytes more.
+
+A commit's number need not be stored: commits are consecutive, so that two bits beside the worker
+(dropped, first of a new commit, same commit as the delivered row before) tell all of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from asyncqn.core.schedule import DROPPED, Schedule
+
+_DROPPED, _NEW, _SAME = range(3)
+
+
+class Recording:
+    """Rows in the order in which computations ended; `schedule()` gives them as a `Schedule`."""
+
+    def __init__(self) -> None:
+        self._worker, self._read, self._time, self._part = array("i"), array("i"), array("d"), array("i")
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns, without what they keep in reserve."""
+        return sum(column.itemsize * len(column) for column in self._columns())
+
+    def _columns(self) -> tuple[array[int], array[int], array[float], array[int]]:
+        return self._worker, self._read, self._time, self._part
+
+    def _add(self, worker: int, read: int, time: float, kind: int, part: int) -> None:
+        self._worker.append(worker << 2 | kind)
+        self._read.append(read)
+        self._time.append(time)
+        if part >= 0:
+            self._part.append(part)
+
+    def delivered(self, rows: Iterable[tuple[int, int, int, Any, bool]], time: float) -> None:
+        """The next commit: (worker, read, part, _, whether it counts), in the order of summation.
+
+        Rows that do not count were in vain, and stand where they came in their workers' order.
+        """
+        kind = _NEW
+        for worker, read, part, _, counts in rows:
+            self._add(worker, read, time, kind if counts else _DROPPED, part)
+            kind = _SAME if counts else kind
+
+    def dropped(self, worker: int, read: int, time: float, part: int = -1) -> None:
+        """A computation in vain."""
+        self._add(worker, read, time, _DROPPED, part)
+
+    def copy(self) -> Recording:
+        other = Recording()
+        other._worker, other._read = self._worker[:], self._read[:]
+        other._time, other._part = self._time[:], self._part[:]
+        return other
+
+    def schedule(self) -> Schedule:
+        coded = np.array(self._worker, np.int32)
+        kind = coded & 3
+        commit = np.where(kind == _DROPPED, DROPPED, np.cumsum(kind == _NEW)).astype(np.int32)
+        part = np.array(self._part, np.int32) if self._part else None
+        return Schedule(coded >> 2, np.array(self._read, np.int32), commit, np.array(self._time), part)
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Recording:
+        """The recording that gives `schedule`, to go on with."""
+        recording = cls()
+        steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
+        kind = np.where(schedule.commit == DROPPED, _DROPPED, np.where(steps > 0, _NEW, _SAME))
+        recording._worker.extend((schedule.worker << 2 | kind).tolist())
+        recording._read.extend(schedule.read.tolist())
+        recording._time.extend(schedule.time.tolist())
+        if schedule.part is not None:
+            recording._part.extend(schedule.part.tolist())
+        return recording

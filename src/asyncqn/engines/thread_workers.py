@@ -1,0 +1,289 @@
+"""The threads of one run: workers that compute, and the calling thread that watches over them.
+
+One lock guards the core.  A worker takes the newest version when it is ready to compute, so it
+reads no earlier than a message from the master would have reached it.  Its view is a copy in
+buffers of its own, because others commit in place while it computes; a single worker needs none,
+as nobody else commits.  Metrics are evaluated by the thread that made the commit, with the lock
+held and the clock standing still: the row belongs to exactly that version.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.checkpoint import Checkpoints, Saved
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.master import compute, learn
+from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
+from asyncqn.engines.master_state import Core
+from asyncqn.errors import WorkerFailed
+from asyncqn.types import Asynchronous, Blocks, Growing, Pattern, Rounds
+
+GLANCE = 0.2
+"""Seconds after which the watching thread looks up at the latest."""
+FAREWELL = 5.0
+"""Seconds for which threads are waited for after the run broke off."""
+
+
+class Delays:
+    """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
+
+    def __init__(self, cluster: Cluster, seed: int, worker: int, pattern: Pattern) -> None:
+        self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
+        self._growing = pattern if isinstance(pattern, Growing) else None
+        blocks = pattern if self._growing is None else self._growing.blocks
+        self._pieces = blocks.pieces if isinstance(blocks, Blocks) else 1
+        self._times: npt.NDArray[np.float64] = np.empty(0)
+        self.death = cluster.deaths.get(self._worker, math.inf)
+
+    def of(self, k: int, read: int) -> float:
+        """The time of the k-th computation, which is of version `read`."""
+        if k >= self._times.size:
+            self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
+        share = 1.0 if self._growing is None else self._growing.share(read)
+        return float(self._times[k]) * share / self._pieces
+
+
+class Crew:
+    """Runs `core` with one thread per worker; see the top of this file."""
+
+    def __init__(
+        self, core: Core, clock: Clock, slow: Cluster | None, checkpoints: Checkpoints | None
+    ) -> None:
+        self.core, self.clock, self.slow, self.checkpoints = core, clock, slow, checkpoints
+        self.lock = threading.Lock()
+        self.watch = threading.Condition(self.lock)
+        self.parked: dict[int, threading.Condition] = {}
+        self.mail: dict[int, Assign] = {}
+        self.views: dict[int, Any] = {}
+        self.states: dict[int, Any] = {}
+        self.saved: Saved | None = None
+        self.failure: BaseException | None = None
+        self.alone = core.workers == 1 and not isinstance(core.pattern, Rounds)
+        self.alarm = 0.0
+        self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
+
+    # -- the watching thread
+
+    def run(self) -> Run:
+        """Start the workers, watch until the run is done, and conclude it."""
+        core = self.core
+        core.begin()
+        threads = [
+            threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
+            for w, joins in self._muster().items()
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            self._watch()
+            self._farewell(threads, math.inf)
+        except BaseException:
+            with self.lock:
+                self._end("stopped", "the run was broken off.")
+            self._farewell(threads, FAREWELL)
+            self._write_pending()
+            raise
+        if self.failure is not None:
+            self._write_pending()
+            raise self.failure
+        states = {w: self.states[w] for w in core.members}
+        run = core.finish(states)
+        if self.checkpoints is not None and core.status != "diverged":
+            self.checkpoints.write(core.last_checkpoint(states))
+        return run
+
+    def _muster(self) -> dict[int, float]:
+        """Join all who are there from the start; the numbers of all workers, and when they come."""
+        core, W = self.core, self.core.workers
+        joins = self.slow.joins if self.slow is not None else {}
+        old = core.returning[:W]
+        new = list(range(core.next_worker, core.next_worker + W - len(old)))
+        if self.slow is not None and core.resumed_from is not None:
+            new = [w for w in range(W) if joins.get(w, 0.0) > core.time]  # the others have died
+        come = {w: joins.get(w, 0.0) for w in [*old, *new]}
+        for worker in sorted(come):
+            if come[worker] <= core.time:
+                core.join(core.time, worker)
+        return come
+
+    def _watch(self) -> None:
+        core, checkpoints = self.core, self.checkpoints
+        while not core.done:
+            with self.lock:
+                wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
+                if self.saved is None and not core.done:
+                    self.alarm = core.deadline
+                    self.watch.wait(min(wait, GLANCE))
+                if checkpoints is not None and checkpoints.interrupted:
+                    self._end("interrupted", checkpoints.advice(core.version))
+                if self.timed:
+                    self._deliver(core.tick(self.clock.now()))
+            if not core.done:
+                self._write_pending()
+
+    def _write_pending(self) -> None:
+        """Write the checkpoint that is whole, if there is one; the workers go on meanwhile."""
+        with self.lock:
+            saved, self.saved = self.saved, None
+        if saved is not None and self.checkpoints is not None:
+            self.checkpoints.write(saved)
+
+    def _farewell(self, threads: list[threading.Thread], patience: float) -> None:
+        """Wait for the threads, except for those of workers that were given up."""
+        until = time.monotonic() + patience
+        for thread in threads:
+            worker = int(thread.name.split()[-1])
+            while thread.is_alive() and time.monotonic() < until:
+                thread.join(min(GLANCE, patience))
+                if self.core.done and worker not in self.core.members:
+                    break
+
+    # -- what all threads do, with the lock held
+
+    def _end(self, status: str, message: str) -> None:
+        self.core.stop(status, message)
+        self._wake()
+
+    def _wake(self) -> None:
+        for condition in self.parked.values():
+            condition.notify()
+        self.watch.notify()
+
+    def _deliver(self, orders: list[Assign]) -> None:
+        """Copy the iterate into the views of those who may begin, while it is still their version."""
+        core = self.core
+        if core.time > self.clock.now():
+            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        for order in orders:
+            iterate = core.master.iterate
+            if self.alone:
+                self.views[order.worker] = iterate
+            else:
+                for mine, current in zip(self.views[order.worker], iterate):
+                    if mine is not None:
+                        np.copyto(mine, current)
+            self.mail[order.worker] = order
+            if order.worker in self.parked:
+                self.parked[order.worker].notify()
+        if core.done:
+            self._wake()
+        elif self.timed and core.deadline < self.alarm:
+            self.watch.notify()
+
+    # -- a worker's thread
+
+    def _life(self, worker: int, joins: float) -> None:
+        try:
+            self._work(worker, joins)
+        except BaseException as failure:
+            with self.lock:
+                self.failure = self.failure or failure
+                self._end("stopped", "a worker failed.")
+
+    def _work(self, worker: int, joins: float) -> None:
+        core, algorithm, potential = self.core, self.core.algorithm, self.core.potential
+        local = self._state(worker)
+        delays = Delays(self.slow, core.seed, worker, core.pattern) if self.slow is not None else None
+        if not self._arrive(worker, joins):
+            return
+        while (order := self._ask(worker, local)) is not None:
+            view, task = self.views[worker], order.task(core.seed)
+            try:
+                update = compute(algorithm, potential, view, local, task, core.master.limit)
+                if self.alone:
+                    local = learn(algorithm, potential, view, local, task, update)
+            except Exception as error:
+                raise _failed(order, error) from error
+            if delays is not None and not self._linger(order, delays):
+                return
+            with self.lock:
+                self._deliver(core.answer(worker, update, self.clock.now(), ask=False))
+            try:
+                if not self.alone:
+                    local = learn(algorithm, potential, view, local, task, update)
+            except Exception as error:
+                raise _failed(order, error) from error
+            self.states[worker] = local
+
+    def _state(self, worker: int) -> Any:
+        """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
+        core = self.core
+        local = core.algorithm.init_worker(core.potential, core.theta0)
+        start = self.checkpoints.start if self.checkpoints is not None else None
+        if start is not None and str(worker) in start.document["workers"]:
+            local = start.tree(f"worker.{worker}", local)
+        iterate = core.master.iterate
+        sent = sent_fields(core.algorithm, iterate)
+        with self.lock:
+            self.states[worker] = local
+            self.views[worker] = iterate._make(
+                [np.empty_like(getattr(iterate, name)) if name in sent else None for name in iterate._fields]
+            )
+        return local
+
+    def _arrive(self, worker: int, joins: float) -> bool:
+        """Join late, where that is so; whether there is still something to do."""
+        with self.lock:
+            if worker in self.core.members:
+                return True
+        if not self.clock.sleep_until(joins, lambda: self.core.done):
+            return False
+        with self.lock:
+            self.core.join(self.clock.now(), worker)
+        return True
+
+    def _ask(self, worker: int, local: Any) -> Assign | None:
+        """The next order, waited for where a round is open; None when there will be none."""
+        core = self.core
+        with self.lock:
+            self._deliver(core.ask(worker, self.clock.now()))
+            if worker not in self.mail:
+                self.parked.setdefault(worker, threading.Condition(self.lock))
+            while worker not in self.mail:
+                if core.done or worker not in core.members:
+                    return None
+                self.parked[worker].wait()
+            order = self.mail.pop(worker)
+        if order.deposit:
+            arrays = state_arrays(worker, local)
+            with self.lock:
+                core.deposit(worker, arrays)
+                self.saved = core.whole_checkpoint() or self.saved
+                if self.saved is not None:
+                    self.watch.notify()
+        return order
+
+    def _linger(self, order: Assign, delays: Delays) -> bool:
+        """Stretch a computation to its drawn time, messages included; False where the worker dies in it."""
+        assert self.slow is not None
+        member = self.core.members.get(order.worker)
+        begun = member.since if member is not None else self.clock.now()
+        computed = begun + self.slow.message / 2 + delays.of(order.k, order.read)
+        dies = computed > delays.death
+        self.clock.sleep_until(
+            delays.death if dies else computed + self.slow.message / 2, lambda: self.core.done
+        )
+        if dies and not self.core.done:
+            now = self.clock.now()
+            others = any(joins > now for joins in self.slow.joins.values())
+            with self.lock:
+                self._deliver(self.core.lost(order.worker, now, replacing=others))
+            return False
+        return True
+
+
+def _failed(order: Assign, error: Exception) -> WorkerFailed:
+    reason = " ".join(str(error).split()).rstrip(".")
+    return WorkerFailed(
+        f"worker {order.worker} failed in its step {order.k}, computing on version {order.read} "
+        f"({type(error).__name__}: {reason})."
+    )

@@ -1,0 +1,1 @@
+"""All that reproduces the paper: figures, theory, claims and tuned parameters."""

@@ -1,0 +1,94 @@
+"""What an experiment is: a specification that becomes tables, and tables that become figures and claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from asyncqn.errors import BadInput
+from asyncqn.paper.records import Record
+from asyncqn.paper.result_cache import Tell, run_jobs
+
+J = TypeVar("J")
+Tables = dict[str, list[Record]]
+
+HOLDS, PARTLY, FAILS, UNTESTABLE = "holds", "holds partly", "does not hold", "not testable here"
+
+
+class Claim(NamedTuple):
+    """A statement of the paper in our words, and what the tables say about it."""
+
+    text: str
+    setting: str
+    """Under which problem and parameters it was looked at."""
+    verdict: str
+    because: str
+    """The numbers behind the verdict, in a sentence."""
+
+
+def judge(holds: bool, partly: bool = False) -> str:
+    """The word for an outcome."""
+    return HOLDS if holds else PARTLY if partly else FAILS
+
+
+Progress = Callable[[str, int], AbstractContextManager[Tell]]
+
+
+def _silent(label: str, total: int) -> AbstractContextManager[Tell]:
+    return nullcontext(lambda done, note="": None)
+
+
+def tuned_folder() -> Path:
+    """Where a clone of the repository keeps the results of tuning."""
+    return Path(__file__).resolve().parent / "tuned"
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an experiment keeps its things, and how much it may do."""
+
+    folder: Path
+    full: bool = False
+    processes: int = 2
+    seed: int = 0
+    progress: Progress = _silent
+    tuned_from: Path | None = None
+
+    def jobs(self, label: str, function: Callable[[J], list[Record]], jobs: Sequence[J]) -> list[Record]:
+        """Run jobs on the processes; finished ones are found in the experiment's folder."""
+        path = self.folder / "parts" / f"{function.__module__.rpartition('.')[2]}.{function.__name__}.jsonl"
+        with self.progress(label, len({str(job) for job in jobs})) as tell:
+            return run_jobs(function, jobs, path, processes=self.processes, tell=tell)
+
+    def tuned(self, name: str) -> dict[str, Any]:
+        """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
+        path = (self.tuned_from or tuned_folder()) / f"{name}.json"
+        try:
+            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if document["best"] is None:
+                raise BadInput(f"the study {path} found no parameters that reach epsilon.")
+        except (OSError, ValueError, KeyError):
+            raise BadInput(
+                f"the tuned parameters {path} are missing or damaged: run from a clone of the repository, "
+                "or make them with asyncqn tune and name their folder with --tuned."
+            ) from None
+        return document
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """compute -> tables; draw and claims see the tables only."""
+
+    name: str
+    title: str
+    about: str
+    compute: Callable[[Context], Tables]
+    draw: Callable[[Tables], dict[str, Any]]
+    claims: Callable[[Tables], list[Claim]]
+    quick: str = ""
+    full: str = ""
+    """How much is computed in either size, in a few words."""

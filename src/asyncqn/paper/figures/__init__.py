@@ -1,0 +1,1 @@
+"""One experiment of the paper per file."""

@@ -1,0 +1,84 @@
+"""How long a run needs: simulated time and commits until a metric falls to a target."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.core.cluster import Cluster
+from asyncqn.engines.simulator import Simulator
+from asyncqn.errors import require
+from asyncqn.minimize import starting_point
+from asyncqn.types import Algorithm, Array, Blocks, Potential, Progress, Rounds
+
+HOPELESS = 1e6
+"""A run whose metric exceeds this times its start is counted as diverged and stopped."""
+
+
+class Outcome(NamedTuple):
+    """`status`: "reached", "too slow" or "diverged"; time and commits are those of the first success."""
+
+    status: str
+    time: float | None
+    commits: int | None
+    last: float
+    """The metric at the end, to tell a near miss from a far one."""
+
+
+def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
+    """A number of commits that surely lasts until time `limit`.
+
+    The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.
+    """
+    cycle = cluster.means() + cluster.message + cluster.master
+    if isinstance(algorithm.pattern, (Rounds, Blocks)):
+        shortest = cluster.message + cluster.master + 0.05 * float(cluster.means().min())
+        return int(limit / max(shortest, 1e-3 * limit)) + 2
+    return int(4 / 3 * limit * float(np.sum(1.0 / cycle))) + 10 * cluster.workers
+
+
+def time_to(
+    potential: Potential,
+    algorithm: Algorithm,
+    cluster: Cluster,
+    *,
+    target: float,
+    limit: float,
+    seed: int,
+    metric: str = "error",
+    theta0: Array | None = None,
+    evaluate: int | None = None,
+) -> Outcome:
+    """Run on the simulated cluster until `metric` <= `target`, or until simulated time `limit`.
+
+    The metric is looked at every `evaluate` commits: by default at every round, and at every fifth
+    commit of an asynchronous algorithm, which is far below the spread between repetitions.
+    """
+    require(limit > 0, f"limit must be a positive time, not {limit!r}.")
+    if evaluate is None:
+        evaluate = 1 if isinstance(algorithm.pattern, (Rounds, Blocks)) else 5
+    reached: list[Progress] = []
+    seen: list[float] = []
+
+    def look(progress: Progress) -> None:
+        require(metric in progress.metrics, f"{type(potential).__name__} has no metric '{metric}'.")
+        value = progress.metrics[metric]
+        if progress.time > limit:
+            raise StopIteration
+        seen.append(value)
+        if value <= target:
+            reached.append(progress)
+        if value <= target or not value <= HOPELESS * max(1.0, abs(seen[0])):
+            raise StopIteration
+
+    algorithm.check(potential)
+    run = Simulator(cluster).minimize(
+        potential, algorithm, theta0=starting_point(potential, theta0, seed), seed=seed,
+        commits=commits_within(algorithm, cluster, limit), evaluate=evaluate, callback=look,
+    )  # fmt: skip
+    last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
+    if reached:
+        return Outcome("reached", float(reached[0].time), reached[0].commit, last)
+    lost = run.status == "diverged" or not last <= HOPELESS * max(1.0, abs(seen[0]))
+    return Outcome("diverged" if lost else "too slow", None, None, last)

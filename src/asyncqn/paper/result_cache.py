@@ -1,0 +1,168 @@
+"""Jobs: pure functions of frozen parameters, computed once, on two processes, and kept.
+
+A job's key is the hash of its parameters and of the source it depends on: the numerical rooms, the
+core of simulation and replay, its function and what that uses of its own file and of others here.
+Finished jobs are lines of one JSON file per experiment, so that an interrupted experiment goes on
+where it stopped.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import multiprocessing
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import asyncqn
+from asyncqn.core.plain import to_plain
+from asyncqn.errors import BadInput
+from asyncqn.paper.records import Record
+
+J = TypeVar("J")
+
+ROOMS = ("kernels", "algorithms", "potentials")
+CORE = (
+    *(f"core/{name}.py" for name in ("cluster", "simulation", "schedule", "streams", "master", "execute")),
+    *(f"paper/{name}.py" for name in ("measure", "problems", "settings")),
+    "engines/simulator.py",
+)
+SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class Tell(Protocol):
+    """How progress is shown: jobs done, and a few words."""
+
+    def __call__(self, done: int, note: str = "") -> None: ...
+
+
+@cache
+def core_hash() -> str:
+    """Hash of the rooms that every number depends on; comments and layout do not count."""
+    root = Path(asyncqn.__file__).parent
+    files = [p for room in ROOMS for p in sorted((root / room).rglob("*.py"))] + [
+        root / name for name in CORE
+    ]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))).encode())
+    return digest.hexdigest()
+
+
+def own_source(function: Callable[..., Any]) -> str:
+    """The source of a job's function and of what it uses of its own module, drawing and verdicts left out."""
+    module = sys.modules[function.__module__]
+    texts: dict[str, str] = {}
+    waiting = [function.__name__]
+    while waiting:
+        name = waiting.pop()
+        thing = inspect.unwrap(getattr(module, name))
+        if name in texts:
+            continue
+        if getattr(thing, "__module__", None) != module.__name__:
+            # Constants by value; what is imported from the core is in the other hash.
+            texts[name] = repr(thing) if isinstance(thing, (int, float, str, tuple)) else _borrowed(thing)
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+        texts[name] = ast.unparse(tree)
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        waiting += sorted(used for used in names if hasattr(module, used))
+    return "\n".join(f"{name}: {texts[name]}" for name in sorted(texts))
+
+
+def _borrowed(thing: Any) -> str:
+    """The file of another experiment that something comes from, unless it belongs to the core."""
+    module = sys.modules.get(getattr(thing, "__module__", None) or "")
+    path = Path(getattr(module, "__file__", None) or "")
+    if "paper" not in path.parts or f"paper/{path.name}" in CORE:
+        return ""
+    return ast.unparse(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
+    """The keys under which the jobs' records are kept."""
+    source = [function.__module__, own_source(function), core_hash()]
+    texts = (json.dumps([*source, to_plain(job)], sort_keys=True, allow_nan=False) for job in jobs)
+    return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
+
+
+def kept_jobs(path: Path) -> dict[str, list[Record]]:
+    """Finished jobs by key; a line cut off by an interruption is passed over."""
+    kept = {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+                kept[entry["key"]] = entry["records"]
+            except (ValueError, KeyError, TypeError):
+                continue
+    return kept
+
+
+def run_jobs(
+    function: Callable[[J], list[Record]],
+    jobs: Sequence[J],
+    path: Path,
+    *,
+    processes: int = 2,
+    tell: Tell = lambda done, note="": None,
+) -> list[Record]:
+    """The records of all jobs, in order; those in `path` are not computed again."""
+    keys = keys_of(function, jobs)
+    kept = kept_jobs(path)
+    todo = {key: job for key, job in zip(keys, jobs, strict=True) if key not in kept}
+    done = len(set(keys) - set(todo))
+    tell(done)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            if path.stat().st_size:
+                file.write("\n")  # ends a line that an interruption may have cut off
+            began = time.monotonic()
+            for finished, (key, records) in enumerate(_computed(function, todo, processes), 1):
+                kept[key] = records
+                file.write(json.dumps({"key": key, "records": records}, allow_nan=False) + "\n")
+                file.flush()
+                left = (time.monotonic() - began) / finished * (len(todo) - finished)
+                tell(done + finished, f"about {_duration(left)} left" if finished < len(todo) else "")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
+    return [record for key in keys for record in kept[key]]
+
+
+def _computed(function: Callable[[J], list[Record]], todo: dict[str, J], processes: int) -> Any:
+    """(key, records) as they are finished; in this process where a pool would not pay."""
+    if processes <= 1 or len(todo) <= 1:
+        for key, job in todo.items():
+            yield key, function(job)
+        return
+    with pool(processes) as executor:
+        waiting = {executor.submit(function, job): key for key, job in todo.items()}
+        try:
+            while waiting:
+                ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    yield waiting.pop(future), future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """Processes that share nothing and use one thread each."""
+    for name in SINGLE_THREAD:
+        os.environ.setdefault(name, "1")
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,1 @@
+"""Matrix factorization of ratings, whole and with one side eliminated."""

@@ -1,0 +1,1 @@
+"""Factorized ratings as an estimator: learning, the model, its files."""

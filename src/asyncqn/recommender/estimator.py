@@ -1,0 +1,258 @@
+"""Recommender: matrix factorization of ratings with scikit-learn's conventions, fitted by worker threads.
+
+The item rows minimise the profiled potential V (users eliminated exactly) with ridge
+lambda + alpha n_row, see `potentials.profiled_factorization`; how factors become predictions, and
+what happens with unknown users and items, stands in `recommender_model`.  The defaults come from the
+experiment in docs/recommender.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.streams import check_seed
+from asyncqn.engines.threads import Threads
+from asyncqn.errors import BadInput, NotFitted, require
+from asyncqn.potentials.factorization.matrix_factorization import check_model
+from asyncqn.recommender.files import load_model, save_model
+from asyncqn.recommender.learning import learn, matched, pairs, rating_table
+from asyncqn.recommender.model import FactorModel, Recommendation
+from asyncqn.types import Array, Progress
+
+Self = TypeVar("Self", bound="Recommender")
+
+
+class Recommender:
+    """Predicts ratings and recommends items.
+
+    rank: K; workers: threads; seed: of the start, the shuffling and the validation split; prior,
+    alpha: the ridge of a row is prior + alpha * (its ratings); offsets: factorize what damped item and
+    user means leave over, instead of the ratings; trust: ratings at which factors and baseline count
+    equally in a prediction; clip: keep predictions within the ratings seen; passes: over the ratings,
+    at most; tol, patience: stop when so many passes in a row gain less than `tol` of sqrt(2 U / n), the
+    RMSE with its penalty; early_stopping: judge instead by the RMSE of a share `validation_fraction` of
+    the ratings, held out, and keep the best iterate; warm_start: `fit` goes on from the item factors it
+    has; dtype: of the factors; verbose: print the RMSE while fitting.
+
+    Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
+    history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.
+    """
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        workers: int = 2,
+        seed: int = 0,
+        prior: float = 3.0,
+        alpha: float = 0.04,
+        offsets: bool = False,
+        trust: float = 5.0,
+        clip: bool = True,
+        passes: int = 15,
+        tol: float = 1e-4,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 2,
+        warm_start: bool = False,
+        dtype: str = "float32",
+        verbose: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.workers = workers
+        self.seed = seed
+        self.prior = prior
+        self.alpha = alpha
+        self.offsets = offsets
+        self.trust = trust
+        self.clip = clip
+        self.passes = passes
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.verbose = verbose
+
+    # -- parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self: Self, **parameters: Any) -> Self:
+        """Set parameters by name."""
+        known = self.get_params()
+        for name, value in parameters.items():
+            require(name in known, f"Recommender has no parameter {name!r}; it has {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = inspect.signature(type(self)).parameters
+        own = (f"{k}={v!r}" for k, v in self.get_params().items() if k == "rank" or v != default[k].default)
+        return f"Recommender({', '.join(own)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks an estimator before it cross-validates it."""
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
+
+    def check(self) -> None:
+        """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
+        for name in ("rank", "passes", "patience"):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            require(whole and value >= 1, f"{name} must be a positive integer, not {value!r}.")
+        check_model(self.rank, self.prior, self.alpha, self.dtype)
+        check_seed(self.seed)
+        Threads(self.workers)  # says what is wrong with them
+        for name in ("trust", "tol"):
+            value = getattr(self, name)
+            sound = isinstance(value, int | float) and 0.0 <= value < math.inf
+            require(sound, f"{name} must be a number of at least 0, not {value!r}.")
+        share = self.validation_fraction
+        require(
+            isinstance(share, int | float) and 0.0 < share < 1.0,
+            f"validation_fraction must lie between 0 and 1, not {share!r}.",
+        )
+
+    # -- learning
+
+    def fit(
+        self: Self,
+        ratings: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        callback: Callable[[Progress], Any] | None = None,
+    ) -> Self:
+        """Learn from ratings in any form `asyncqn.data.as_ratings` takes, or from pairs and ratings `y`.
+
+        validation: ratings whose RMSE is watched (and stops early, where asked for) instead of a split;
+        callback: called after every evaluation, may raise StopIteration.
+        """
+        self.check()
+        require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
+        begun = time.perf_counter()
+        train = rating_table(ratings, y)
+        held = None if validation is None else matched(rating_table(validation), train)
+        if held is None and self.early_stopping:
+            train, held = train.split(self.validation_fraction, self.seed)
+        learned = learn(
+            self, train, held, getattr(self, "model_", None) if self.warm_start else None, callback
+        )
+        self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learned
+        self.seconds_ = time.perf_counter() - begun
+        return self
+
+    # -- what was learned
+
+    def _learned(self) -> FactorModel:
+        if not hasattr(self, "model_"):
+            raise _not_fitted("This Recommender has learned nothing yet: call fit first.")
+        return self.model_
+
+    @property
+    def item_factors_(self) -> Array:
+        return self._learned().item_factors
+
+    @property
+    def user_factors_(self) -> Array:
+        return self._learned().user_factors
+
+    @property
+    def item_ids_(self) -> npt.NDArray[Any]:
+        return self._learned().item_ids
+
+    @property
+    def user_ids_(self) -> npt.NDArray[Any]:
+        return self._learned().user_ids
+
+    @property
+    def mean_(self) -> float:
+        return self._learned().offsets.mean
+
+    def predict(self, users: Any, items: Any = None) -> npt.NDArray[np.float64]:
+        """Ratings predicted for users and items of one shape (one may be single), or for n x 2 pairs.
+
+        Unknown ids are no error: see `recommender_model` for what is predicted.
+        """
+        model = self._learned()
+        if items is None:
+            users, items = pairs(users)
+        u, m = model.user_index(users), model.item_index(items)
+        try:
+            u, m = np.broadcast_arrays(u, m)
+        except ValueError:
+            raise BadInput(f"Users and items differ in shape: {u.shape} and {m.shape}.") from None
+        return model.predict(u.ravel(), m.ravel()).reshape(u.shape)
+
+    def rmse(self, ratings: Any, y: Any = None) -> float:
+        """Root mean square error of the predictions of these ratings."""
+        return self.evaluate(ratings, y)["rmse"]
+
+    def score(self, ratings: Any, y: Any = None) -> float:
+        """Minus the RMSE: scikit-learn takes a higher score for a better one."""
+        return -self.rmse(ratings, y)
+
+    def evaluate(self, ratings: Any, y: Any = None) -> dict[str, float]:
+        """`rmse`, `mae` and the number `n` of ratings they were measured on."""
+        return self._learned().measure(rating_table(ratings, y))
+
+    def recommend(self, user: Any, n: int = 10, *, exclude_seen: bool = True) -> list[Recommendation]:
+        """The n best items for a known user; scores are not clipped, so that they still tell items apart."""
+        return self._learned().recommend(user, n, exclude_seen)
+
+    def similar(self, item: Any, n: int = 10) -> list[Recommendation]:
+        """The n items whose predicted ratings correlate best with those of `item` over the users."""
+        return self._learned().similar(item, n)
+
+    def fold_in(self, ratings: Any, y: Any = None) -> Recommender:
+        """A copy that knows the new users of `ratings` too; nothing else is learned anew."""
+        return self._copy(self._learned().fold_in(rating_table(ratings, y)))
+
+    def _copy(self, model: FactorModel) -> Recommender:
+        other = type(self)(**self.get_params())
+        other.__dict__.update(self.__dict__)
+        other.model_ = model
+        return other
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to the folder `path`, whole or not at all; an older model there is replaced."""
+        facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
+        return save_model(path, self._learned(), self.history_, self.get_params(), facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recommender:
+        """A saved model, checked; nothing in the folder is executed."""
+        model, history, parameters, facts = load_model(path)
+        known = inspect.signature(cls).parameters
+        loaded = cls(**{name: value for name, value in parameters.items() if name in known})
+        loaded.model_, loaded.history_ = model, history
+        for name in _FACTS:
+            setattr(loaded, name, facts.get(name))
+        return loaded
+
+
+def _not_fitted(sentence: str) -> NotFitted:
+    """Where scikit-learn is in use, an error that is its NotFittedError too."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFitted(sentence)
+    both: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
+    return both(sentence)
+
+
+_FACTS = ("n_iter_", "status_", "fun_", "seconds_")

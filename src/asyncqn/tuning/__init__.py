@@ -1,0 +1,1 @@
+"""Search spaces and studies of parameters, for any algorithm."""

@@ -1,0 +1,88 @@
+"""The algorithm that is used when none is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import Quadratic
+
+import asyncqn as aq
+from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS
+from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
+
+
+def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
+    potential = Quadratic.random(n_data=20)
+    assert default_algorithm(potential, 8) == BlockLBFGS(8)
+    assert default_algorithm(potential, 50) == BlockLBFGS(20)
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_data", "workers", "pieces"),
+    [
+        (100, 600, 1, 1),  # nobody could help
+        (100, 600, 2, 4),
+        (100, 600, 40, 4),
+        (100, 600, 80, 2),  # three rows each at least
+        (100, 600, 400, 1),
+        (50_000, 20_000, 2, 1),  # a piece's rows cost less than its answer
+        (50_000, 200_000, 2, 1),
+        (50_000, 1_000_000, 2, 2),
+        (50_000, 2_000_000, 2, 4),
+    ],
+)
+def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data, workers, pieces):
+    assert pieces_of_a_block(dim, n_data, workers) == pieces
+
+
+def test_the_default_cuts_blocks_into_pieces():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    assert default_algorithm(potential, 2) == BlockLBFGS(2, pieces=4)
+    assert default_algorithm(potential, 1) == BlockLBFGS(1)
+
+
+def test_minimize_needs_nothing_but_the_problem():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    run = aq.minimize(potential)
+    # 100 versions solve it to rounding: U is known to 1e-13 of its size.
+    assert run.fun - potential.optimum < 1e-10 * potential.optimum
+    assert run.status == "completed"
+
+
+def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
+    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    simulated = aq.Simulator(aq.Cluster(2, worker_mean=3.0, worker_std=4.0))
+    runs = [aq.minimize(potential, engine=engine, commits=12) for engine in (aq.Threads(2), simulated)]
+    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
+
+
+def test_a_named_algorithm_needs_a_number_of_commits():
+    with pytest.raises(aq.BadInput, match="commits is missing"):
+        aq.minimize(Quadratic.random(), BlockLBFGS(2), engine=aq.Simulator(aq.Cluster(1)))
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(aq.BadInput, match="at least one worker"):
+        default_algorithm(Quadratic.random(), 0)
+
+
+def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
+    class Large(Quadratic):
+        n_data = 1_000_000
+
+    large = Large(np.eye(3), np.zeros(3))
+    assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
+    assert default_algorithm(large, 80) == GrowingLBFGS(80, 1, memory=100, pieces=4)
+    assert default_algorithm(large, 250) == BlockLBFGS(250, pieces=4)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 40])
+def test_the_default_on_many_rows_finds_their_minimum(workers):
+    potential = aq.LogisticRegression.random(20_000 * workers, 4, seed=0)
+    engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5))
+    run = aq.minimize(potential, engine=engine)
+    assert isinstance(default_algorithm(potential, workers), GrowingLBFGS)
+    g, start = np.empty(4), np.empty(4)
+    potential.grad(run.theta, np.arange(potential.n_data), g)
+    potential.grad(np.zeros(4), np.arange(potential.n_data), start)
+    assert np.linalg.norm(g) < 1e-8 * np.linalg.norm(start)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import asyncqn as aq
+from asyncqn.cli.main import main
+
+
+def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_replay(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(SystemExit) as end:
+        main(["demo", "--output", str(tmp_path / "out"), "--json", "--quiet"])
+    out, err = capfd.readouterr()
+    assert (end.value.code, err) == (0, "")
+    numbers = json.loads(out)
+    page = Path(numbers["report"]).read_text()
+    sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.S), "every place was filled in"
+    assert (tmp_path / "out" / "convergence.png").read_bytes()[:4] == b"\x89PNG"
+    # The start predicts the mean, with an RMSE near 1.14; how far the slow ones get depends on the machine.
+    for name, row in numbers["runs"].items():
+        assert name in page
+        assert row["rmse"] < 1.0
+    ours = numbers["runs"]["staged-lbfgs"]
+    assert ours["rmse"] == min(row["rmse"] for row in numbers["runs"].values())
+    assert numbers["test_rmse"] < ours["rmse"] + 0.01
+    model = aq.Recommender.load(numbers["model"])
+    assert [item.id for item in model.recommend(numbers["user"])] == [item["id"] for item in numbers["items"]]
+    assert all(item["title"] in page for item in numbers["items"])
+    run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")
+    assert run.schedule.workers == 2
+    assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").success

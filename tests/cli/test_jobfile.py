@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.cli.jobfile import DEFAULT_PARAMETERS, load_job
+from asyncqn.errors import BadInput
+
+FULL = """
+[problem]
+kind = "linear-gaussian"
+dim = 4
+n_data = 12
+dominant = 1
+bulk = [2, 3]
+seed = 5
+
+[algorithm]
+kind = "as-lbfgs"
+h = 1e-3
+gamma = 0.1
+beta = inf
+memory = 2
+batch = 4
+overlap = 2
+initial_scale = 1
+
+[cluster]
+workers = 3
+worker_mean = [1, 2, 3]
+deaths = {2 = 50.0}
+joins = {1 = 4}
+
+[run]
+commits = 20
+seed = 7
+evaluate = 5
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def job(text: str) -> Path:
+        path = tmp_path / "job.toml"
+        path.write_text(text)
+        return path
+
+    return job
+
+
+def test_a_job_file_becomes_the_objects_it_describes(write) -> None:
+    job = load_job(write(FULL))
+    assert (job.problem.dim, job.problem.n_data) == (4, 12)
+    assert job.problem.reference()["seed"] == 5
+    assert job.algorithm == aq.ASLBFGS(1e-3, 0.1, math.inf, 2, 4, 2, initial_scale=1.0)
+    assert isinstance(job.algorithm.initial_scale, float), "1 and 1.0 must compile one kernel"
+    assert job.cluster == aq.Cluster(3, worker_mean=[1, 2, 3], deaths={2: 50.0}, joins={1: 4.0})
+    assert (job.run.commits, job.run.seed, job.run.evaluate) == (20, 7, 5)
+
+
+def test_overrides_go_over_the_file_key_by_key(write) -> None:
+    job = load_job(
+        write(FULL), {"run": {"commits": 9}, "algorithm": {"gamma": 0.2}, "cluster": {"master": 2.0}}
+    )
+    assert (job.run.commits, job.run.seed) == (9, 7)
+    assert (job.algorithm.gamma, job.algorithm.h) == (0.2, 1e-3)
+    assert (job.cluster.master, job.cluster.workers) == (2.0, 3)
+
+
+def test_another_algorithm_drops_the_parameters_that_were_not_meant_for_it(write) -> None:
+    job = load_job(write(FULL), {"algorithm": {"kind": "async-sgd", "batch": 3}})
+    assert job.algorithm == aq.AsyncSGD(h=DEFAULT_PARAMETERS["async-sgd"]["h"], batch=3)
+
+
+@pytest.mark.parametrize("kind", DEFAULT_PARAMETERS)
+def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(kind: str) -> None:
+    job = load_job(None, {"algorithm": {"kind": kind}})
+    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=20, seed=0)
+    assert run.status == "completed"
+    assert kind in ALGORITHMS
+
+
+def test_the_default_job_converges_with_curvature_pairs() -> None:
+    job = load_job()
+    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=job.run.commits)
+    # Eight seeds ended between 0.008 and 0.027; the start is near 30.
+    assert run.metrics["error"][-1] < 0.05
+    assert run.counters["pairs_accepted"] > 1_000
+
+
+BAD = {
+    "unknown section": ("[clutser]\nworkers = 3\n", "clutser"),
+    "a key outside": ("commits = 3\n", "commits"),
+    "a section that is none": ("run = 3\n", "run"),
+    "not TOML": ("[run\n", "TOML"),
+    "unknown problem": ("[problem]\nkind = 'banana'\n", "banana"),
+    "a list as kind": ("[problem]\nkind = ['a']\n", "problem"),
+    "unknown problem key": ("[problem]\ndims = 3\n", "dims"),
+    "wrong type in problem": ("[problem]\ndim = 2.5\n", "dim"),
+    "wrong bulk": ("[problem]\nbulk = [1]\n", "bulk"),
+    "wrong spectrum": ("[problem]\nspectrum = 'flat'\n", "spectrum"),
+    "impossible spectrum": ("[problem]\ndim = 2\nspectrum = [0.5, 2.0]\n", "eigenvalue"),
+    "wrong dtype": ("[problem]\ndtype = 'int8'\n", "dtype"),
+    "a dtype that is a list": ("[problem]\ndtype = [1]\n", "dtype"),
+    "negative problem seed": ("[problem]\nseed = -1\n", "seed"),
+    "negative problem noise": ("[problem]\nnoise_var = -1.0\n", "noise_var"),
+    "negative bulk": ("[problem]\nbulk = [-1.0, 2.0]\n", "eigenvalue"),
+    "no algorithm kind": ("[algorithm]\nh = 1.0\n", "kind"),
+    "unknown algorithm": ("[algorithm]\nkind = 'adam'\n", "adam"),
+    "a list as algorithm": ("[algorithm]\nkind = ['sgd']\n", "algorithm"),
+    "unknown parameter": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = 3\nrate = 1\n", "rate"),
+    "missing parameter": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\n", "batch"),
+    "boolean for a number": ("[algorithm]\nkind = 'async-sgd'\nh = true\nbatch = 3\n", "h must be a number"),
+    "text for a count": ("[algorithm]\nkind = 'async-sgd'\nh = 1.0\nbatch = '3'\n", "batch"),
+    "negative step": ("[algorithm]\nkind = 'async-sgd'\nh = -1.0\nbatch = 3\n", "h"),
+    "nan step": ("[algorithm]\nkind = 'async-sgd'\nh = nan\nbatch = 3\n", "h"),
+    "no workers": ("[cluster]\nworker_mean = 1.0\n", "workers"),
+    "zero workers": ("[cluster]\nworkers = 0\n", "worker"),
+    "unknown cluster key": ("[cluster]\nworkers = 2\nspeed = 1\n", "speed"),
+    "wrong mean": ("[cluster]\nworkers = 2\nworker_mean = 'fast'\n", "worker_mean"),
+    "deaths of nobody": ("[cluster]\nworkers = 2\ndeaths = {bob = 1.0}\n", "deaths"),
+    "deaths at no time": ("[cluster]\nworkers = 2\ndeaths = {1 = 'soon'}\n", "deaths"),
+    "deaths as a list": ("[cluster]\nworkers = 2\ndeaths = [1.0]\n", "deaths"),
+    "zero commits": ("[run]\ncommits = 0\n", "commits"),
+    "commits as text": ("[run]\ncommits = 'many'\n", "commits"),
+    "evaluate never": ("[run]\nevaluate = 0\n", "evaluate"),
+    "unknown run key": ("[run]\ncomits = 3\n", "comits"),
+    "a seed too large": ("[run]\nseed = 99999999999999999999999\n", "seed"),
+}
+
+
+@pytest.mark.parametrize(("text", "word"), BAD.values(), ids=BAD)
+def test_a_mistake_is_one_sentence_that_names_file_and_culprit(write, text: str, word: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load_job(write(text))
+    sentence = str(caught.value)
+    assert "job.toml" in sentence
+    assert word in sentence
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+
+
+def test_a_job_file_that_is_missing_a_folder_or_binary_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("none.toml", ".", "binary.toml"):
+        with pytest.raises(BadInput, match=r"none|cannot be read|TOML"):
+            load_job(tmp_path / name)
+
+
+plain = st.one_of(
+    st.integers(), st.floats(), st.booleans(), st.text(max_size=5), st.lists(st.integers(), max_size=3)
+)
+
+
+@given(
+    section=st.sampled_from(["algorithm", "cluster", "run"]),
+    key=st.sampled_from(
+        ["kind", "h", "gamma", "batch", "overlap", "memory", "initial_scale", "beta", "workers",
+         "worker_mean", "worker_std", "message", "deaths", "commits", "seed", "evaluate"]
+    ),
+    value=plain,
+)  # fmt: skip
+def test_no_value_anywhere_raises_anything_but_bad_input(section: str, key: str, value: object) -> None:
+    try:
+        load_job(None, {section: {key: value}, "problem": {"dim": 2, "n_data": 3, "dominant": 1}})
+    except BadInput as error:
+        assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_a_factorization_of_a_file_of_ratings_is_a_problem(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
+    rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    job = load_job(
+        write(
+            f"[problem]\nkind = 'matrix-factorization'\nratings = '{tmp_path / 'ratings.csv'}'\nrank = 2\n"
+            "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 10\n[cluster]\nworkers = 2\n"
+        )
+    )
+    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=30)
+    assert (job.problem.dim, job.problem.n_data) == (2 * (12 + 9), 108)
+    run.save(tmp_path / "run")
+    assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_factorization_without_ratings_says_what_is_missing(write: Callable[[str], Path]) -> None:
+    with pytest.raises(aq.BadInput, match="needs ratings"):
+        load_job(write("[problem]\nkind = 'profiled-factorization'\nrank = 2\n"))

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.cli.view import plots as plotting
+from asyncqn.cli.view.trace import trace_events, write_trace
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.table import Table
+from asyncqn.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def run() -> aq.Run:
+    problem = aq.LinearGaussian.random(dim=6, n_data=18, dominant=1)
+    cluster = aq.Cluster(workers=5, worker_std=0.5, joins={4: 3.0}, deaths={0: 20.0})
+    algorithm = aq.MBLBFGS(h=0.1, memory=2, batch=4, overlap=2, timeout=1.0, quorum=0.4)
+    return aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=60, seed=1)
+
+
+def falling(start: float) -> Table:
+    x = np.arange(1, 41)
+    return Table({"commit": x, "time": x * 2.0, "fun": start / x, "error": start / x**2})
+
+
+def test_several_runs_share_axes_with_units_and_can_be_told_apart_without_colour() -> None:
+    figure = plotting.convergence({name: falling(i + 1.0) for i, name in enumerate("abc")})
+    axes = figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (plotting.SIMULATED, plotting.LABELS["error"])
+    assert axes.get_yscale() == "log"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
+    styles = {(line.get_linestyle(), line.get_marker()) for line in axes.lines}
+    assert len(styles) == 3
+
+
+def test_the_axis_is_logarithmic_only_where_that_can_be_drawn_and_helps() -> None:
+    assert plotting.wants_log(np.array([1.0, 100.0, np.nan]))
+    assert not plotting.wants_log(np.array([1.0, 2.0]))
+    assert not plotting.wants_log(np.array([-1.0, 100.0]))
+    assert not plotting.wants_log(np.array([np.nan]))
+
+
+def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
+    wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).pattern, 3000, 0)
+    for schedule in (run.schedule, wide):
+        axes = plotting.staleness_histogram(schedule).axes[0]
+        heights = [patch.get_height() for patch in axes.patches]
+        assert sum(heights) == schedule.staleness.size
+        assert len(heights) <= 80
+
+
+def test_the_timeline_has_one_box_per_computation(run: aq.Run) -> None:
+    axes = plotting.timeline(run.schedule, births=plotting.births(run)).axes[0]
+    assert sum(len(collection.get_paths()) for collection in axes.collections) == len(run.schedule)
+    assert run.schedule.dropped > 0
+    assert "hatched: dropped" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_equal_figures_are_equal_files(run: aq.Run, tmp_path: Path, ending: str) -> None:
+    paths = [plotting.save(plotting.overview(run), tmp_path / f"{i}.{ending}") for i in range(2)]
+    first, second = (path.read_bytes() for path in paths)
+    assert first == second
+    assert first[:5] in (b"\x89PNG\r", b"<?xml")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"0.{ending}", f"1.{ending}"]
+
+
+def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(run: aq.Run, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no column 'rmse'"):
+        plotting.convergence({"a": run.metrics}, metric="rmse")
+    with pytest.raises(BadInput, match="no run"):
+        plotting.convergence({})
+    with pytest.raises(BadInput, match=r"png or \.svg"):
+        plotting.save(plotting.staleness_histogram(run.schedule), tmp_path / "a.gif")
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_empty_schedule_can_be_drawn() -> None:
+    empty = Schedule.serial(0)
+    plotting.render(plotting.staleness_histogram(empty), "png")
+    plotting.render(plotting.timeline(empty), "png")
+
+
+def test_without_matplotlib_the_sentence_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
+        "from asyncqn.cli.main import main; main(['demo', '-q'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert done.stderr.endswith("install it with pip install 'asyncqn[plot]'.\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_slices_of_a_trace_tile_each_workers_time_and_carry_the_schedule(
+    run: aq.Run, tmp_path: Path
+) -> None:
+    schedule, born = run.schedule, plotting.births(run)
+    path = write_trace(tmp_path / "t.json", schedule, 1000.0, born)
+    events = json.loads(path.read_text())["traceEvents"]
+    assert events == trace_events(schedule, 1000.0, born)
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == len(schedule)
+    for worker in set(schedule.worker.tolist()):
+        mine = [event for event in slices if event["tid"] == worker]
+        assert mine[0]["ts"] == 1000.0 * born.get(worker, 0.0)
+        for before, after in itertools.pairwise(mine):
+            # ts + dur is a difference plus what was subtracted: equal to a few roundings.
+            assert before["ts"] + before["dur"] == pytest.approx(after["ts"], rel=1e-12)
+    delivered = [event["args"] for event in slices if event["name"] != "dropped"]
+    assert [a["staleness"] for a in delivered] == schedule.staleness.tolist()
+    assert [a["commit"] for a in delivered] == schedule.commit[schedule.commit > 0].tolist()

@@ -1,0 +1,238 @@
+"""The program as a whole, in a process of its own: streams, exit codes, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncqn.cli.main import COMMANDS, main
+from asyncqn.storage import check_of
+
+SMALL = ["--dim", "8", "--n-data", "24", "--workers", "3", "--commits", "40",
+         "--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2"]  # fmt: skip
+DIVERGING = [*SMALL, "-p", "h=1.0", "--commits", "400"]
+
+
+def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "asyncqn", *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
+        timeout=100, env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    """The same in this process, without the second that starting Python costs."""
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_simulate_save_show_replay_in_processes_of_their_own(tmp_path: Path) -> None:
+    made = asyncqn("simulate", *SMALL, "--seed", "3", "--save", "runs/a", "--json", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    numbers = json.loads(made.stdout)
+    assert numbers["run"] == "runs/a"
+    assert "simulate: 40/40" in made.stderr, "progress goes to stderr"
+    shown = asyncqn("show", "runs/a", "--plot", "a.svg", "--trace", "t/a.json", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    for word in ("completed", "async-sgd", "convergence", "staleness", "worker 2", "versions"):
+        assert word in shown.stdout
+    again = asyncqn("replay", "runs/a", "--json", "--quiet", cwd=tmp_path)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["identical"] is True
+    assert files(tmp_path) == [
+        "a.svg", "runs", "runs/a", "runs/a/arrays.npz", "runs/a/run.json", "t", "t/a.json",
+    ]  # fmt: skip
+
+
+def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = call(capfd, "simulate", *SMALL, "--json", "--quiet")
+    numbers = json.loads(out)
+    assert (code, err) == (0, "")
+    promised = {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted"}
+    assert promised | {"pairs_rejected", "run", "error"} <= set(numbers)
+    assert numbers["run"] is None
+    assert (numbers["status"], numbers["commits"]) == ("completed", 40)
+    # The mean tends to W - 1 = 2 from below, for the first computations of all workers read version 0.
+    assert 1 < numbers["staleness_mean"] <= 2
+
+
+def test_flags_go_over_the_job_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(
+        "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
+        "[cluster]\nworkers = 3\n[run]\ncommits = 30\nseed = 1\n"
+    )
+    one = json.loads(call(capfd, "simulate", job, "--json", "-q")[1])
+    two = json.loads(call(capfd, "simulate", job, "--json", "-q", "--commits", "12")[1])
+    same = json.loads(call(capfd, "simulate", job, "--json", "-q", "-p", "h=1e-5", "--seed", "1")[1])
+    other = json.loads(call(capfd, "simulate", job, "--json", "-q", "--seed", "2")[1])
+    assert (one["commits"], two["commits"]) == (30, 12)
+    assert one == same
+    assert one["fun"] != other["fun"]
+
+
+def test_a_diverged_run_exits_with_three_says_why_and_is_saved(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capfd, "simulate", *DIVERGING, "--save", tmp_path / "d", "--json", "--quiet")
+    assert code == 3
+    assert json.loads(out)["status"] == "diverged"
+    assert err.startswith("asyncqn: diverged: ")
+    assert "smaller h" in err
+    code, out, _ = call(capfd, "replay", tmp_path / "d", "--json", "-q")
+    assert (code, json.loads(out)["identical"]) == (0, True)
+    assert call(capfd, "show", tmp_path / "d")[0] == 0
+
+
+def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, "simulate", *SMALL, "--save", tmp_path / "a", "-q")[0] == 0
+    document = json.loads((tmp_path / "a" / "run.json").read_text())
+    document["manifest"]["seed"] += 1
+    document["check"] = check_of(document)
+    (tmp_path / "a" / "run.json").write_text(json.dumps(document))
+    code, out, err = call(capfd, "replay", tmp_path / "a", "--json")
+    assert code != 0
+    assert json.loads(out)["identical"] is False
+    assert "commit 1 of 40" in err
+    arrays = (tmp_path / "a" / "arrays.npz").read_bytes()
+    (tmp_path / "a" / "arrays.npz").write_bytes(arrays[:-9])
+    for command in ("replay", "show"):
+        code, out, err = call(capfd, command, tmp_path / "a", "--json")
+        assert (code, out) == (2, "")
+        assert "damaged" in err
+
+
+BAD = {
+    "no such command": ["paint"],
+    "no such option": ["simulate", "--colour", "red"],
+    "missing argument of show": ["show"],
+    "missing argument of replay": ["replay"],
+    "too many arguments": ["simulate", "a.toml", "b.toml"],
+    "text for a count": ["simulate", "--commits", "many"],
+    "negative count": ["simulate", "--commits", "-3"],
+    "no such job": ["simulate", "none.toml"],
+    "no such run": ["show", "none"],
+    "a file as run": ["replay", "file.txt"],
+    "a foreign folder": ["show", "foreign"],
+    "a foreign folder to save in": ["simulate", *SMALL, "--save", "foreign"],
+    "a file to save in": ["simulate", *SMALL, "--save", "file.txt"],
+    "below a file": ["simulate", *SMALL, "--save", "file.txt/run"],
+    "a job that is no TOML": ["simulate", "file.txt"],
+    "unknown algorithm": ["simulate", "--algorithm", "adam"],
+    "unknown parameter": ["simulate", "-p", "rate=1"],
+    "not key=value": ["simulate", "-p", "h"],
+    "empty value": ["simulate", "-p", "h="],
+    "zero workers": ["simulate", "--workers", "0"],
+    "negative time": ["simulate", "--worker-mean", "-1"],
+    "nan time": ["simulate", "--message", "nan"],
+    "too little data": ["simulate", "--dim", "10", "--n-data", "5"],
+    "negative seed": ["simulate", "--seed", "-1"],
+    "overlap above batch": ["simulate", "-p", "overlap=60"],
+    "a serial method on many": ["simulate", "--algorithm", "lbfgs", "--workers", "2"],
+    "a figure of no known kind": ["show", "run", "--plot", "a.bmp"],
+    "a figure in a file": ["show", "run", "--plot", "file.txt/a.png"],
+    "a trace in a file": ["show", "run", "--trace", "file.txt/a.json"],
+    "infinite noise": ["simulate", "--noise-var", "inf"],
+    "more memory than there is": [
+        "simulate",
+        *SMALL,
+        "-p",
+        "memory=10000000000000",
+        "--algorithm",
+        "as-lbfgs",
+    ],
+    "an address without Ray": ["run", "--address", "auto"],
+    "a wire without MPI": ["run", "--wire", "float32"],
+    "no name for ratings": ["fit", ""],
+    "gzip": ["fit", "packed.csv.gz"],
+    "a study of no workers": ["tune", "async-sgd", "--workers", "0"],
+    "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
+    "a goal below zero": ["tune", "async-sgd", "--epsilon", "-1"],
+    "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
+    "a demo in a file": ["demo", "--output", "file.txt"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("just a file [")
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"user,item,rating\n1,1,3\n"))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear")
+    if "run" in arguments:
+        call(capfd, "simulate", *SMALL, "--save", "run", "-q")
+    before = files(tmp_path)
+    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in COMMANDS else []))
+    assert (code, out) == (2, "")
+    assert err.startswith("asyncqn: ")
+    assert err.count("\n") == 1, "one line"
+    assert "Traceback" not in err
+    assert files(tmp_path) == before
+
+
+def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.CaptureFixture[str]) -> None:
+    _, _, err = call(capfd, "show")
+    assert "'run'" in err.lower()
+    assert "show --help" in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capfd, command, "--help")
+    assert code == 0
+    assert "--json" in out
+    assert ", ," not in out, "words in brackets are taken for markup and vanish"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").write_text("just a file")
+    below = tmp_path / "file.txt" / "deep" / "run"
+    code, _, err = call(capfd, "simulate", *SMALL, "--save", below)
+    assert code == 2
+    assert "Cluster" not in err, "nothing was begun"
+    code, _, err = call(capfd, "fit", "synthetic-demo", "--out", below)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    _, out, err = call(capfd, "simulate", "--commits", "5", "-p", "gamma=0.5", "--json", "-q")
+    assert err.count("\n") == 1
+    assert err.startswith("asyncqn: warning: gamma = 0.5 exceeds")
+    assert json.loads(out)["commits"] == 5
+
+
+def test_an_interrupt_ends_with_one_line_and_nothing_saved(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "asyncqn", "simulate", "--commits", "1000000", "--save", "run"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for name in ("ASLBFGS", "Cluster", "simulate: "):
+            assert process.stderr.readline().startswith(name), "the loop has begun once it shows progress"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "asyncqn: interrupted.\n"
+    assert files(tmp_path) == []

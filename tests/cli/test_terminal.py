@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from asyncqn.cli.view.terminal import bar, bar_chart, histogram_bins, line_chart
+
+numbers = st.floats(allow_nan=True, allow_infinity=True, width=32)
+
+
+@given(y=arrays(np.float64, st.integers(0, 30), elements=numbers), log=st.booleans())
+def test_any_values_give_a_chart_of_even_width(y: np.ndarray, log: bool) -> None:
+    lines = line_chart(np.arange(y.size, dtype=float), y, width=20, height=6, log=log)
+    drawable = np.isfinite(y) & ((y > 0) if log else True)
+    if not drawable.any():
+        assert lines == ["(nothing to draw)"]
+    else:
+        assert len(lines) == 7
+        assert len({len(line) for line in lines}) == 1
+
+
+def test_a_falling_line_goes_from_the_upper_left_to_the_lower_right() -> None:
+    x = np.arange(50.0)
+    lines = line_chart(x, 10.0**-x, width=10, height=5, log=True)
+    filled = [[cell != "\u2800" for cell in line.split("┤")[1]] for line in lines[:5]]
+    assert filled[0][0]
+    assert filled[4][9]
+    assert not filled[0][9]
+    assert not filled[4][0]
+    assert [line.split("┤")[0].strip() for line in lines[:5]] == ["1", "", "3.16e-25", "", "1e-49"]
+
+
+@given(share=st.floats(0.0, 1.0))
+def test_the_length_of_a_bar_is_its_share_within_a_sixteenth_of_a_cell(share: float) -> None:
+    text = bar(share, 30)
+    partial = " ▏▎▍▌▋▊▉".find(text[-1]) if text and text[-1] != "█" else 0
+    assert abs(text.count("█") + partial / 8 - 30 * share) <= 1 / 16 + 1e-9
+
+
+def test_the_largest_value_fills_the_width_and_values_stand_behind() -> None:
+    assert bar_chart(["a", "bb"], [2, 1], width=4) == [" a │████ 2", "bb │██ 1"]
+    assert bar_chart([], []) == []
+    assert bar_chart(["a"], [0]) == ["a │ 0"]
+
+
+@given(counts=arrays(np.int64, st.integers(0, 200), elements=st.integers(0, 1000)), most=st.integers(1, 20))
+def test_bins_lose_no_count_and_are_not_too_many(counts: np.ndarray, most: int) -> None:
+    labels, sums = histogram_bins(counts, most)
+    assert len(labels) == len(sums) <= most
+    assert sum(sums) == counts.sum()

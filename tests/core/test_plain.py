@@ -1,0 +1,93 @@
+"""Parameters as plain data, there and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import one_sentence
+
+from asyncqn.algorithms import (
+    ALGORITHMS,
+    ASLBFGS,
+    LBFGS,
+    MBLBFGS,
+    SGD,
+    SGLD,
+    AsyncSGD,
+    algorithm_from_plain,
+    algorithm_to_plain,
+    make_algorithm,
+)  # fmt: skip
+from asyncqn.core.plain import to_plain
+from asyncqn.errors import BadInput
+
+EXAMPLES = [
+    ASLBFGS(1e-3, 0.1, math.inf, 3, 6, 2, rho=3.0, initial_scale=0.25, cosine_floor=0.3),
+    ASLBFGS(1e-3, 0.1, 1e3, 0, 6, 2, initial_scale="diagonal"),
+    MBLBFGS(1e-3, 3, 6, 2),
+    MBLBFGS(1e-3, 3, 6, 2, timeout=3.0, quorum=1.0),
+    AsyncSGD(1e-3, 5), SGD(1e-3, 5, 0.9), SGLD(1e-3, math.inf, 5), LBFGS(7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", EXAMPLES, ids=repr)
+def test_an_algorithm_survives_json(algorithm):
+    text = json.dumps(algorithm_to_plain(algorithm), allow_nan=False)
+    assert algorithm_from_plain(json.loads(text)) == algorithm
+
+
+def test_every_algorithm_has_an_example_above():
+    assert {type(a) for a in EXAMPLES} <= set(ALGORITHMS.values())
+    assert {ASLBFGS, MBLBFGS, AsyncSGD, SGD, SGLD, LBFGS} == {type(a) for a in EXAMPLES}
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda x: st.lists(x) | st.dictionaries(st.text(), x) | st.tuples(x),
+))  # fmt: skip
+def test_plain_data_is_always_json(value):
+    assert to_plain(json.loads(json.dumps(to_plain(value), allow_nan=False))) == to_plain(value)
+
+
+def test_arrays_and_numpy_numbers_become_plain():
+    assert to_plain({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {"a": [1.0, "inf"], "3": 4}
+    with pytest.raises(TypeError, match="object has no plain form"):
+        to_plain(object())
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "words"),
+    [
+        ("newton", {}, "there is no algorithm 'newton'; there are as-lbfgs"),
+        ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
+        ("async-sgd", {"h": 1.0}, "needs the parameter batch"),
+        ("async-sgd", {}, "needs the parameters h, batch"),
+        ("sgd", {"h": 1.0, "batch": 2, "momentum": "much"}, "wrong type"),
+        ("sgd", {"h": "small", "batch": 2}, "h must be a positive number"),
+    ],
+)
+def test_wrong_parameters_are_named_in_one_sentence(kind, parameters, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        make_algorithm(kind, parameters)
+    assert one_sentence(caught.value)
+
+
+def test_a_class_of_the_user_is_stored_by_name_only():
+    class Mine(AsyncSGD):
+        pass
+
+    plain = algorithm_to_plain(Mine(1e-3, 5))
+    assert plain == {"kind": "Mine", "parameters": None}
+    assert algorithm_from_plain(plain) is None
+
+
+def test_parameters_print_compare_and_can_be_replaced():
+    a = AsyncSGD(1e-3, 5)
+    assert repr(a).startswith("AsyncSGD(h=0.001, batch=5")
+    assert replace(a, h=1e-2) == AsyncSGD(1e-2, 5) != a

@@ -1,0 +1,258 @@
+"""A recorded run equals its replay, bitwise: every algorithm, every kind of simulated cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import Quadratic, one_sentence, thetas_of
+
+from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+from asyncqn.core.replay import first_difference, replay
+from asyncqn.core.run import load_run
+from asyncqn.errors import BadInput, ReplayMismatch
+
+ALGORITHMS = {
+    "as-lbfgs": ASLBFGS(1e-4, 0.05, 1e3, 3, 12, 4),
+    "as-lbfgs diagonal": ASLBFGS(1e-3, 0.05, 1e3, 3, 12, 4, rho=0.1, initial_scale="diagonal"),
+    "as-lbfgs shuffled": ASLBFGS(1e-4, 0.05, math.inf, 2, 12, 4, sampling="shuffled", cosine_floor=0.3),
+    "async-sgd": AsyncSGD(1e-4, 6),
+    "async-sgd blocks": AsyncSGD(1e-4, 6, sampling="blocks"),
+    "sgd": SGD(1e-4, 6, momentum=0.5),
+    "sgld": SGLD(1e-4, 1e3, 6),
+    "mb-lbfgs": MBLBFGS(1e-2, 3, 12, 4),
+    "mb-lbfgs timeout": MBLBFGS(1e-2, 3, 12, 4, timeout=1.5, quorum=0.3),
+    "mb-lbfgs hurry": MBLBFGS(1e-2, 3, 12, 4, timeout=0.0, quorum=0.01, initial_scale=0.05),
+}
+CLUSTERS = {
+    "equal": Cluster(5, 2.0, 1.0),
+    "busy master": Cluster(8, 2.0, 1.0, 0.3, 0.9),
+    "unequal": Cluster(4, [1.0, 2.0, 8.0, 0.5], [0.1, 3.0, 1.0, 0.5], 0.2, 0.05),
+    "coming and going": Cluster(
+        6, 2.0, 1.5, 0.2, 0.05, deaths={0: 20.0, 5: 3.0}, joins={2: 11.0, 3: 25.0, 4: 1.0}
+    ),
+    "all gone": Cluster(3, 2.0, 1.0, deaths={0: 20.0, 1: 25.0, 2: 30.0}),
+}
+
+
+def problem(dtype=np.float64):
+    return LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+
+
+def assert_identical(a, b):
+    assert first_difference(a, b) is None
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert a.theta.dtype == b.theta.dtype
+    assert a.fingerprints.tobytes() == b.fingerprints.tobytes()
+    assert a.counters == b.counters
+    assert a.schedule == b.schedule
+    assert a.metrics.columns == b.metrics.columns
+    for name in a.metrics:
+        assert a.metrics[name].tobytes() == b.metrics[name].tobytes(), name
+    assert a.fun == b.fun
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_equals_its_replay_bitwise(algorithm, cluster, dtype, tmp_path):
+    run = minimize(
+        problem(dtype), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5
+    )
+    assert run.status == ("stopped" if run.schedule.commits < 60 else "completed")
+    assert run.theta.dtype == dtype
+    assert_identical(run, replay(run))
+    run.save(tmp_path / "run")
+    assert_identical(run, load_run(tmp_path / "run"))
+    assert_identical(run, replay(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_full_batch_lbfgs_equals_its_replay_bitwise(dtype, tmp_path):
+    run = minimize(problem(dtype), LBFGS(4), engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
+    assert_identical(run, replay(run.save(tmp_path / "run")))
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(sorted(ALGORITHMS)), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
+    st.integers(1, 7), st.integers(0, 99),
+)  # fmt: skip
+def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, cluster, stop, every, seed):
+    def callback(progress):
+        if progress.commit >= stop:
+            raise StopIteration
+
+    run = minimize(problem(), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60,
+                   seed=seed, callback=callback, evaluate=every)  # fmt: skip
+    if run.message.startswith("the callback"):
+        asked = math.ceil(stop / every) * every
+        assert run.status == "stopped"
+        assert run.schedule.commits in (asked, run.manifest["commits"]) or cluster == "all gone"
+    assert_identical(run, replay(run))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ASLBFGS(0.5, 0.05, 1e3, 3, 12, 4), AsyncSGD(0.5, 6), SGD(0.5, 6), SGLD(0.5, 1.0, 6),
+        MBLBFGS(1e3, 3, 12, 4, timeout=1.0, quorum=0.2, initial_scale=1.0),
+    ],
+    ids=lambda a: type(a).__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_diverged_run_equals_its_replay_bitwise(algorithm, dtype, tmp_path):
+    engine = Simulator(CLUSTERS["coming and going"])
+    run = minimize(problem(dtype), algorithm, engine=engine, commits=3000, seed=5)
+    assert run.status == "diverged"
+    assert np.isfinite(run.theta).all()
+    again = replay(run)
+    assert_identical(run, again)
+    assert (again.status, again.message) == (run.status, run.message)
+    assert_identical(run, replay(run.save(tmp_path / "run")))
+
+
+class Failing(Quadratic):
+    """Gives NaN wherever row 0 is in the subsample."""
+
+    def grad(self, theta, rows, out):
+        super().grad(theta, rows, out)
+        if 0 in rows:
+            out[...] = np.nan
+
+
+class Hopeless(Quadratic):
+    """Gives NaN always."""
+
+    def grad(self, theta, rows, out):
+        out[...] = np.nan
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("kind", [Failing, Hopeless])
+def test_a_run_with_rejected_updates_equals_its_replay_bitwise(algorithm, kind):
+    p = kind.random(10, 60)
+    p.curvature_diagonal = lambda theta: np.full(10, 50.0)
+    # The last worker joins too late to be in what is kept of a run that gives up early.
+    cluster = Cluster(12, 2.0, 1.0, joins={11: 200.0})
+    run = minimize(p, algorithm, engine=Simulator(cluster), commits=100, seed=1)
+    assert run.counters["updates_rejected"] > 0
+    assert run.status == ("diverged" if kind is Hopeless else "completed")
+    again = replay(run)
+    assert_identical(run, again)
+    assert again.message == run.message
+
+
+def mismatch(run, **changes):
+    with pytest.raises(ReplayMismatch, match="first differs at commit") as caught:
+        replay(run, **changes)
+    assert one_sentence(caught.value)
+    return int(str(caught.value).split("at commit ")[1].split(" ")[0])
+
+
+def first_differing_theta(a, b):
+    return next(n for n in range(len(a)) if a[n].tobytes() != b[n].tobytes())
+
+
+@pytest.mark.parametrize("name", ["as-lbfgs", "async-sgd", "mb-lbfgs timeout"])
+def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(name):
+    p = problem()
+    engine = Simulator(CLUSTERS["equal"])
+    run, thetas = thetas_of(p, ALGORITHMS[name], engine, 200, seed=5)
+    y = p.y.copy()
+    y[17] = np.nextafter(y[17], np.inf) + 1e-9
+    changed = LinearGaussian(p.A, y, 2.0)
+    _, others = thetas_of(changed, ALGORITHMS[name], engine, 200, seed=5, theta0=run.theta0)
+    expected = first_differing_theta(thetas, others)
+    assert expected > 1 or name.startswith("mb"), "the changed row is not in the very first subsample"
+    assert mismatch(run, potential=changed) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("as-lbfgs", {"h": 1.1e-4}), ("async-sgd", {"batch": 7}), ("mb-lbfgs", {"memory": 2})],
+)
+def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(name, change):
+    engine = Simulator(CLUSTERS["equal"])
+    run, thetas = thetas_of(problem(), ALGORITHMS[name], engine, 60, seed=5)
+    other = replace(ALGORITHMS[name], **change)
+    _, others = thetas_of(problem(), other, engine, 60, seed=5, theta0=run.theta0)
+    assert mismatch(run, algorithm=other) == first_differing_theta(thetas, others)
+
+
+def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
+    run = minimize(
+        problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+    )
+    assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
+    assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
+
+
+def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
+    run = minimize(
+        problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+    )
+    fingerprints = run.fingerprints.copy()
+    fingerprints[22] ^= 1
+    assert mismatch(replace(run, fingerprints=fingerprints)) == 23
+    theta = run.theta.copy()
+    theta.view(np.uint8)[0] ^= 1
+    assert mismatch(replace(run, theta=theta)) == 40
+    assert mismatch(replace(run, fingerprints=run.fingerprints[:-1])) == 40
+
+
+def test_a_mismatch_names_versions_that_changed():
+    run = minimize(problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5)
+    other = problem()
+    changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
+    with pytest.raises(ReplayMismatch, match="versions and machine are as recorded"):
+        replay(run, potential=changed)
+    old = {**run.manifest, "versions": {**run.manifest["versions"], "numpy": "1.0"}}
+    with pytest.raises(ReplayMismatch, match=r"since the recording numpy 1\.0 is now"):
+        replay(replace(run, manifest=old), potential=changed)
+
+
+def test_two_equal_runs_have_no_first_difference():
+    runs = [
+        minimize(problem(), ALGORITHMS["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5)
+        for _ in range(2)
+    ]
+    assert first_difference(*runs) is None
+
+
+def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
+    class Mine(AsyncSGD):
+        pass
+
+    p = Quadratic.random()
+    run = minimize(p, Mine(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    folder = run.save(tmp_path / "run")
+    with pytest.raises(BadInput, match=r"how to rebuild its potential \(Quadratic\)") as caught:
+        replay(folder)
+    assert one_sentence(caught.value)
+    with pytest.raises(BadInput, match=r"algorithm \(Mine\) is not one of asyncqn's") as caught:
+        replay(folder, potential=p)
+    assert one_sentence(caught.value)
+    assert_identical(run, replay(folder, potential=p, algorithm=Mine(1e-3, 4)))
+
+
+def test_a_potential_of_another_dimension_is_refused():
+    run = minimize(Quadratic.random(4), AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    with pytest.raises(BadInput, match="of dimension 4 but the potential has dim = 7") as caught:
+        replay(run, potential=Quadratic.random(7))
+    assert one_sentence(caught.value)
+
+
+def test_a_potential_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(tmp_path):
+    p = problem()
+    object.__setattr__(p, "reference", lambda: {"kind": "of my own"})
+    run = minimize(p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    folder = run.save(tmp_path / "run")
+    with pytest.raises(BadInput, match="of kind 'of my own': pass the potential") as caught:
+        replay(folder)
+    assert one_sentence(caught.value)
+    assert_identical(run, replay(folder, potential=p))

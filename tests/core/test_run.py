@@ -1,0 +1,319 @@
+"""Runs on disk: complete or not at all, loaded without running code, damage told in one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import Quadratic, one_sentence
+
+from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+from asyncqn.core.replay import replay
+from asyncqn.core.run import load_run
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.storage import check_of
+
+
+@pytest.fixture(scope="module")
+def run():
+    p = LinearGaussian.random(5, 30, 2.0, seed=1, dominant=1, top=20.0, bulk=(2.0, 9.0))
+    return minimize(p, ASLBFGS(1e-3, 0.05, 1e3, 2, 6, 2), engine=Simulator(Cluster(3, 1.0, 0.5)), commits=40,
+                    seed=3)  # fmt: skip
+
+
+@pytest.fixture
+def folder(run, tmp_path):
+    return run.save(tmp_path / "runs" / "demo")
+
+
+def resealed(folder, arrays=None, **document):
+    """Change a saved run and mend its checksums, as a forger would."""
+    if arrays is not None:
+        arrays(folder / "arrays.npz")
+    text = json.loads((folder / "run.json").read_text())
+    text["sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
+    text.update(document)
+    text["check"] = check_of(text)
+    (folder / "run.json").write_text(json.dumps(text))
+
+
+def damaged(folder, words=None, error=DamagedFile):
+    with pytest.raises(error, match=words) as caught:
+        load_run(folder)
+    assert one_sentence(caught.value), str(caught.value)
+    assert folder.name in str(caught.value)
+
+
+def test_a_loaded_run_is_the_saved_one(run, folder):
+    loaded = load_run(folder)
+    for name in ("status", "message", "fun", "counters", "manifest", "algorithm"):
+        assert getattr(loaded, name) == getattr(run, name), name
+    for name in ("theta", "theta0", "fingerprints"):
+        assert getattr(loaded, name).tobytes() == getattr(run, name).tobytes()
+        assert getattr(loaded, name).dtype == getattr(run, name).dtype
+    assert loaded.schedule == run.schedule
+    assert loaded.metrics.columns == run.metrics.columns
+    assert loaded.summary() == run.summary()
+    assert loaded.potential.A.tobytes() == run.potential.A.tobytes()
+
+
+def test_saving_leaves_the_run_and_nothing_else(run, folder):
+    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
+    assert os.listdir(folder.parent) == ["demo"]
+    json.loads((folder / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word))
+
+
+def test_saving_again_replaces_the_older_run(run, folder):
+    (folder / "note.txt").write_text("from before")
+    assert run.save(folder) == folder
+    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
+    assert os.listdir(folder.parent) == ["demo"]
+
+
+def test_saving_into_an_empty_folder_works(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert load_run(run.save(str(tmp_path / "empty"))).fun == run.fun
+
+
+def test_a_relative_path_is_kept_as_given(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(run.save("here")) == "here"
+    assert load_run("here").fun == run.fun
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_is_not_a_run_is_never_overwritten(run, tmp_path, kind):
+    target = tmp_path / "thesis"
+    if kind == "folder":
+        target.mkdir()
+        (target / "chapter").write_text("years")
+    else:
+        target.write_text("years")
+    with pytest.raises(BadInput, match="exists and is not a run") as caught:
+        run.save(target)
+    assert one_sentence(caught.value)
+    assert os.listdir(tmp_path) == ["thesis"]
+    assert (target / "chapter" if kind == "folder" else target).read_text() == "years"
+
+
+def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot be saved") as caught:
+        run.save(tmp_path / "file" / "run")
+    assert one_sentence(caught.value)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_failure_in_the_middle_leaves_the_older_run(run, folder, monkeypatch):
+    def full(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    before = (folder / "run.json").read_bytes()
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(BadInput, match="No space left on device") as caught:
+        run.save(folder)
+    assert one_sentence(caught.value)
+    monkeypatch.undo()
+    assert (folder / "run.json").read_bytes() == before
+    assert os.listdir(folder.parent) == ["demo"]
+    load_run(folder)
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "file"])
+def test_a_folder_without_a_run_is_named(tmp_path, name):
+    if name == "empty":
+        (tmp_path / name).mkdir()
+    if name == "file":
+        (tmp_path / name).write_text("")
+    damaged(tmp_path / name, "is not a saved run: it has no run.json", BadInput)
+
+
+def test_a_missing_array_file_is_named(folder):
+    (folder / "arrays.npz").unlink()
+    damaged(folder, "arrays.npz is missing")
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
+@pytest.mark.parametrize("name", ["run.json", "arrays.npz"])
+def test_a_truncated_file_is_damage(folder, name, keep):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(keep * len(data))])
+    damaged(folder)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.01, 0.2, 0.5, 0.8, 0.999])
+def test_a_flipped_byte_of_the_arrays_is_damage(folder, place):
+    data = bytearray((folder / "arrays.npz").read_bytes())
+    data[int(place * len(data))] ^= 0x10
+    (folder / "arrays.npz").write_bytes(data)
+    damaged(folder, "does not match its checksum")
+
+
+@given(data=st.data())
+def test_no_change_of_bytes_makes_loading_crash(run, tmp_path_factory, data):
+    """Whatever happens to run.json, a run is loaded or one of our errors says why not."""
+    folder = run.save(tmp_path_factory.mktemp("fuzz") / "run")
+    content = bytearray((folder / "run.json").read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    (folder / "run.json").write_bytes(content)
+    with suppress(AsyncqnError):
+        load_run(folder)
+    shutil.rmtree(folder.parent)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "null", "[]", "3", '"run"', "{}", '{"kind": "other"}', '{"kind": "asyncqn run"}',
+        '{"kind": "asyncqn run", "format": 1}', "\x00\x01", pytest.param("[" * 100_000, id="deep"),
+    ],
+)  # fmt: skip
+def test_a_run_json_of_another_kind_is_refused(folder, text):
+    (folder / "run.json").write_text(text)
+    damaged(folder)
+
+
+def test_bytes_that_are_no_text_are_refused(folder):
+    (folder / "run.json").write_bytes(b"\xff\xfe\x80")
+    damaged(folder)
+
+
+@pytest.mark.parametrize("change", [("seed", 7), ("engine", None), ("commits", "many")], ids=lambda c: c[0])
+def test_an_altered_run_json_is_damage(folder, change):
+    text = json.loads((folder / "run.json").read_text())
+    text["manifest"][change[0]] = change[1]
+    (folder / "run.json").write_text(json.dumps(text))
+    damaged(folder, r"run\.json was altered")
+
+
+def test_a_run_of_the_first_format_which_had_no_checksum_of_itself_still_replays(folder, run):
+    text = json.loads((folder / "run.json").read_text())
+    del text["check"]
+    (folder / "run.json").write_text(json.dumps({**text, "format": 1}))
+    assert replay(folder).theta.tobytes() == run.theta.tobytes()
+
+
+def test_another_format_asks_for_its_own_version(folder):
+    resealed(folder, format=99)
+    damaged(folder, "has format 99")
+
+
+class Trap:
+    """Unpickling it would create a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_pickled_objects_are_never_loaded(folder, tmp_path):
+    sprung = tmp_path / "sprung"
+
+    def forge(path):
+        np.savez(path, theta=np.array([Trap(sprung)], dtype=object))
+
+    resealed(folder, forge)
+    damaged(folder)
+
+    def raw(path):
+        path.write_bytes(pickle.dumps(Trap(sprung)))
+
+    resealed(folder, raw)
+    damaged(folder)
+    assert not sprung.exists()
+
+
+def test_arrays_that_are_no_archive_are_damage(folder):
+    for content in (b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"):
+        resealed(folder, lambda path, content=content: path.write_bytes(content))
+        damaged(folder)
+
+
+def test_a_forged_schedule_is_damage(folder):
+    def forge(path):
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        arrays["schedule.read"] = arrays["schedule.read"] + 1000
+        np.savez(path, **arrays)
+
+    resealed(folder, forge)
+    damaged(folder, "older than its own commit")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("theta", lambda a: a[:-1]),
+        ("theta", lambda a: a.astype(np.float32)),
+        ("theta0", lambda a: a[:, None]),
+        ("fingerprints", lambda a: a[:-1]),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_damage(folder, name, change):
+    def forge(path):
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        np.savez(path, **{**arrays, name: change(arrays[name])})
+
+    resealed(folder, forge)
+    damaged(folder, "do not fit together")
+
+
+def test_a_missing_array_is_damage(folder):
+    for name in ("theta", "fingerprints", "schedule.read"):
+
+        def forge(path, name=name):
+            with np.load(path) as stored:
+                arrays = {key: value for key, value in stored.items() if key != name}
+            np.savez(path, **arrays)
+
+        resealed(folder, forge)
+        damaged(folder)
+
+
+def test_an_unknown_algorithm_or_parameter_is_named(folder):
+    manifest = json.loads((folder / "run.json").read_text())["manifest"]
+    resealed(folder, manifest={**manifest, "algorithm": {"kind": "newton", "parameters": {}}})
+    with pytest.raises(AsyncqnError, match="no algorithm 'newton'"):
+        load_run(folder)
+
+
+def test_the_result_speaks_scipys_language(run):
+    assert run.x is run.theta
+    assert run.success
+    assert run.nit == 40
+    assert "completed" in repr(run)
+    summary = run.summary()
+    assert {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted",
+            "pairs_rejected", "updates_rejected", "error"} <= set(summary)  # fmt: skip
+    assert summary["error"] == pytest.approx((run.fun - run.potential.optimum) / run.potential.optimum)
+    json.dumps(summary, allow_nan=False)
+
+
+def test_the_manifest_says_what_was_run_and_with_what(run):
+    m = run.manifest
+    assert m["seed"] == 3
+    assert m["algorithm"]["kind"] == "as-lbfgs"
+    assert m["potential"]["name"] == "LinearGaussian"
+    assert m["engine"]["kind"] == "simulator"
+    assert {"asyncqn", "numpy", "numba", "python", "machine"} <= set(m["versions"])
+
+
+def test_a_user_potential_saves_and_replays_when_given(tmp_path):
+    p = Quadratic.random()
+    run = minimize(p, AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
+    loaded = load_run(run.save(tmp_path / "run"))
+    assert loaded.potential is None
+    assert replay(tmp_path / "run", potential=p).theta.tobytes() == run.theta.tobytes()

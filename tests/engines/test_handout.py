@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import assert_replays
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.core.master import compute
+from asyncqn.core.simulation import simulate
+from asyncqn.engines.handout import Parts
+from asyncqn.engines.master_state import Core
+from asyncqn.engines.threads import Threads
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.resume import resume
+from asyncqn.types import Blocks, Staged
+
+
+def ratings() -> ProfiledFactorization:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 60, 900), rng.integers(0, 20, 900)
+    return ProfiledFactorization(users, items, rng.integers(1, 6, 900), n_users=60, n_items=20, rank=3)
+
+
+POTENTIAL = ratings()
+STAGED = StagedLBFGS(batches=6, warmup=9, blocks=4, curvature=10, delay=1)
+ALGORITHMS: dict[str, Any] = {
+    "staged": STAGED,
+    "no warm-up": StagedLBFGS(batches=1, warmup=0, blocks=3, curvature=10),
+    "blocks": BlockLBFGS(blocks=4),
+    "growing": GrowingLBFGS(blocks=4, levels=1, versions=8),
+    "blocks with eager backups": BlockLBFGS(blocks=4, backup_after=1e-3),
+    "blocks in pieces": BlockLBFGS(blocks=3, pieces=4, backup_after=1e-3),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_blocks_on_threads_equal_their_replay_bitwise(name: str, workers: int) -> None:
+    for seed in range(3):
+        run = aq.minimize(POTENTIAL, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed)
+        assert run.status == "completed"
+        assert_replays(run, POTENTIAL)
+
+
+def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
+    for algorithm in (ALGORITHMS["staged"], ALGORITHMS["blocks"], ALGORITHMS["blocks in pieces"]):
+        threads = aq.minimize(POTENTIAL, algorithm, engine=Threads(1), commits=15, seed=2)
+        cluster = aq.Cluster(1, worker_mean=1.0)
+        simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2)
+        assert threads.theta.tobytes() == simulated.theta.tobytes()
+
+
+@pytest.mark.parametrize("algorithm", [STAGED, BlockLBFGS(3, pieces=4)])
+def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
+    cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
+    run = aq.minimize(POTENTIAL, algorithm, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0)
+    assert run.status == "completed"
+    assert_replays(run, POTENTIAL)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path) -> None:
+    for name in ("staged", "blocks", "blocks in pieces"):
+        folder = tmp_path / name
+
+        def stop(progress: Any) -> None:
+            if progress.commit == 11:
+                raise StopIteration
+
+        options: dict[str, Any] = {"engine": Threads(workers), "commits": 20, "seed": 1, "evaluate": 1}
+        aq.minimize(POTENTIAL, ALGORITHMS[name], callback=stop, checkpoint=folder, checkpoint_every=3,
+                    **options)  # fmt: skip
+        run = resume(folder, potential=POTENTIAL, engine=Threads(workers))
+        assert run.schedule.commits == 20
+        assert_replays(run, POTENTIAL)
+
+
+@given(
+    warmup=st.integers(0, 12), batches=st.integers(1, 5), blocks=st.integers(1, 5), workers=st.integers(1, 6),
+    commits=st.integers(1, 25), seed=st.integers(0, 2**20), spread=st.sampled_from([0.0, 0.5, 3.0]),
+)  # fmt: skip
+def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_versions(
+    warmup: int, batches: int, blocks: int, workers: int, commits: int, seed: int, spread: float
+) -> None:
+    cluster = aq.Cluster(workers, worker_mean=1.0, worker_std=spread, message=0.1, master=0.01)
+    schedule = simulate(cluster, Staged(warmup, batches, Blocks(blocks, 1.2, 1.0)), commits, seed)
+    assert schedule.commits == commits
+    assert schedule.part is not None
+    for commit in range(1, commits + 1):
+        rows = schedule.commit == commit
+        if commit <= warmup:
+            assert rows.sum() == 1
+            assert (schedule.part[rows] < batches).all()
+        else:
+            assert sorted(schedule.part[rows]) == list(range(blocks))
+            assert (schedule.read[rows] == commit - 1).all()
+    warm = schedule.part[np.argsort(schedule.read, kind="stable")][: int((schedule.read < warmup).sum())]
+    assert np.array_equal(warm, np.arange(warm.size) % batches)
+
+
+@given(data=st.data())
+def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
+    algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
+    theta0 = POTENTIAL.initial(np.random.default_rng(0))
+    core = Core(
+        POTENTIAL, algorithm, theta0=theta0, commits=data.draw(st.integers(1, 16)), seed=0, evaluate=5,
+        workers=3, engine={"kind": "test"},
+    )  # fmt: skip
+    core.begin()
+    work: dict[int, Any] = {}
+    states: dict[int, Any] = {}
+    now = 0.0
+
+    def carry(orders: Any) -> None:
+        for order in orders:
+            update = compute(algorithm, POTENTIAL, core.master.iterate, states[order.worker],
+                             order.task(0), core.master.limit)  # fmt: skip
+            work[order.worker] = update
+
+    for _ in range(3):
+        worker = core.join(now)
+        states[worker] = algorithm.init_worker(POTENTIAL, theta0)
+        carry(core.ask(worker, now))
+    for _ in range(300):
+        if core.done:
+            break
+        now += data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+        carry(core.tick(now))
+        if not work:
+            continue
+        worker = data.draw(st.sampled_from(sorted(work)))
+        update = work.pop(worker)
+        if len(core.members) > 1 and data.draw(st.integers(0, 20)) == 0:
+            carry(core.lost(worker, now))
+        else:
+            carry(core.answer(worker, update, now))
+    else:
+        core.stop("stopped", "long enough.")
+    assert_replays(core.finish({w: states[w] for w in core.members}), POTENTIAL)
+
+
+def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> None:
+    parts = Parts(Blocks(2, 2.0, 1.0))
+    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 1]
+    assert parts.answered(0, 0, 0, took=1.0)
+    assert not parts.complete
+    assert parts.choose(0, 0, 1.0) == -1
+    assert parts.next_backup == pytest.approx(2.0)
+    assert parts.choose(0, 0, 2.0) == 1
+    assert parts.answered(1, 0, 0, took=2.5)
+    assert parts.complete
+    parts.open()
+    assert not parts.answered(1, 0, 1, took=1.0)  # the duplicate comes too late
+    assert parts.choose(1, 1, 3.0) == 1
+    parts.lost(1, 1, 1)
+    assert parts.choose(0, 1, 3.0) == 0
+    assert parts.choose(2, 1, 3.0) == 1
+
+
+def test_pieces_go_in_order_to_their_own_worker_and_from_the_end_to_others() -> None:
+    parts = Parts(Blocks(2, 2.0, 1.0, 4))
+    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 4]
+    assert [parts.choose(0, 0, 1.0) for _ in range(3)] == [1, 2, 3]
+    assert parts.choose(0, 0, 1.0) == 7, "its own block is begun, so it takes one of the other's from the end"
+    assert [parts.choose(1, 0, 1.0), parts.choose(0, 0, 1.0)] == [5, 6]
+    for part in (0, 1, 2, 3, 5, 6, 7):
+        assert parts.answered(part, 0, 0, took=1.0)
+    assert parts.choose(0, 0, 1.5) == -1, "piece 4 is out since 0, less than twice the mean"
+    assert parts.next_backup == pytest.approx(2.0)
+    assert parts.choose(0, 0, 2.0) == 4
+    assert parts.answered(4, 0, 0, took=2.0)
+    assert parts.complete
+
+
+def test_what_a_lost_worker_leaves_of_its_block_is_taken_piece_by_piece() -> None:
+    parts = Parts(Blocks(2, 2.0, 1.0, 2))
+    assert [parts.choose(0, 0, 0.0), parts.choose(1, 0, 0.0)] == [0, 2]
+    assert parts.answered(0, 0, 0, took=1.0)
+    assert parts.choose(0, 0, 1.0) == 1
+    parts.lost(1, 0, 0)
+    assert parts.choose(1, 0, 1.0) == 3
+    assert parts.choose(1, 0, 1.0) == 1
+
+
+def test_spread_makes_copies_of_blocks_come_sooner_but_not_of_pieces() -> None:
+    for pieces, patience in ((1, 0.0), (2, 4.0)):
+        parts = Parts(Blocks(2, 2.0, 1.0, pieces))
+        for part, took in ((0, 1.0), (1, 3.0)):  # mean 2, standard deviation 1
+            assert parts.choose(part, 0, 0.0) == part * pieces
+            parts.answered(part * pieces, 0, 0, took)
+        assert parts.patience == pytest.approx(patience)

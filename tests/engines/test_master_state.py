@@ -1,0 +1,282 @@
+"""The master's state machine under random events, and the memory of what it records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import assert_replays, problem
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.core.checkpoint import Saved
+from asyncqn.core.master import compute, learn
+from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
+from asyncqn.engines.master_state import Core
+from asyncqn.engines.schedule_recorder import Recording
+
+POTENTIAL = problem()
+THETA0 = np.full(POTENTIAL.dim, 0.5)
+SEED = 11
+ALGORITHMS: dict[str, Any] = {
+    "asynchronous": aq.ASLBFGS(
+        h=1e-4, gamma=0.05, beta=100.0, memory=2, batch=8, overlap=3, initial_scale=0.01
+    ),
+    "rounds": aq.MBLBFGS(h=0.01, memory=2, batch=8, overlap=3, timeout=2.0, quorum=0.5),
+}
+
+
+class Stage:
+    """An engine without time of its own: it computes at once and answers when the test says so."""
+
+    def __init__(self, algorithm: Any, **options: Any) -> None:
+        self.algorithm = algorithm
+        self.now = 0.0
+        self.states: dict[int, Any] = {}
+        self.flight: dict[int, Any] = {}
+        self.read: dict[int, int] = {}
+        self.checkpoints: list[Saved] = []
+        self.start: Saved | None = options.get("start")
+        self.core = Core(
+            POTENTIAL, algorithm, theta0=THETA0, seed=SEED, evaluate=5, workers=3, engine={"kind": "stage"},
+            **{"commits": 10_000, **options},
+        )  # fmt: skip
+        self.core.begin()
+
+    def join(self, worker: int | None = None) -> None:
+        w = self.core.join(self.now, worker)
+        fresh = self.algorithm.init_worker(POTENTIAL, THETA0)
+        known = self.start is not None and str(w) in self.start.document["workers"]
+        self.states[w] = self.start.tree(f"worker.{w}", fresh) if known and self.start else fresh
+        self.carry(self.core.ask(w, self.now))
+
+    def carry(self, orders: list[Assign]) -> None:
+        iterate = self.core.master.iterate
+        sent = sent_fields(self.algorithm, iterate)
+        view = iterate._make([getattr(iterate, f).copy() if f in sent else None for f in iterate._fields])
+        for order in orders:
+            w = order.worker
+            assert w not in self.flight, "one computation in flight per worker"
+            assert order.read == self.core.version
+            if order.deposit:
+                self.core.deposit(w, state_arrays(w, self.states[w]))
+            task = order.task(SEED)
+            update = compute(self.algorithm, POTENTIAL, view, self.states[w], task, self.core.master.limit)
+            self.states[w] = learn(self.algorithm, POTENTIAL, view, self.states[w], task, update)
+            self.flight[w], self.read[w] = update, order.read
+        if (saved := self.core.whole_checkpoint()) is not None:
+            self.checkpoints.append(saved)
+
+    def answer(self, which: int, ask: bool = True) -> None:
+        if self.flight:
+            w = sorted(self.flight)[which % len(self.flight)]
+            update = self.flight.pop(w)
+            self.carry(self.core.answer(w, update, self.now, ask=ask))
+
+    def lose(self, which: int) -> None:
+        living = sorted(self.core.members)
+        if len(living) > 1:
+            w = living[which % len(living)]
+            self.flight.pop(w, None)
+            self.carry(self.core.lost(w, self.now))
+            del self.states[w]
+
+    def finish(self) -> aq.Run:
+        if not self.core.done:
+            self.core.stop("stopped", "the test stopped the run.")
+        return self.core.finish(self.states)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["answer"] * 8 + ["tick", "lose", "join"]), st.integers(0, 9), st.floats(0.0, 1.0)
+    ),
+    max_size=60,
+)
+
+
+def drive(stage: Stage, events: list[tuple[str, int, float]]) -> None:
+    acts: dict[str, Callable[[int], None]] = {
+        "answer": stage.answer,
+        "lose": stage.lose,
+        "join": lambda _: stage.join(),
+        "tick": lambda _: stage.carry(stage.core.tick(stage.now)),
+    }
+    for name, which, passes in events:
+        if stage.core.done:
+            return
+        stage.now += passes
+        acts[name](which)
+
+
+@pytest.mark.parametrize("pattern", list(ALGORITHMS))
+@given(events=EVENTS)
+def test_any_sequence_of_events_records_a_valid_schedule_that_replays(
+    pattern: str, events: list[tuple[str, int, float]]
+) -> None:
+    stage = Stage(ALGORITHMS[pattern])
+    for _ in range(3):
+        stage.join()
+    drive(stage, events)
+    lost = stage.core.lost_workers
+    run = stage.finish()
+    again = aq.replay(run)
+    assert again.schedule == run.schedule
+    assert again.theta.tobytes() == run.theta.tobytes()
+    if not lost:  # the memory of a lost worker is gone, its pairs with it
+        assert again.counters == run.counters
+
+
+@pytest.mark.parametrize("pattern", list(ALGORITHMS))
+@given(events=EVENTS, every=st.integers(1, 7), more=EVENTS)
+def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
+    pattern: str, events: list[tuple[str, int, float]], every: int, more: list[tuple[str, int, float]]
+) -> None:
+    stage = Stage(ALGORITHMS[pattern], due=lambda commit: commit % every == 0)
+    for _ in range(3):
+        stage.join()
+    drive(stage, events)
+    for saved in stage.checkpoints[-2:]:
+        resumed = Stage(ALGORITHMS[pattern], start=saved)
+        assert resumed.core.version == saved.commit
+        for worker in resumed.core.returning:
+            resumed.join(worker)
+        drive(resumed, more)
+        run = resumed.finish()
+        assert np.array_equal(
+            run.fingerprints[: saved.commit], stage.core.master.fingerprints[: saved.commit]
+        )
+        assert aq.replay(run).schedule == run.schedule
+
+
+def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_answer() -> None:
+    stage = Stage(ALGORITHMS["rounds"], commits=2)
+    for _ in range(3):
+        stage.join()
+    stage.now = 1.0
+    stage.answer(0)
+    assert stage.core.deadline == 2.0
+    stage.now = 2.5
+    stage.carry(stage.core.tick(stage.now))
+    assert stage.core.version == 0, "one of three is no quorum of a half"
+    stage.answer(1)  # worker 2 answers late, but makes the quorum
+    assert stage.core.version == 1
+    stage.now = 3.0
+    assert sorted(stage.flight) == [0, 1, 2]
+    assert stage.read == {0: 1, 1: 0, 2: 1}
+    stage.answer(1)  # worker 1 still answers version 0
+    for _ in range(3):
+        stage.answer(0)
+    run = stage.finish()
+    assert run.status == "completed"
+    rows = list(zip(run.schedule.worker.tolist(), run.schedule.read.tolist(), run.schedule.commit.tolist()))
+    assert rows[:3] == [(0, 0, 1), (2, 0, 1), (1, 0, 0)]
+    assert sorted(rows[3:]) == [(0, 1, 2), (1, 1, 2), (2, 1, 2)]
+    assert_replays(run)
+
+
+def test_a_round_does_not_wait_for_a_lost_worker() -> None:
+    stage = Stage(ALGORITHMS["rounds"])
+    for _ in range(3):
+        stage.join()
+    stage.answer(0)
+    stage.answer(0)
+    assert stage.core.version == 0
+    stage.carry(stage.core.lost(2, 0.5))
+    assert stage.core.version == 1
+    assert stage.core.lost_workers == 1
+
+
+def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
+    stage = Stage(ALGORITHMS["asynchronous"], silence=5.0)
+    for _ in range(2):
+        stage.join()
+    stage.now = 4.0
+    stage.answer(0)
+    assert stage.core.deadline == 5.0
+    stage.carry(stage.core.tick(5.0))
+    assert list(stage.core.members) == [0]
+    version = stage.core.version
+    assert stage.core.answer(1, stage.flight[1], 6.0) == []
+    assert stage.core.version == version
+
+
+def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_anew() -> None:
+    stage = Stage(ALGORITHMS["asynchronous"], max_staleness=2)
+    for _ in range(2):
+        stage.join()
+    for _ in range(3):
+        stage.answer(0)
+    assert (stage.core.version, stage.read[1]) == (3, 0)
+    stage.answer(1)
+    assert (stage.core.version, stage.read[1]) == (3, 3)
+    run = stage.finish()
+    assert run.counters["staleness_max"] <= 2
+    assert_replays(run)
+
+
+def test_when_all_workers_are_gone_the_run_stops_unless_one_is_replaced() -> None:
+    for replacing in (True, False):
+        stage = Stage(ALGORITHMS["asynchronous"])
+        stage.join()
+        stage.core.lost(0, 1.0, replacing=replacing)
+        assert stage.core.done is not replacing
+    stage.core.finish({})
+    assert stage.core.message == "every worker was gone after 0 of 10000 commits."
+
+
+def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
+    inside: list[int] = []
+
+    @contextmanager
+    def pause() -> Iterator[None]:
+        rows = len(stage.core.master.records) if stages else 0
+        yield
+        inside.append(rows)
+
+    stages: list[Stage] = []
+    stage = Stage(ALGORITHMS["asynchronous"], pause=pause, commits=17)
+    stages.append(stage)
+    stage.join()
+    while not stage.core.done:
+        stage.answer(0)
+    # The start, commits 5, 10 and 15, and the last one.
+    assert [record["commit"] for record in stage.core.master.records] == [0, 5, 10, 15, 17]
+    assert inside == [0, 1, 2, 3, 4]
+
+
+def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
+    stage = Stage(ALGORITHMS["asynchronous"])
+    stage.join()
+    stage.join()
+    stage.lose(0)
+    stage.join()
+    assert sorted(stage.core.members) == [1, 2]
+    with pytest.raises(ValueError, match="was used before"):
+        stage.core.join(0.0, 0)
+
+
+@given(st.data())
+def test_a_recording_gives_back_the_schedule_it_was_made_of(data: st.DataObject) -> None:
+    timeout = data.draw(st.sampled_from([0.5, 2.0, float("inf")]))
+    cluster = aq.Cluster(data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0)))
+    pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].pattern, aq.MBLBFGS(
+        h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).pattern]))  # fmt: skip
+    schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
+    assert Recording.of(schedule).schedule() == schedule
+
+
+def test_a_commit_costs_at_most_24_bytes() -> None:
+    recording = Recording()
+    for n in range(100_000):
+        recording.delivered([(n % 7, n, -1, None, True)], float(n))
+    # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.
+    reserve = sum(sys.getsizeof(c) for c in (recording._worker, recording._read, recording._time))
+    fingerprint = 4 * (1 + 1 / 8)
+    assert reserve / 100_000 + fingerprint <= 24
+    assert recording.nbytes == 16 * 100_000

@@ -1,0 +1,70 @@
+"""Time to a target: what counts as reached, too slow and diverged."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.simulation import simulate
+from asyncqn.errors import BadInput
+from asyncqn.paper.measure import commits_within, time_to
+from asyncqn.paper.problems import STANDARD
+from asyncqn.paper.settings import NAMES, PAPER, TIMING, algorithm, cluster
+
+POTENTIAL = STANDARD.potential()
+SGD = algorithm("async-sgd", {"h": 6e-5, "batch": 6})
+
+
+def test_a_time_is_that_of_the_first_evaluation_at_or_below_the_target() -> None:
+    found = time_to(
+        POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=1
+    )
+    coarse = time_to(
+        POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=7
+    )
+    assert found.status == coarse.status == "reached"
+    assert found.last <= 1.0
+    assert found.commits is not None
+    assert coarse.commits is not None
+    # The coarse look comes at the next multiple of 7, unless noise lifted the error above the target there.
+    assert coarse.commits % 7 == 0
+    assert coarse.commits >= found.commits
+    schedule = simulate(cluster("async-sgd", 10, 25.0), SGD.pattern, found.commits, 3)
+    assert found.time == schedule.time[-1]
+
+
+def test_a_run_that_needs_longer_than_the_limit_is_too_slow_and_has_no_time() -> None:
+    found = time_to(POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1e-9, limit=50.0, seed=0)
+    assert (found.status, found.time, found.commits) == ("too slow", None, None)
+
+
+def test_a_divergent_run_is_data_not_an_error() -> None:
+    wild = algorithm("async-sgd", {"h": 0.1, "batch": 6})
+    found = time_to(POTENTIAL, wild, cluster("async-sgd", 40, 200.0), target=0.05, limit=9000.0, seed=0)
+    assert (found.status, found.time) == ("diverged", None)
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.parametrize("variance", [0.0, 900.0])
+def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) -> None:
+    method, timing = algorithm(kind, PAPER[kind]), cluster(kind, 8, variance)
+    schedule = simulate(timing, method.pattern, commits_within(method, timing, 2000.0), 1)
+    assert schedule.time[-1] >= 2000.0
+
+
+def test_clusters_have_the_times_of_the_paper() -> None:
+    assert cluster("as-lbfgs", 40, 4.0) == Cluster(40, 70.0, 2.0, 10.0, 0.0)
+    assert TIMING["mb-lbfgs"] == (30.0, 10.0)
+
+
+def test_an_unknown_metric_and_a_useless_limit_are_named() -> None:
+    with pytest.raises(BadInput, match="no metric 'rmse'"):
+        time_to(POTENTIAL, SGD, Cluster(2), target=1.0, limit=5.0, seed=0, metric="rmse")
+    with pytest.raises(BadInput, match="limit must be a positive time"):
+        time_to(POTENTIAL, SGD, Cluster(2), target=1.0, limit=0.0, seed=0)
+
+
+def test_the_standard_problem_has_a_strongly_correlated_posterior() -> None:
+    correlation = POTENTIAL.posterior_correlation()
+    assert correlation["largest"] > 0.8
+    assert correlation["multiple"] > 0.8

@@ -1,0 +1,129 @@
+"""From specification to report: tables, figures drawn from them, verdicts, pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncqn.cli.main import main
+from asyncqn.errors import BadInput
+from asyncqn.paper.catalogue import MODULES, find
+from asyncqn.paper.drawing import panels
+from asyncqn.paper.experiment import HOLDS, Claim, Context, Experiment, judge
+from asyncqn.paper.report import write_html, write_page
+from asyncqn.paper.reproduce import folder_of, load_result, load_results, run_experiment
+from asyncqn.paper.theory import slope
+
+
+def tiny() -> Experiment:
+    def draw(tables: dict[str, Any]) -> dict[str, Any]:
+        figure, axes = panels(1, 1)
+        axes[0][0].plot([r["x"] for r in tables["points"]], [r["y"] for r in tables["points"]])
+        return {"tiny": figure}
+
+    def compute(context: Context) -> dict[str, Any]:
+        points = [{"x": x, "y": float(x * x)} for x in range(4)]
+        return {"points": points, "parameters": [{"setting": "a | b", "found by": "<hand>"}]}
+
+    def claims(tables: dict[str, Any]) -> list[Claim]:
+        rising = all(a["y"] <= b["y"] for a, b in zip(tables["points"], tables["points"][1:], strict=False))
+        return [Claim("y rises <with> x", "squares | here", judge(rising), "9 > 4 > 1")]
+
+    return Experiment("tiny", "A tiny one", "For the test.", compute, draw, claims)
+
+
+def test_an_experiment_leaves_tables_figures_and_its_manifest(tmp_path: Path) -> None:
+    result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
+    names = {path.name for path in (tmp_path / "tiny").iterdir()}
+    assert {"points.parquet", "points.csv", "tiny.png", "tiny.svg", "experiment.json"} <= names
+    assert result.claims[0].verdict == HOLDS
+    assert result.manifest["command"] == "asyncqn reproduce tiny"
+    assert {"asyncqn", "numpy", "python"} <= set(result.manifest["versions"])
+    assert load_results(tmp_path, ["tiny", "absent"]) == [load_result(tmp_path / "tiny")]
+    with pytest.raises(BadInput, match="no finished experiment"):
+        load_result(tmp_path / "absent")
+
+
+def test_a_full_run_is_shown_unless_only_the_quick_one_has_today_s_numerics(tmp_path: Path) -> None:
+    for full in (False, True):
+        context = Context(folder_of(tmp_path, "tiny", full), full=full)
+        run_experiment(tiny(), context, "asyncqn reproduce tiny")
+    assert load_results(tmp_path, ["tiny"])[0].manifest["size"] == "full"
+    manifest = folder_of(tmp_path, "tiny", True) / "experiment.json"
+    document = json.loads(manifest.read_text(encoding="utf-8"))
+    document["manifest"]["code"] = "another"
+    manifest.write_text(json.dumps(document), encoding="utf-8")
+    assert load_results(tmp_path, ["tiny"])[0].manifest["size"] == "quick"
+    (tmp_path / "tiny" / "experiment.json").unlink()
+    old = load_results(tmp_path, ["tiny"])
+    assert old[0].manifest["size"] == "full"
+    write_page(old, tmp_path / "page.md")
+    assert "The numerical code has changed since." in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_the_report_needs_nothing_outside_itself_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
+    write_html([result], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"""(?:src|href)=['"](?!data:)""", text) == []
+    assert "y rises &lt;with&gt; x" in text
+    assert "&lt;hand&gt;" in text
+    assert "1 statements were checked: 1 holds." in text
+
+
+def test_the_page_has_one_row_per_claim_with_bars_escaped(tmp_path: Path) -> None:
+    result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
+    write_page([result], tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert r"| y rises <with> x | squares \| here | **holds** | 9 > 4 > 1 |" in text
+    assert "| tiny | quick | 1 | 0 | 0 | 0 |" in text
+    assert (tmp_path / "figures" / "tiny.png").read_bytes() == (tmp_path / "tiny" / "tiny.png").read_bytes()
+
+
+def test_every_experiment_of_the_catalogue_has_the_name_it_is_called_by() -> None:
+    assert [experiment.name for experiment in find(["all"])] == list(MODULES)
+    with pytest.raises(BadInput, match="there is no experiment 'fig9'"):
+        find(["fig9"])
+
+
+def test_missing_tuned_parameters_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="make them with asyncqn tune"):
+        Context(tmp_path, tuned_from=tmp_path).tuned("as-lbfgs-linear-gaussian")
+
+
+def test_a_slope_is_exact_on_a_power_law_and_its_error_vanishes_there() -> None:
+    x = np.geomspace(1, 100, 9)
+    b, error = slope(x, 3.0 * x**-0.5)
+    # Rounding of logarithms and of nine products: some units of the last place.
+    assert abs(b + 0.5) < 1e-14
+    assert error < 1e-14
+
+
+def test_an_unknown_experiment_is_one_sentence_on_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", "fig9"])
+    assert end.value.code == 2
+    assert "there is no experiment 'fig9'" in capsys.readouterr().err
+
+
+def test_the_generated_page_agrees_with_the_catalogue() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "reproduction.md"
+    text = page.read_text(encoding="utf-8")
+    assert [name for name in MODULES if f"\n## {name}: " not in text] == []
+    counted = sum(
+        int(n) for n in re.findall(r"(\d+) (?:holds partly|holds|does not hold|not testable)", text[:1000])
+    )
+    assert counted == text.count("| **")
+
+
+def test_results_are_plain_json(tmp_path: Path) -> None:
+    run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
+    document = json.loads((tmp_path / "tiny" / "experiment.json").read_text(encoding="utf-8"))
+    assert document["tables"] == ["points", "parameters"]

@@ -1,0 +1,146 @@
+"""Jobs are computed once, kept, resumed, and computed again when their inputs change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.paper.figures.fig2 import Job, measure
+from asyncqn.paper.records import read_table, replace, summary, where, write_table
+from asyncqn.paper.result_cache import keys_of, own_source, run_jobs
+
+CALLS: list[int] = []
+
+
+@dataclass(frozen=True)
+class Square:
+    x: int
+
+
+def squared(job: Square) -> list[dict[str, int]]:
+    CALLS.append(job.x)
+    return [{"x": job.x, "y": job.x**2}]
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    CALLS.clear()
+
+
+def test_finished_jobs_are_not_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "parts" / "squares.jsonl"
+    first = run_jobs(squared, [Square(1), Square(2)], path, processes=1)
+    again = run_jobs(squared, [Square(2), Square(3), Square(1)], path, processes=1)
+    assert CALLS == [1, 2, 3]
+    assert first == [{"x": 1, "y": 1}, {"x": 2, "y": 4}]
+    assert again == [{"x": 2, "y": 4}, {"x": 3, "y": 9}, {"x": 1, "y": 1}]
+
+
+def test_an_interrupted_file_is_resumed_even_when_its_last_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "squares.jsonl"
+    run_jobs(squared, [Square(1), Square(2)], path, processes=1)
+    text = path.read_text()
+    path.write_text(text[: len(text) - 10])
+    assert run_jobs(squared, [Square(1), Square(2)], path, processes=1)[1] == {"x": 2, "y": 4}
+    assert CALLS == [1, 2, 2]
+    assert run_jobs(squared, [Square(1), Square(2)], path, processes=1)[1] == {"x": 2, "y": 4}
+    assert CALLS == [1, 2, 2]
+
+
+def test_two_processes_give_the_records_of_one_in_the_same_order(tmp_path: Path) -> None:
+    parameters = (("batch", 6), ("h", 6e-5))
+    jobs = [
+        Job("t", "linear-gaussian", "async-sgd", parameters, v, (0, 1), 4, 1.0, 4000.0)
+        for v in (1.0, 9.0, 25.0)
+    ]
+    seen: list[int] = []
+    one = run_jobs(measure, jobs, tmp_path / "one.jsonl", processes=1)
+    two = run_jobs(
+        measure, jobs, tmp_path / "two.jsonl", processes=2, tell=lambda done, note="": seen.append(done)
+    )
+    assert one == two
+    assert [r["variance"] for r in one] == [1.0, 1.0, 9.0, 9.0, 25.0, 25.0]
+    assert seen == [0, 1, 2, 3]
+
+
+def test_a_key_depends_on_every_parameter_and_on_nothing_else() -> None:
+    a, b, c = keys_of(squared, [Square(1), Square(2), Square(1)])
+    assert a == c != b
+
+
+def test_the_source_of_a_job_leaves_out_drawing_and_verdicts() -> None:
+    source = own_source(measure)
+    assert "class Job" in source
+    assert "def draw" not in source
+    assert "def claims" not in source
+
+
+def test_a_failing_job_keeps_what_was_finished(tmp_path: Path) -> None:
+    def fails(job: Square) -> list[dict[str, int]]:
+        raise ZeroDivisionError if job.x == 2 else ValueError
+
+    globals()["fails"] = fails
+    path = tmp_path / "squares.jsonl"
+    run_jobs(squared, [Square(1)], path, processes=1)
+    size = path.stat().st_size
+    fails.__qualname__ = "fails"
+    with pytest.raises((ZeroDivisionError, OSError)):
+        run_jobs(fails, [Square(2)], path, processes=1)
+    assert path.stat().st_size >= size
+    run_jobs(squared, [Square(1)], path, processes=1)
+    assert CALLS == [1]
+
+
+numbers = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False, width=32))
+
+
+@given(rows=st.lists(st.fixed_dictionaries({"a": numbers, "b": st.text("xyz")}), min_size=1, max_size=20))
+def test_a_table_comes_back_as_it_was_written(rows: list[dict[str, object]], tmp_path_factory) -> None:
+    stem = tmp_path_factory.mktemp("tables") / "t"
+    write_table(rows, stem)
+    assert read_table(stem) == rows
+    assert stem.with_suffix(".csv").read_text().count("\n") == len(rows) + 1
+    assert [p.name for p in stem.parent.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_missing_and_a_damaged_table_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="run the experiment first"):
+        read_table(tmp_path / "t")
+    (tmp_path / "t.parquet").write_bytes(b"not a table")
+    with pytest.raises(DamagedFile, match="delete it"):
+        read_table(tmp_path / "t")
+
+
+def test_a_summary_counts_only_the_numbers_that_exist() -> None:
+    rows = [{"k": 1, "t": 2.0}, {"k": 1, "t": 4.0}, {"k": 1, "t": None}, {"k": 2, "t": 9.0}]
+    mean, spread, share = summary(where(rows, k=1), "t")
+    assert (mean, spread, share) == (3.0, np.sqrt(2.0), 2 / 3)
+    assert summary([{"t": None}], "t")[2] == 0.0
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(1))
+
+    def breaks(scratch: Path) -> None:
+        scratch.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(BadInput, match="No space left"):
+        replace(path, breaks)
+    assert path.read_text() == "1"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_job_borrows_from_another_experiment_s_file_counts_unless_it_is_of_the_core() -> None:
+    from asyncqn.paper.figures import fig4
+
+    assert "BANDWIDTH" in own_source(fig4.measure)
+    assert "def time_to" not in own_source(measure)

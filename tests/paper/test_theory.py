@@ -1,0 +1,172 @@
+"""What theory says of the dynamics: stationary law, ergodic error, and their signs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from oracles import Quadratic
+
+from asyncqn import ASLBFGS, SGLD, Cluster, Simulator, minimize
+from asyncqn.core.execute import execute
+from asyncqn.core.schedule import Schedule
+
+
+class Separable:
+    """U = sum_j lambda_j theta_j^2 / 2, the same from every row: gradients are exact."""
+
+    n_data = 2
+
+    def __init__(self, curvature):
+        self.curvature = np.asarray(curvature, float)
+
+    @property
+    def dim(self):
+        return self.curvature.size
+
+    def value(self, theta):
+        return 0.5 * float(np.sum(self.curvature * theta**2))
+
+    def grad(self, theta, rows, out):
+        np.multiply(self.curvature, theta, out=out)
+
+
+def sampled(potential, algorithm, commits, keep, seed=0):
+    """Iterates of a serial run: every `keep`-th after its first quarter."""
+    seen = []
+
+    def look(progress):
+        if progress.commit > commits // 4:
+            seen.append(progress.theta)
+
+    minimize(
+        potential,
+        algorithm,
+        engine=Simulator(Cluster(1)),
+        commits=commits,
+        seed=seed,
+        evaluate=keep,
+        callback=look,
+    )
+    return np.array(seen)
+
+
+def exact_variance(curvature, h, gamma, beta):
+    """Stationary variance of theta for the discrete dynamics with H = I, from the Lyapunov equation.
+
+    (theta, u)+ = [[1, 1], [-h lambda, 1 - gamma]] (theta, u) + (0, sqrt(2 h gamma / beta) Z).
+    """
+    A = np.array([[1.0, 1.0], [-h * curvature, 1.0 - gamma]])
+    Q = np.array([[0.0, 0.0], [0.0, 2 * h * gamma / beta]])
+    return np.linalg.solve(np.eye(4) - np.kron(A, A), Q.ravel())[0]
+
+
+# Many equal coordinates are as many independent chains, so a short run gives a precise variance.
+CHAINS = 4000
+
+
+@pytest.mark.parametrize("curvature", [1.0, 5.0])
+def test_the_stationary_variance_is_that_of_the_discrete_dynamics(curvature):
+    beta, h, gamma = 3.0, 0.02, 0.3
+    algorithm = ASLBFGS(h, gamma, beta, 0, 2, 1, initial_scale=1.0)
+    theta = sampled(Separable([curvature] * CHAINS), algorithm, 800, 100)
+    expected = exact_variance(curvature, h, gamma, beta)
+    # Each of the 6 looks has CHAINS independent draws: the variance is known to sqrt(2/CHAINS)
+    # per look; looks are correlated at worst fully, so count one of them, four deviations.
+    assert theta.var() == pytest.approx(expected, rel=4 * math.sqrt(2 / CHAINS))
+    assert abs(theta.mean()) < 4 * math.sqrt(expected / CHAINS)
+
+
+def test_the_stationary_law_tends_to_the_gibbs_law_as_the_step_shrinks():
+    """Var theta -> 1 / (beta lambda) with h = a^2, gamma = a g: the error falls at least like a."""
+    beta, curvature = 3.0, 2.0
+    errors = []
+    for a in (0.4, 0.2, 0.1):
+        h, gamma = a * a, 1.5 * a
+        closed = abs(exact_variance(curvature, h, gamma, beta) * beta * curvature - 1.0)
+        algorithm = ASLBFGS(h, gamma, beta, 0, 2, 1, initial_scale=1.0)
+        theta = sampled(Separable([curvature] * CHAINS), algorithm, int(240 / a), int(20 / a), seed=1)
+        measured = abs(theta.var() * beta * curvature - 1.0)
+        # About nine looks, a relaxation time (about 1/a steps) times 20 apart: independent.
+        assert abs(measured - closed) < 4 * math.sqrt(2 / (CHAINS * len(theta)))
+        errors.append((measured, closed))
+    assert errors[0][0] > 1.5 * errors[1][0] > 1.5 * 1.5 * errors[2][0]
+    assert errors[0][1] > 1.9 * errors[1][1] > 1.9 * 1.9 * errors[2][1]
+
+
+def test_the_stationary_law_is_normal_with_the_precision_of_the_potential_in_every_direction():
+    curvatures = np.repeat([1.0, 2.0, 8.0], 1500)
+    beta, a = 2.0, 0.05
+    algorithm = ASLBFGS(a * a, 2 * a, beta, 0, 2, 1, initial_scale=1.0)
+    theta = sampled(Separable(curvatures), algorithm, 3000, 250, seed=2)
+    z = theta * np.sqrt(beta * curvatures)
+    for curvature, group in zip((1.0, 2.0, 8.0), np.split(z, 3, axis=1)):
+        # Without bias of the step the variance is 1; a finite step adds what the closed form says.
+        closed = exact_variance(curvature, a * a, 2 * a, beta) * beta * curvature
+        assert closed == pytest.approx(1.0, abs=5 * a * curvature / 2)
+        assert group.var() == pytest.approx(closed, rel=5 * math.sqrt(2 / group.size))
+        kurtosis = np.mean(group**4) / np.mean(group**2) ** 2
+        assert abs(kurtosis - 3.0) < 5 * math.sqrt(24 / group.size)
+
+
+def test_a_scaled_identity_rescales_time_and_noise_as_the_formula_says():
+    """With H = c I theta moves by c u and u by -h c g: the law is the same, seen at another speed."""
+    beta, curvature, c = 3.0, 2.0, 0.5
+    h, gamma = 0.01, 0.2
+    algorithm = ASLBFGS(h, gamma, beta, 0, 2, 1, initial_scale=c)
+    theta = sampled(Separable([curvature] * CHAINS), algorithm, 1500, 150, seed=3)
+    A = np.array([[1.0, c], [-h * c * curvature, 1.0 - gamma]])
+    Q = np.array([[0.0, 0.0], [0.0, 2 * h * gamma / beta]])
+    expected = np.linalg.solve(np.eye(4) - np.kron(A, A), Q.ravel())[0]
+    assert theta.var() == pytest.approx(expected, rel=4 * math.sqrt(2 / CHAINS))
+    assert expected == pytest.approx(1 / (beta * curvature), rel=0.15)
+
+
+def test_sgld_has_the_variance_of_its_own_recursion():
+    """theta+ = (1 - h lambda) theta + sqrt(2h/beta) Z: Var = 1 / (beta lambda (1 - h lambda / 2))."""
+    beta, curvature, h = 3.0, 2.0, 0.1
+    theta = sampled(Separable([curvature] * CHAINS), SGLD(h, beta, 2), 300, 30, seed=4)
+    expected = 1 / (beta * curvature * (1 - h * curvature / 2))
+    assert theta.var() == pytest.approx(expected, rel=4 * math.sqrt(2 / CHAINS))
+
+
+def ergodic_error(commits, *, staleness=0, beta=1e4, h=2e-4, gamma=0.1, start=1.0, seed=0):
+    """|mean_n U(theta_n) - U*| of one run with a constant staleness."""
+    p = Quadratic.random(6, 30, seed=1)
+    algorithm = ASLBFGS(h, gamma, beta, 0, 30, 15, initial_scale=1.0)
+    n = np.arange(1, commits + 1)
+    schedule = Schedule(
+        (n - 1) % (staleness + 1), np.maximum(n - 1 - staleness, 0), n, n.astype(float)
+    )  # fmt: skip
+    run = execute(p, algorithm, schedule, theta0=p.minimum + start, seed=seed, commits=commits, evaluate=1,
+                  engine={"kind": "test"})  # fmt: skip
+    assert run.status == "completed"
+    return abs(run.metrics["fun"][1:].mean() - p.value(p.minimum))
+
+
+def test_the_ergodic_error_falls_with_the_number_of_commits():
+    errors = [ergodic_error(N) for N in (400, 1600, 6400)]
+    # The start is forgotten like 1/N; what noise leaves is far below it here.
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_the_ergodic_error_rises_with_staleness():
+    """From the minimum there is no start to forget: what is left is noise, which stale friction amplifies."""
+
+    def error(l):
+        return np.mean(
+            [ergodic_error(4000, staleness=l, beta=1.0, h=1e-4, start=0.0, seed=s) for s in range(2)]
+        )
+
+    errors = [error(l) for l in (0, 4, 8)]
+    # Measured 3.0, 4.0 and 6.4, with a standard deviation of 0.2 per run.
+    assert 1.1 * errors[0] < errors[1]
+    assert 1.2 * errors[1] < errors[2]
+
+
+def test_the_ergodic_error_rises_with_temperature():
+    errors = [np.mean([ergodic_error(4000, beta=b, seed=s) for s in range(2)]) for b in (1e4, 1.0, 0.1)]
+    assert errors[0] < errors[1] < errors[2]
+    # Equipartition: at temperature 1/beta the mean of U - U* is d/(2 beta), on top of the cold error.
+    assert errors[2] - errors[0] == pytest.approx(6 / (2 * 0.1), rel=0.5)

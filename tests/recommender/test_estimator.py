@@ -1,0 +1,265 @@
+"""The recommender: what it learns, predicts and recommends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+import scipy.sparse
+import sklearn.base
+import sklearn.exceptions
+import sklearn.model_selection
+from recommender_cases import RATINGS, TEST, TRAIN, ids
+
+import asyncqn as aq
+from asyncqn.data import Ratings
+from asyncqn.errors import BadInput
+from asyncqn.recommender.estimator import Recommender
+from asyncqn.recommender.model import DAMPING
+
+
+@pytest.fixture(scope="module")
+def model() -> Recommender:
+    return Recommender(rank=3, workers=2, seed=0).fit(TRAIN)
+
+
+def rmse(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+# -- learning
+
+
+def test_it_beats_item_and_user_means_on_ratings_it_has_not_seen(model: Recommender) -> None:
+    _, _, values = ids(TEST)
+    offsets = model.model_.offsets
+    means = offsets.at(TEST.users, TEST.items)
+    assert model.rmse(TEST) < 0.97 * rmse(means - values)
+    assert model.rmse(TRAIN) < model.rmse(TEST)
+
+
+def test_it_ends_at_a_stationary_point_of_the_objective(model: Recommender) -> None:
+    first, last = model.history_.row(0), model.history_.row(-1)
+    assert last["grad_norm"] < 0.05 * first["grad_norm"]
+    assert last["fun"] == pytest.approx(model.fun_, rel=1e-3)
+    assert model.status_ in ("converged", "completed")
+    assert model.n_iter_ == last["commit"]
+
+
+def test_every_user_row_solves_its_ridge_problem(model: Recommender) -> None:
+    # Normal equations in float64 from float32 factors: the residual is rounding of the sums, relative
+    # 1e-7 times the number of terms (up to 120) and the condition of the system (below 100).
+    F, G = model.item_factors_.astype(float), model.user_factors_.astype(float)
+    for u in range(0, TRAIN.n_users, 29):
+        rows = TRAIN.users == u
+        f, y = F[TRAIN.items[rows]], TRAIN.values[rows]
+        exact = np.linalg.solve(f.T @ f + (3.0 + 0.04 * rows.sum()) * np.eye(3), f.T @ y)
+        np.testing.assert_allclose(G[u], exact, atol=1e-3)
+
+
+def test_one_worker_and_equal_seeds_give_equal_bits() -> None:
+    one, two = (Recommender(3, workers=1, seed=5).fit(TRAIN) for _ in range(2))
+    assert (one.item_factors_ == two.item_factors_).all()
+    other = Recommender(3, workers=1, seed=6).fit(TRAIN)
+    assert (one.item_factors_ != other.item_factors_).any()
+
+
+def test_all_forms_of_the_same_ratings_give_the_same_model() -> None:
+    users, items, values = ids(TRAIN)
+    frame = pandas.DataFrame({"userId": users, "movieId": items, "rating": values})
+    forms = [
+        (users, items, values),
+        frame,
+        pyarrow.Table.from_pandas(frame),
+    ]
+    models = [Recommender(2, workers=1, passes=3).fit(form) for form in forms]
+    models.append(Recommender(2, workers=1, passes=3).fit(np.c_[users, items], values))
+    for other in models[1:]:
+        assert (other.item_factors_ == models[0].item_factors_).all()
+    matrix = scipy.sparse.coo_array((TRAIN.values, (TRAIN.users, TRAIN.items)))
+    assert Recommender(2, workers=1, passes=3).fit(matrix).rmse(matrix) < 1.1
+
+
+def test_a_warm_start_begins_where_the_fit_before_has_ended() -> None:
+    warm = Recommender(3, workers=1, warm_start=True).fit(TRAIN)
+    before = warm.fun_
+    warm.fit(TRAIN)
+    assert warm.history_.row(0)["fun"] == pytest.approx(before, rel=1e-5)
+    assert warm.fun_ <= before * (1 + 1e-5)
+    with pytest.raises(BadInput, match="warm start"):
+        warm.set_params(rank=4).fit(TRAIN)
+
+
+def test_a_warm_start_keeps_known_items_when_new_ones_come() -> None:
+    known = TRAIN.take(TRAIN.items < 100)
+    known = Ratings.from_arrays(*ids(known))
+    warm = Recommender(3, workers=1, warm_start=True).fit(known)
+    assert len(warm.item_ids_) < len(TRAIN.item_ids)
+    cold = Recommender(3, workers=1).fit(TRAIN).history_.row(0)["fun"]
+    assert warm.fit(TRAIN).history_.row(0)["fun"] < cold
+
+
+def test_early_stopping_keeps_the_iterate_with_the_lowest_held_out_rmse() -> None:
+    loose = Recommender(
+        3, workers=1, prior=0.001, alpha=0.0, early_stopping=True, passes=40, clip=False, trust=0
+    )
+    loose.fit(TRAIN)
+    assert loose.status_ == "stopped early"
+    held = loose.history_["validation_rmse"]
+    assert loose.history_["passes"][-1] < 40
+    assert held.argmin() < len(held) - 1
+    # The same split again: the kept factors give the smallest number of the table.
+    _, validation = TRAIN.split(0.1, 0)
+    users, items, values = ids(validation)
+    known = (loose.model_.offsets.item_counts[validation.items] > 0) & (
+        loose.model_.offsets.user_counts[validation.users] > 0
+    )
+    raw = np.where(known, loose.predict(users, items), 0.0)
+    assert rmse(raw - values) == pytest.approx(held.min(), rel=1e-5)
+
+
+def test_validation_ratings_are_watched_and_the_callback_may_stop() -> None:
+    seen: list[float] = []
+
+    def stop(progress: aq.types.Progress) -> None:
+        seen.append(progress.metrics["validation_rmse"])
+        if len(seen) == 3:
+            raise StopIteration
+
+    short = Recommender(2, workers=1).fit(TRAIN, validation=TEST, callback=stop)
+    assert (short.status_, len(seen)) == ("stopped", 3)
+    assert short.history_["validation_rmse"].tolist() == seen
+
+
+def test_offsets_are_removed_and_added_again() -> None:
+    with_offsets = Recommender(2, workers=1, offsets=True, clip=False, trust=0.0).fit(TRAIN)
+    users, items, _ = ids(TRAIN)
+    product = (with_offsets.user_factors_[TRAIN.users] * with_offsets.item_factors_[TRAIN.items]).sum(axis=1)
+    expected = with_offsets.model_.offsets.at(TRAIN.users, TRAIN.items) + product
+    np.testing.assert_allclose(with_offsets.predict(users, items), expected, rtol=1e-5)
+    assert with_offsets.rmse(TEST) < rmse(TEST.values - TRAIN.values.mean())
+
+
+# -- predictions
+
+
+def test_a_prediction_is_the_documented_blend(model: Recommender) -> None:
+    users, items, _ = ids(TEST)
+    n_u = np.bincount(TRAIN.users, minlength=TRAIN.n_users)[TEST.users]
+    n_m = np.bincount(TRAIN.items, minlength=TRAIN.n_items)[TEST.items]
+    n = np.minimum(n_u, n_m)
+    w = n / (n + 5.0)
+    mu = TRAIN.values.mean(dtype=float)
+    b_m = np.array([(TRAIN.values[TRAIN.items == m] - mu).sum() for m in range(TRAIN.n_items)])
+    b_m /= np.bincount(TRAIN.items, minlength=TRAIN.n_items) + DAMPING
+    left = TRAIN.values - mu - b_m[TRAIN.items]
+    b_u = np.array([left[TRAIN.users == u].sum() for u in range(TRAIN.n_users)])
+    b_u /= np.bincount(TRAIN.users, minlength=TRAIN.n_users) + DAMPING
+    product = (model.user_factors_[TEST.users].astype(float) * model.item_factors_[TEST.items]).sum(axis=1)
+    blend = w * product + (1 - w) * (mu + b_m[TEST.items] + b_u[TEST.users])
+    np.testing.assert_allclose(model.predict(users, items), blend.clip(0.5, 5.0), rtol=1e-6)
+
+
+def test_unknown_users_and_items_get_the_means_that_are_known(model: Recommender) -> None:
+    offsets, user, item = model.model_.offsets, TRAIN.user_ids[7], TRAIN.item_ids[5]
+    got = model.predict([-1, user, -1], [item, 10**9, 10**9])
+    expected = [model.mean_ + offsets.items[5], model.mean_ + offsets.users[7], model.mean_]
+    np.testing.assert_allclose(got, expected)
+
+
+def test_ids_may_be_texts_floats_single_or_in_a_table(model: Recommender) -> None:
+    users, items = TRAIN.user_ids[:4], TRAIN.item_ids[:4]
+    plain = model.predict(users, items)
+    assert (model.predict(users.astype(str), items.astype(float)) == plain).all()
+    assert (model.predict(np.c_[users, items]) == plain).all()
+    assert model.predict(int(users[0]), int(items[0])) == plain[0]
+    assert model.predict(int(users[0]), items).shape == (4,)
+    assert model.predict(users.reshape(2, 2), items.reshape(2, 2)).shape == (2, 2)
+    assert model.predict([], []).shape == (0,)
+
+
+def test_predictions_stay_within_the_ratings_seen_unless_told_otherwise() -> None:
+    wide = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5, clip=False).fit(TRAIN)
+    grid = np.meshgrid(TRAIN.user_ids, TRAIN.item_ids)
+    raw = wide.predict(*grid)
+    assert raw.max() > 5.0
+    narrow = Recommender(3, workers=1, prior=0.01, alpha=0.0, passes=5).fit(TRAIN)
+    assert (narrow.predict(*grid) == raw.clip(0.5, 5.0)).all()
+
+
+def test_score_is_minus_the_rmse_and_evaluate_counts(model: Recommender) -> None:
+    users, items, values = ids(TEST)
+    errors = model.predict(users, items) - values
+    found = model.evaluate(TEST)
+    assert found == {
+        "rmse": pytest.approx(rmse(errors)), "mae": pytest.approx(np.abs(errors).mean()), "n": len(TEST),
+    }  # fmt: skip
+    assert model.score(TEST) == -found["rmse"] == model.score(np.c_[users, items], values)
+
+
+# -- recommendations
+
+
+def test_recommendations_are_the_best_unseen_items_in_order(model: Recommender) -> None:
+    loose = sklearn.base.clone(model).set_params(clip=False, workers=1).fit(TRAIN)
+    user = int(TRAIN.user_ids[11])
+    seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
+    rated = TRAIN.item_ids[np.bincount(TRAIN.items, minlength=TRAIN.n_items) > 0]
+    fresh = [m for m in rated.tolist() if m not in seen]
+    scores = dict(zip(fresh, loose.predict(user, fresh).tolist(), strict=True))
+    best = loose.recommend(user, n=5)
+    assert [b.id for b in best] == sorted(fresh, key=lambda m: -scores[m])[:5]
+    for b in best:
+        assert b.score == pytest.approx(scores[b.id])
+        assert b.title == RATINGS.titles[RATINGS.item_index([b.id])[0]]
+    everything = loose.recommend(user, n=10**6, exclude_seen=False)
+    assert {b.id for b in everything} == set(rated.tolist())
+    assert not seen & {b.id for b in loose.recommend(user, n=10**6)}
+
+
+def test_similar_items_do_not_depend_on_the_basis_of_the_factors(model: Recommender) -> None:
+    from dataclasses import replace
+
+    item = int(TRAIN.item_ids[3])
+    turn = np.array([[2.0, 0.3, 0.0], [0.0, 0.5, 0.1], [0.2, 0.0, 1.0]])
+    turned = replace(
+        model.model_,
+        item_factors=model.item_factors_.astype(float) @ turn,
+        user_factors=model.user_factors_.astype(float) @ np.linalg.inv(turn).T,
+    )
+    here, there = model.similar(item, 8), turned.similar(item, 8)
+    assert [s.id for s in here] == [s.id for s in there]
+    np.testing.assert_allclose([s.score for s in here], [s.score for s in there], rtol=1e-4)
+    assert item not in [s.id for s in here]
+    assert 1.0 >= here[0].score >= here[-1].score >= -1.0
+
+
+def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(model: Recommender) -> None:
+    # A user who rates exactly as a known one gets that user's row.
+    twin = TRAIN.users == 17
+    items, values = TRAIN.item_ids[TRAIN.items[twin]], TRAIN.values[twin]
+    users = np.full(len(items), 10**6)
+    wider = model.fold_in((users, items, values))
+    assert len(wider.user_ids_) == len(model.user_ids_) + 1
+    row = wider.user_factors_[wider.model_.user_index([10**6])[0]]
+    np.testing.assert_allclose(row, model.user_factors_[17], rtol=1e-3, atol=1e-4)
+    known = int(TRAIN.user_ids[17])
+    assert [b.id for b in wider.recommend(10**6)] == [b.id for b in model.recommend(known)]
+    old = wider.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])
+    assert (old == model.predict(TRAIN.user_ids[TRAIN.users], TRAIN.item_ids[TRAIN.items])).all()
+    huge = model.fold_in(([2**40], items[:1], [3.0]))
+    assert huge.user_ids_[-1] == 2**40
+    before = model.fold_in(([-5, -5, 10**7], [*items[:2], items[0]], [3.0, 4.0, 2.0]))
+    assert before.user_ids_[0] == -5
+    assert (before.user_factors_[1:-1] == model.user_factors_).all()
+    assert not {items[0], items[1]} & {b.id for b in before.recommend(-5, 10**6)}
+
+
+def test_what_cannot_be_folded_in_is_refused(model: Recommender) -> None:
+    with pytest.raises(BadInput, match="known already"):
+        model.fold_in(([int(TRAIN.user_ids[0])], [int(TRAIN.item_ids[3])], [3.0]))
+    with pytest.raises(BadInput, match="whole numbers as ids"):
+        model.fold_in((["zoe"], [int(TRAIN.item_ids[3])], [3.0]))
+    with pytest.raises(BadInput, match="only items unknown"):
+        model.fold_in(([10**6], [10**6], [3.0]))

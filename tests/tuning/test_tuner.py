@@ -1,0 +1,106 @@
+"""The tuner on linear Gaussian problems: equal budgets, divergent trials kept, studies resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncqn.cli.main import main
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.paper.experiment import tuned_folder
+from asyncqn.paper.settings import NAMES, PAPER, algorithm
+from asyncqn.tuning.problems import Question
+from asyncqn.tuning.spaces import GAUSSIAN
+from asyncqn.tuning.tuner import load_study, tune
+
+EASY = Question("async-sgd", workers=8, variance=25.0, epsilon=2.0, limit=6000.0, seeds=2)
+
+
+def test_a_study_has_its_budget_starts_with_the_paper_and_finds_the_fastest(tmp_path: Path) -> None:
+    study = tune(EASY, 8, path=tmp_path / "s.json", processes=1)
+    assert len(study.trials) == 8
+    assert study.trials[0]["parameters"] == PAPER["async-sgd"]
+    complete = [t["score"] for t in study.trials if t["status"] == "complete"]
+    assert study.best is not None
+    assert study.best["score"] == min(complete)
+    assert {t["status"] for t in study.trials} <= {"complete", "pruned", "too slow", "diverged"}
+
+
+def test_divergent_trials_are_kept_with_their_parameters(tmp_path: Path) -> None:
+    question = Question("async-sgd", workers=40, epsilon=0.05, limit=500.0, seeds=1)
+    study = tune(question, 1, path=tmp_path / "s.json", processes=1)
+    assert study.trials[0]["status"] == "diverged"
+    assert study.best is None
+    assert load_study(tmp_path / "s.json").trials == study.trials
+
+
+def test_a_study_goes_on_from_its_file_and_keeps_its_trials(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    short = tune(EASY, 3, path=path, processes=1)
+    longer = tune(EASY, 6, path=path, processes=1)
+    assert longer.trials[:3] == short.trials
+    assert len(load_study(path).trials) == 6
+    again = tune(EASY, 6, path=path, processes=1)
+    assert again.trials == longer.trials
+
+
+def test_the_same_question_gets_the_same_study() -> None:
+    assert tune(EASY, 4, processes=1).trials == tune(EASY, 4, processes=1).trials
+
+
+def test_a_file_of_another_question_is_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    tune(EASY, 1, path=path, processes=1)
+    with pytest.raises(BadInput, match="another question"):
+        tune(Question("async-sgd", workers=5), 2, path=path, processes=1)
+
+
+def test_damaged_studies_and_unknown_algorithms_are_named(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("{")
+    with pytest.raises(DamagedFile, match="damaged"):
+        load_study(tmp_path / "s.json")
+    with pytest.raises(BadInput, match="the tuner knows"):
+        tune(Question("sgd"), 1)
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+def test_every_point_of_a_space_is_a_valid_algorithm(kind: str) -> None:
+    import optuna
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    for _ in range(20):
+        trial = study.ask()
+        algorithm(kind, GAUSSIAN[kind](trial, 300.0, 40))
+        study.tell(trial, 0.0)
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.parametrize("problem", ["linear-gaussian", "linear-gaussian-stiff"])
+def test_the_studies_that_the_figures_use_had_equal_budgets(kind: str, problem: str) -> None:
+    document = json.loads((tuned_folder() / f"{kind}-{problem}.json").read_text())
+    assert document["budget"] == len(document["trials"]) == 60
+    assert document["question"]["seeds"] == 4
+    assert document["best"]["status"] == "complete"
+    assert f"--problem {problem}" in document["command"]
+
+
+def test_the_command_prints_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.json"
+    arguments = ["tune", "async-sgd", "--workers", "4", "--budget", "3", "--epsilon", "5", "--seeds", "1"]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--processes", "1", "--output", str(path), "--json", "--quiet"])
+    assert end.value.code == 0
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert sum(printed["trials"].values()) == 3
+    assert printed["file"] == str(path)
+    assert printed["command"].startswith("asyncqn tune async-sgd --problem linear-gaussian --workers 4")
+
+
+def test_an_unknown_problem_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tune", "async-sgd", "--problem", "chess"])
+    assert end.value.code == 2
+    assert "there is no problem 'chess'" in capsys.readouterr().err
