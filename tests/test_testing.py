@@ -205,9 +205,9 @@ def test_our_own_algorithms_keep_the_rules(algorithm, dtype):
 class HiddenCounter(AsyncSGD):
     seen: list = field(default_factory=lambda: [0.0], compare=False)
 
-    def apply(self, iterate, updates):
+    def apply(self, iterate, updates, commit):
         self.seen[0] += 1.0
-        iterate = super().apply(iterate, updates)
+        iterate = super().apply(iterate, updates, commit)
         if self.seen[0] > 40:
             iterate.theta[0] += 1e-9
         return iterate
@@ -243,8 +243,8 @@ class RandomStep(AsyncSGD):
 
 
 class RandomApply(AsyncSGD):
-    def apply(self, iterate, updates):
-        iterate = super().apply(iterate, updates)
+    def apply(self, iterate, updates, commit):
+        iterate = super().apply(iterate, updates, commit)
         iterate.theta[0] += 1e-9 * RNG.standard_normal()
         return iterate
 
@@ -255,7 +255,7 @@ class KeepsStart(AsyncSGD):
 
 
 class OtherDtype(AsyncSGD):
-    def apply(self, iterate, updates):
+    def apply(self, iterate, updates, commit):
         return iterate._replace(theta=iterate.theta.astype(np.float32))
 
 

@@ -24,7 +24,7 @@ from asyncqn.core.streams import Stream
 from asyncqn.data.synthetic import PRESETS, synthetic_ratings
 from asyncqn.errors import StabilityWarning
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.types import Task
+from asyncqn.types import Commit, Task
 from benchmarks.timing import side_by_side
 
 Record = dict[str, Any]
@@ -59,7 +59,7 @@ def bare_loop(steps: int) -> Rates:
         task = Task(0, k, Stream(0, 0, k))
         update = ALGORITHM.step(iterate, local, potential, task)
         local = ALGORITHM.learn(iterate, local, potential, task)
-        iterate = ALGORITHM.apply(iterate, [update])
+        iterate = ALGORITHM.apply(iterate, [update], Commit(1, [0], potential.value))
     return Rates(steps / (time.perf_counter() - begin), steps / (time.thread_time() - begin_processor))
 
 
@@ -132,7 +132,7 @@ def commit() -> list[Record]:
         np.add(theta, update.d_theta, out=theta)
         np.add(u, update.d_u, out=u)
 
-    both = side_by_side(plain, lambda: master.commit([update], 0.0))
+    both = side_by_side(plain, lambda: master.commit([update], 0.0, [master.version]))
     met = both.ratio <= 2.0
     return [record("master commit to two vector adds", 1e6 * both.b.median, "us", both.ratio, "<= 2", met)]
 

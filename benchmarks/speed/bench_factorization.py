@@ -16,7 +16,7 @@ from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.core.streams import Stream
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
-from asyncqn.types import Task
+from asyncqn.types import Commit, Task
 from benchmarks.timing import mover, side_by_side
 
 N_USERS, N_ITEMS, N_DATA, RANK = 6040, 3706, 1_000_209, 5
@@ -151,7 +151,7 @@ def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> C
         task = Task(0, k, Stream(1, 0, k))
         update = compute(algorithm, model, iterate, local, task, limit)
         learn(algorithm, model, iterate, local, task, update)
-        algorithm.apply(iterate, [update])
+        algorithm.apply(iterate, [update], Commit(1, [0], model.value))
 
     return step
 

@@ -22,7 +22,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Asynchronous, Potential, Task
+from asyncqn.types import Array, Asynchronous, Commit, Potential, Task
 from benchmarks.studies.mpi_start import start
 
 REPEATS = 7
@@ -56,7 +56,7 @@ class Idle:
     def forget(self, local: Nothing) -> Nothing:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate

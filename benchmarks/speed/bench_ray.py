@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.types import Array, Asynchronous, Potential, Progress, Task
+from asyncqn.types import Array, Asynchronous, Commit, Potential, Progress, Task
 
 Record = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Echo:
     def forget(self, local: Pair) -> Pair:
         return local
 
-    def apply(self, iterate: Pair, updates: Sequence[Pair]) -> Pair:
+    def apply(self, iterate: Pair, updates: Sequence[Pair], commit: Commit) -> Pair:
         for update in updates:
             np.add(iterate.theta, update.theta, out=iterate.theta)
             np.add(iterate.u, update.u, out=iterate.u)

@@ -23,6 +23,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.kernels.strata import fill_strata
+from asyncqn.types import Commit
 from benchmarks.studies.beyond_large_data import rows_of, write
 from benchmarks.studies.large_data_models import Robust, TanhNetwork
 from benchmarks.timing import one_blas_thread
@@ -125,7 +126,7 @@ class Loop:
                 if first:
                     self.rebase(update.g, update.value)
                 else:
-                    self.method.apply(iterate, [update])
+                    self.method.apply(iterate, [update], Commit(1, [0], self.potential.value))
                 yield self.passes, iterate.base
                 if self.variant.test and level and version >= 2 and self.grown(rows):
                     break
@@ -148,7 +149,11 @@ class Loop:
             for _ in range(16):
                 update = self.ask(sample)
                 value = update.value + (whole.value - there.value) + tilt @ (iterate.theta - anchor)
-                self.method.apply(iterate, [update._replace(g=update.g + tilt * update.finite, value=value)])
+                self.method.apply(
+                    iterate,
+                    [update._replace(g=update.g + tilt * update.finite, value=value)],
+                    Commit(1, [0], self.potential.value),
+                )
             iterate.theta[...] = iterate.base
 
 

@@ -31,7 +31,7 @@ from asyncqn.tuning.suite import (
     problem,
     test,
 )
-from asyncqn.types import Array, Blocks, Potential, Task
+from asyncqn.types import Array, Blocks, Commit, Potential, Task
 from benchmarks.studies.beyond_linear_gaussian import gathered
 
 _RULE = PairRule(1e-30, 1e-5)
@@ -90,7 +90,7 @@ class TableLBFGS:
     def forget(self, local: tuple[()]) -> tuple[()]:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, table, known, old, memory = iterate
         first = not known.any()
         for update in updates:

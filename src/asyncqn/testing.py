@@ -22,7 +22,7 @@ from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
-from asyncqn.types import Algorithm, Array, Asynchronous, Pattern, Potential, Rounds, Rows, Task
+from asyncqn.types import Algorithm, Array, Asynchronous, Commit, Pattern, Potential, Rounds, Rows, Task
 
 _BLOCKS, _DIRECTIONS = 200, 5
 
@@ -258,10 +258,11 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
         f"{name}.learn writes to its view or to the update that was sent.",
     )  # fmt: skip
     twin, message = copy.deepcopy((iterate, update))
-    after = algorithm.apply(iterate, [update])
+    commit = Commit(1, [0], potential.value)
+    after = algorithm.apply(iterate, [update], commit)
     require(after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta.")
     require(
-        _bits(algorithm.apply(twin, [message]).theta) == _bits(after.theta),
+        _bits(algorithm.apply(twin, [message], commit).theta) == _bits(after.theta),
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
     state = algorithm.forget(first)

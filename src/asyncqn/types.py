@@ -141,6 +141,34 @@ class Growing(NamedTuple):
         return (*self.shares, 1.0)[self.stage(version)]
 
 
+class Commit(NamedTuple):
+    """What the master knows of the commit under way, for `Algorithm.apply`."""
+
+    version: int
+    """The version that this commit makes."""
+    staleness: Sequence[int]
+    """l_n of each update, in their order: commits between the version it was computed from and this one."""
+    value: Callable[[Array], float]
+    """U over all data, computed by the master itself: as dear as a pass, so asked only where it decides."""
+
+
+class Standing(NamedTuple):
+    """Where a method with exact gradients stands: at the last point it kept, judged on all rows."""
+
+    point: Array
+    value: float
+    """U(point)."""
+    grad_norm: float
+    """|grad U(point)|."""
+    first_grad_norm: float
+    """The same at the first point judged on all rows."""
+    decrease: float
+    """How much lower than `value` U may still lie, judged by the least curvature seen: |g|^2 / 2 times the
+    largest s's / s'y of the pairs in use; infinite where nothing is known."""
+    stalled: bool
+    """No step from `point` moves it or lowers U any more."""
+
+
 Pattern: TypeAlias = Asynchronous | Rounds | Blocks | Staged | Growing
 
 
@@ -154,6 +182,8 @@ class Algorithm(Protocol):
 
     A run reports `iterate.theta` when it ends.  Where that may be a trial, an optional method
     `answers(iterate)` lists further points, such as the last one kept; the lowest of all is reported.
+    An algorithm with exact gradients has a method `standing(iterate)`: a `Standing`, or None while
+    nothing was judged on all rows; by it a run ends as converged or stalled.
     """
 
     @property
@@ -178,7 +208,7 @@ class Algorithm(Protocol):
     def forget(self, local: Any) -> Any:
         """The worker's state with its curvature memory emptied, after a rejected update."""
 
-    def apply(self, iterate: Any, updates: Sequence[Any]) -> Any:
+    def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
         """The master's state after committing `updates`: one, or the answers of a round."""
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:

@@ -7,6 +7,7 @@ import pytest
 from oracles import mb_lbfgs, thetas_of
 
 from asyncqn import MBLBFGS, Cluster, LinearGaussian, Simulator
+from asyncqn.types import Commit
 
 
 def problem(dtype=np.float64):
@@ -73,6 +74,8 @@ def test_pairs_that_overflow_are_forgotten_and_theta_stays_finite():
     iterate.memory.pairs[...] = 1.0
     from asyncqn.algorithms.quasi_newton.mb_lbfgs import Update
 
-    after = algorithm.apply(iterate, [Update(np.ones(8), np.zeros(8), 0, False)])
+    after = algorithm.apply(
+        iterate, [Update(np.ones(8), np.zeros(8), 0, False)], Commit(1, [0], problem().value)
+    )
     np.testing.assert_allclose(after.theta, THETA0 - 0.05)
     assert after.memory.ring[0] == 0

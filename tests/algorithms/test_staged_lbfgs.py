@@ -19,7 +19,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
-from asyncqn.types import Task
+from asyncqn.types import Commit, Task
 
 N_USERS = 400
 
@@ -81,7 +81,7 @@ def test_a_pass_does_not_depend_on_the_order_in_which_blocks_arrive() -> None:
         for version in range(5):
             tasks = [Task(0, version, Stream(0, 0, 0), part) for part in order]
             updates = [algorithm.step(iterate, None, potential, task) for task in tasks]
-            iterate = algorithm.apply(iterate, updates)
+            iterate = algorithm.apply(iterate, updates, Commit(1, [0], potential.value))
         ends.append(iterate.theta.tobytes())
     assert ends[0] == ends[1]
 
@@ -129,13 +129,13 @@ def test_a_warm_up_that_did_harm_is_undone() -> None:
     start = potential.initial(np.random.default_rng(0))
     iterate = algorithm.init(start)
     first = algorithm.step(iterate, None, potential, Task(0, 0, Stream(0, 0, 0), 0))
-    iterate = algorithm.apply(iterate, [first])
+    iterate = algorithm.apply(iterate, [first], Commit(1, [0], potential.value))
     iterate.theta[...] = 1e3  # as if the steps after it had gone astray
     last = algorithm.step(iterate, None, potential, Task(0, algorithm.warmup, Stream(0, 0, 1), 0))
-    iterate = algorithm.apply(iterate, [last])
+    iterate = algorithm.apply(iterate, [last], Commit(1, [0], potential.value))
     assert iterate.theta.tobytes() == start.tobytes()
     again = algorithm.step(iterate, None, potential, Task(0, algorithm.warmup + 1, Stream(0, 0, 2), 0))
-    assert algorithm.apply(iterate, [again]).judge[KEPT] == 1
+    assert algorithm.apply(iterate, [again], Commit(1, [0], potential.value)).judge[KEPT] == 1
 
 
 def test_an_answer_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:
@@ -143,11 +143,13 @@ def test_an_answer_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail
     algorithm = replace(default_factorization_algorithm(potential, 1), warmup=0)
     iterate = algorithm.init(potential.initial(np.random.default_rng(0)))
     task = Task(0, 0, Stream(0, 0, 0), 0)
-    iterate = algorithm.apply(iterate, [algorithm.step(iterate, None, potential, task)])
+    iterate = algorithm.apply(
+        iterate, [algorithm.step(iterate, None, potential, task)], Commit(1, [0], potential.value)
+    )
     base, trial = iterate.base.copy(), iterate.theta.copy()
     broken = algorithm.step(iterate._replace(theta=np.full_like(trial, 1e30)), None, potential, task)
     assert broken.value == np.inf
-    iterate = algorithm.apply(iterate, [broken])
+    iterate = algorithm.apply(iterate, [broken], Commit(1, [0], potential.value))
     np.testing.assert_allclose(iterate.theta - base, 0.1 * (trial - base), rtol=1e-3, atol=1e-6)
 
 
@@ -200,7 +202,7 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
                     evaluate=9)  # fmt: skip
     for version in range(3):
         task = Task(0, version, Stream(0, 0, version), 0)
-        master.commit([algorithm.step(master.iterate, None, potential, task)], float(version))
+        master.commit([algorithm.step(master.iterate, None, potential, task)], float(version), [version - 1])
     base, trial = master.iterate.base, master.iterate.theta
     values = potential.value(base), potential.value(trial)
     assert values[1] < values[0]

@@ -69,11 +69,12 @@ def execute(
             master.evaluate(0.0)
         for version in range(first, N + 1):
             if version > first:
-                answers = []
+                rows = []
                 while ended < len(ends) and commit[ends[ended]] == version:
-                    answers.append(pending.pop(ends[ended]))
+                    rows.append(ends[ended])
                     ended += 1
-                master.commit(answers, time[version - 1])
+                answers = [pending.pop(row) for row in rows]
+                master.commit(answers, time[version - 1], [read[row] for row in rows])
                 if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
                     checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
                     if checkpoints.interrupted and version < N:

@@ -16,7 +16,7 @@ import numpy as np
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.table import Table
 from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
-from asyncqn.types import Algorithm, Array, Callback, Potential, Progress, Task
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Task
 
 EXPLOSION = 1e12
 """An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
@@ -98,8 +98,8 @@ class Master:
         self._theta = self.iterate.theta
         self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
 
-    def commit(self, updates: Sequence[Any | None], time: float) -> None:
-        """Add one update, or the answers of a round, as the next version.
+    def commit(self, updates: Sequence[Any | None], time: float, reads: Sequence[int]) -> None:
+        """Add one update, or the answers of a round, as the next version; `reads` are the versions they read.
 
         Raises `Diverged`, or StopIteration where the callback asks for it.
         """
@@ -107,7 +107,10 @@ class Master:
         self.rejected += len(updates) - len(good)
         self.rejected_in_a_row = 0 if good else self.rejected_in_a_row + len(updates)
         if good:
-            self.iterate = self.algorithm.apply(self.iterate, good)
+            stale = [self.version - read for read, update in zip(reads, updates) if update is not None]
+            self.iterate = self.algorithm.apply(
+                self.iterate, good, Commit(self.version + 1, stale, self._value)
+            )
         self.version += 1
         self.time = time
         if self.iterate.theta is not self._theta:
@@ -122,6 +125,9 @@ class Master:
             )
         if self.version % self.evaluate_every == 0 or self.version == self.last:
             self.evaluate(time)
+
+    def _value(self, theta: Array) -> float:
+        return float(self.potential.value(theta))
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""

@@ -273,8 +273,9 @@ class Core(Ledger):
         self._now += self.service
         self.recording.delivered(answers, self._now)
         updates = [answer.update for answer in answers if answer.counts]
-        self._tell_progress([answer.read for answer in answers if answer.counts])
-        if not self._guarded(self.master.commit, updates, self._now):
+        reads = [answer.read for answer in answers if answer.counts]
+        self._tell_progress(reads)
+        if not self._guarded(self.master.commit, updates, self._now, reads):
             return
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")

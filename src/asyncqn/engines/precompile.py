@@ -27,6 +27,6 @@ def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int
                 update = compute(algorithm, potential, master.iterate, local, task, master.limit)
                 local = learn(algorithm, potential, master.iterate, local, task, update)
                 updates.append(update)
-            master.commit(updates, 0.0)
+            master.commit(updates, 0.0, [k] * len(updates))
     except Exception:
         return

@@ -14,7 +14,7 @@ from asyncqn.core.streams import Stream
 from asyncqn.data import known_names, load
 from asyncqn.paper.settings import algorithm
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.types import Algorithm, Rounds, Task
+from asyncqn.types import Algorithm, Commit, Rounds, Task
 
 BANDWIDTH = 1.25e9
 """Bytes per second of a message, our own choice: a network of 10 Gbit/s."""
@@ -86,7 +86,7 @@ def measure_timing(name: str, kind: str, given: dict[str, Any], steps: int = 12)
         update = method.step(iterate, local, model, task)
         local = method.learn(iterate, local, model, task)
         t1 = time.perf_counter()
-        iterate = method.apply(iterate, [update])
+        iterate = method.apply(iterate, [update], Commit(1, [0], model.value))
         work.append(t1 - t0)
         commit.append(time.perf_counter() - t1)
     vectors = 4 if kind == "as-lbfgs" else 2

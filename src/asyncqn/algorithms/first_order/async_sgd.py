@@ -14,7 +14,7 @@ import numpy as np
 from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
 from asyncqn.kernels.vectors import add_one
-from asyncqn.types import Array, Potential, Task
+from asyncqn.types import Array, Commit, Potential, Task
 
 
 class Iterate(NamedTuple):
@@ -43,7 +43,7 @@ class AsyncSGD(StochasticGradient):
         g = self.gradient(view, local, potential, task)
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             add_one(iterate.theta, update.d_theta)
         return iterate

@@ -14,7 +14,7 @@ import numpy as np
 from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
 from asyncqn.errors import require
-from asyncqn.types import Array, Potential, Task
+from asyncqn.types import Array, Commit, Potential, Task
 
 
 class Iterate(NamedTuple):
@@ -48,7 +48,7 @@ class SGD(StochasticGradient):
         g = self.gradient(view, local, potential, task)
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, u = iterate
         for update in updates:
             u *= self.momentum

@@ -18,7 +18,7 @@ from asyncqn.algorithms.first_order.async_sgd import Iterate
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
 from asyncqn.algorithms.first_order.stochastic_gradient import Worker as GradientWorker
 from asyncqn.kernels.vectors import add_one, add_scaled
-from asyncqn.types import Array, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -58,7 +58,7 @@ class SGLD(StochasticGradient):
             add_scaled(d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
         return Update(d_theta)
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             add_one(iterate.theta, update.d_theta)
         return iterate

@@ -35,7 +35,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -172,7 +172,7 @@ class ASLBFGS:
         local.steps[0] = 0
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate

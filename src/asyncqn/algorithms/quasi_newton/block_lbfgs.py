@@ -44,7 +44,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Potential, Rows, Task
+from asyncqn.types import Array, Blocks, Commit, Potential, Rows, Task
 
 _SUFFICIENT = 1e-4
 _KEPT_VALUES = 5
@@ -152,7 +152,7 @@ class BlockLBFGS:
     def forget(self, local: Worker) -> Worker:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, base, g_base, memory, work, judge, values = iterate
         g, step, y = work
         g[...] = 0.0

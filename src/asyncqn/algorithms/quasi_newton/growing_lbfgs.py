@@ -32,7 +32,7 @@ from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.kernels.vectors import add_one, sum_of_squares
-from asyncqn.types import Array, Counters, Growing, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Growing, Potential, Rows, Task
 
 FACTOR = 4
 """How much a sample grows."""
@@ -140,11 +140,11 @@ class GrowingLBFGS:
     def forget(self, local: Worker) -> Worker:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         pattern, read = self.pattern, updates[0].read
         stage, block = pattern.stage(read), exact.Iterate(*iterate[:7])
         if stage == iterate.stage[0] or iterate.judge[exact.KEPT] == 0:
-            self._exact().apply(block, cast(Sequence[exact.Update], updates))
+            self._exact().apply(block, cast(Sequence[exact.Update], updates), commit)
             iterate.stage[0] = stage
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             self._grow(iterate, block, updates, stage)

@@ -28,7 +28,7 @@ from asyncqn.algorithms.memory import (
     product,
 )
 from asyncqn.kernels.vectors import add_one, dot
-from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
 
@@ -113,7 +113,7 @@ class LBFGS:
         local.steps[0] = 0
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             add_one(iterate.theta, update.d_theta)
         return iterate

@@ -35,7 +35,7 @@ from asyncqn.algorithms.memory import (
 )
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.types import Array, Counters, Potential, Rounds, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rounds, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -157,7 +157,7 @@ class MBLBFGS:
         local.read[0] = -2
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, theta_old, memory, work, answered = iterate
         g, y, Hg = work
         g[...] = 0.0

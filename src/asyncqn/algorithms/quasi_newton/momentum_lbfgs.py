@@ -36,7 +36,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.correlated_noise import correlate
 from asyncqn.kernels.vectors import add_one, add_scaled
-from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -164,7 +164,7 @@ class MomentumLBFGS:
         local.steps[0] = 0
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             np.multiply(iterate.u, 1.0 - self.gamma, out=iterate.u)
             add_one(iterate.u, update.d)

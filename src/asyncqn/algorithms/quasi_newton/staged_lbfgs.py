@@ -43,7 +43,7 @@ from asyncqn.algorithms.quasi_newton.exact_passes import (
 )
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
-from asyncqn.types import Array, Blocks, Potential, Staged, Task
+from asyncqn.types import Array, Blocks, Commit, Potential, Staged, Task
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -150,7 +150,7 @@ class StagedLBFGS:
     def forget(self, local: Worker) -> Worker:
         return local
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update]) -> Iterate:
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read < self.warmup:
             for update in updates:
                 self._warm_up(iterate, update)
