@@ -23,7 +23,7 @@ from pathlib import Path
 
 import asyncqn as aq
 from asyncqn.types import Progress
-from benchmarks.studies.mpi_start import start
+from benchmarks.mpi_start import start
 
 RANKS, COMMITS, PATIENCE = 5, 600, 40.0
 

@@ -23,7 +23,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.types import Array, Asynchronous, Commit, Potential, Task
-from benchmarks.studies.mpi_start import start
+from benchmarks.mpi_start import start
 
 REPEATS = 7
 

@@ -1,7 +1,8 @@
 """What was tried beside Block L-BFGS: quorums and stale tables of block gradients, and H applied once.
 
-`python -m benchmarks.studies.beyond_variants [variants] [momentum]` writes variants.csv and momentum.csv
-in docs/results/beyond.
+    python -m benchmarks.studies.linear_gaussian.variants [variants] [momentum]
+
+writes variants.csv and momentum.csv in docs/results/beyond.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from asyncqn.tuning.suite import (
     test,
 )
 from asyncqn.types import Array, Blocks, Commit, Potential, Task
-from benchmarks.studies.beyond_linear_gaussian import gathered
+from benchmarks.studies.linear_gaussian.comparison import gathered
 
 _RULE = PairRule(1e-30, 1e-5)
 

@@ -1,7 +1,8 @@
 """How long a version of Block L-BFGS is on simulated clusters, and how its patience was chosen.
 
-`python -m benchmarks.studies.beyond_versions PART`, where PART is one of: lengths (pieces, help and spread at
-every number of workers), uneven (one worker four times slower than the others), patience (the two
+    python -m benchmarks.studies.linear_gaussian.versions [PART ...]
+
+PART is one of: lengths (pieces, help and spread at every number of workers), uneven (one worker four times slower than the others), patience (the two
 constants of the rule for helpers), threads (milliseconds per version of two real threads); without a
 PART all of them.  Tables go to docs/results/beyond/.  A simulated worker's mean is 1000 / W, as in the
 linear Gaussian suite, with messages of 10 and a master of 30.
@@ -34,7 +35,7 @@ from asyncqn.kernels import blocks as module
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import MESSAGE
 from asyncqn.types import Blocks, Potential
-from benchmarks.studies.beyond_linear_gaussian import write
+from benchmarks.studies.tables import write
 
 WORKERS = (2, 5, 10, 20, 40, 80)
 SPREADS = (0.0, 1.0, 3.0, 5.0, 8.0, math.sqrt(200.0), 30.0, 100.0)
@@ -62,7 +63,7 @@ def lengths() -> None:
         cluster = Cluster(workers, 1000.0 / workers, spread, MESSAGE, MASTER)
         records.append({"workers": workers, "sigma_w": spread,
                         **{name: length(cluster, *rule) for name, rule in RULES.items()}})  # fmt: skip
-    write("versions", records)
+    write("beyond/versions", records)
     show([record for record in records if record["workers"] == 40])
 
 
@@ -75,7 +76,7 @@ def uneven() -> None:
         cluster = Cluster(workers, means, stds, MESSAGE, MASTER)
         records.append({"workers": workers, "sigma_w": spread,
                         **{name: length(cluster, *rule) for name, rule in RULES.items()}})  # fmt: skip
-    write("versions_uneven", records)
+    write("beyond/versions_uneven", records)
     show(records)
 
 
@@ -109,7 +110,7 @@ def patience() -> None:
                 "master": master, "message": message, "backup_after": backup_after, "deviations": deviations,
                 "mean": float(np.exp(np.log(relative).mean())), "worst": float(relative.max()),
             })  # fmt: skip
-    write("patience", records)
+    write("beyond/patience", records)
     show(records)
 
 
@@ -144,7 +145,7 @@ def threads(repeats: int = 7) -> None:
         best = {f"ms in {pieces}": min(measured) for pieces, measured in times.items()}
         records.append({"problem": name, "pieces by the rule": rule, **best})
         show(records[-1:])
-        write("pieces_on_threads", records)
+        write("beyond/pieces_on_threads", records)
 
 
 PARTS = {part.__name__: part for part in (lengths, uneven, patience, threads)}

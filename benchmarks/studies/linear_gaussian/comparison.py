@@ -1,6 +1,6 @@
 """Block L-BFGS against tuned rivals on the linear Gaussian suite.
 
-`python -m benchmarks.studies.beyond_linear_gaussian PART`, where PART is one of: rivals (tunes every
+`python -m benchmarks.studies.linear_gaussian.comparison PART`, where PART is one of: rivals (tunes every
 rival in every cell, about 20 minutes on two cores), blocks, speedup, safety, summary; `all` runs
 them in this order.  Tables go to docs/results/beyond/ as CSV, one file per part; `summary` is made
 from these files alone.
@@ -8,16 +8,14 @@ from these files alone.
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from asyncqn.paper.records import Record, replace
+from asyncqn.paper.records import Record
 from asyncqn.paper.result_cache import pool
 from asyncqn.tuning.rivals import run_rivals
 from asyncqn.tuning.suite import (
@@ -29,30 +27,12 @@ from asyncqn.tuning.suite import (
     run_blocks,
     time_of,
 )
+from benchmarks.studies.tables import read, write
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "results" / "beyond"
 WORKERS = (1, 2, 5, 10, 20, 40, 80)
 SAFETY_SEEDS = range(10)
 TRIVIAL = 100.0
 """Cells that a rival solves sooner are left out."""
-
-
-def write(name: str, records: Sequence[Record]) -> None:
-    def rows(path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(
-                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in record.items()}
-                for record in records
-            )
-
-    replace(FOLDER / f"{name}.csv", rows)
-
-
-def read(name: str) -> list[dict[str, str]]:
-    with (FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def gathered(name: str, function: Callable[[Any], list[Record]], jobs: Sequence[Any]) -> None:
@@ -67,7 +47,7 @@ def gathered(name: str, function: Callable[[Any], list[Record]], jobs: Sequence[
                 flush=True,
             )
             records += part
-            write(name, records)
+            write(f"beyond/{name}", records)
 
 
 def rivals() -> None:
@@ -108,7 +88,7 @@ def _speedup(spectrum: str) -> list[Record]:
 
 def speedup() -> None:
     gathered("speedup", _speedup, list(SPECTRA))
-    rows = read("speedup")
+    rows = read("beyond/speedup")
     for workers in WORKERS:
         here = [row for row in rows if int(row["workers"]) == workers]
         means = [np.mean([float(row[c]) for row in here]) for c in ("speedup", "speedup_in_one_piece")]
@@ -143,11 +123,11 @@ def safety() -> None:
 def summary() -> None:
     """The ratios to the best rival, cell by cell, and their geometric mean."""
     best: dict[tuple[str, str], tuple[float, str]] = {}
-    for row in read("rivals"):
+    for row in read("beyond/rivals"):
         cell, mean = (row["spectrum"], row["sigma_w"]), float(row["mean"] or "inf")
         best[cell] = min(best.get(cell, (math.inf, "")), (mean, row["kind"]))
     records, ratios = [], []
-    for row in read("blocks"):
+    for row in read("beyond/blocks"):
         cell = (row["spectrum"], row["sigma_w"])
         mean, kind = best[cell]
         ratio = float(row["mean"]) / mean
@@ -156,7 +136,7 @@ def summary() -> None:
         records.append({"spectrum": cell[0], "sigma_w": cell[1], "best_rival": kind, "rival": mean,
                         "block_lbfgs": float(row["mean"]), "ratio": ratio,
                         "counts": mean >= TRIVIAL})  # fmt: skip
-    write("summary", records)
+    write("beyond/summary", records)
     print(f"{len(ratios)} cells to error {EPSILON}: geometric mean {np.exp(np.mean(np.log(ratios))):.3f}, "
           f"worst {max(ratios):.3f}")  # fmt: skip
 

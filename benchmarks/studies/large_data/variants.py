@@ -1,6 +1,6 @@
 """Variants of growing samples, by passes over the data: timetables, a test, memories, corrections.
 
-    python -m benchmarks.studies.beyond_large_data_variants
+    python -m benchmarks.studies.large_data.variants
 
 A plain loop on one worker over Block L-BFGS, 65,536 rows, d = 50 (network: 220), mean of two seeds of the
 samples.  Passes count every row whose gradient was computed; `inf`: not within 60.
@@ -24,8 +24,8 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.types import Commit
-from benchmarks.studies.beyond_large_data import rows_of, write
-from benchmarks.studies.large_data_models import Robust, TanhNetwork
+from benchmarks.studies.large_data.models import Robust, TanhNetwork
+from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread
 
 ROWS, MOST = 65_536, 60.0
@@ -169,7 +169,7 @@ def passes_to(loop: Loop, levels: list[float]) -> list[float]:
 
 
 def main() -> None:
-    records = rows_of("variants")
+    records = read("large_data/variants")
     known = {(row["problem"], row["variant"]) for row in records}
     with one_blas_thread():
         for problem, make in PROBLEMS.items():
@@ -189,7 +189,7 @@ def main() -> None:
                 figures = {f"passes to {target:g}": float(mean) for target, mean in zip(TARGETS, means)}
                 records.append({"problem": problem, "variant": name, **figures})
                 print(records[-1], flush=True)
-                write("variants", records)
+                write("large_data/variants", records, 4)
 
 
 if __name__ == "__main__":

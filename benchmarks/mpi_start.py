@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def start(ranks: int, arguments: Sequence[str], options: Sequence[str] = ()) -> subprocess.Popen[str]:

@@ -1,6 +1,6 @@
 """Factorization with nothing given but the problem and the number of workers: how many runs diverge?
 
-    python -m benchmarks.studies.beyond_safety [--ml-1m ml-1m] [--only ml-1m|synthetic-10m] [--spread 2]
+    python -m benchmarks.studies.factorization.safety [--ml-1m PATH] [--only ml-1m|synthetic-10m] [--spread 2]
 
 `minimize(potential, engine=Simulator(Cluster(workers=W, ...)))` for W = 1 to 80 on MovieLens 1M and on
 synthetic-10m, K = 5, prior = 1, float32; a seed fixes the start, the simulated delays and the rest.
@@ -15,10 +15,8 @@ docs/results/beyond/safety_factorization.csv and grows with every row.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +27,9 @@ from asyncqn.data import load
 from asyncqn.engines.simulator import Simulator
 from asyncqn.paper.records import Record
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
-from benchmarks.studies.beyond_linear_gaussian import write
+from benchmarks.studies.tables import read, write
 
-TABLE = Path(__file__).resolve().parent.parent.parent / "docs/results/beyond/safety_factorization.csv"
+TABLE = "beyond/safety_factorization"
 WORKERS = (1, 2, 5, 10, 20, 40, 80)
 SPREADS = (0.0, 0.35, 2.0)
 MESSAGE = 0.1
@@ -68,10 +66,7 @@ def cell(name: str, potential: ProfiledFactorization, workers: int, spread: floa
 
 def kept_rows(cells: list[tuple[str, str]]) -> list[Any]:
     """Rows of an earlier table that are not measured now."""
-    if not TABLE.exists():
-        return []
-    with TABLE.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if (row["problem"], row["spread"]) not in cells]
+    return [row for row in read(TABLE) if (row["problem"], row["spread"]) not in cells]
 
 
 def main() -> None:
@@ -89,7 +84,7 @@ def main() -> None:
         for spread, workers in product(spreads, WORKERS):
             records.append(cell(name, potential, workers, spread))
             print(records[-1], flush=True)
-            write("safety_factorization", records)
+            write(TABLE, records)
 
 
 if __name__ == "__main__":

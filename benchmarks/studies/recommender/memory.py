@@ -1,7 +1,7 @@
 """Peak resident memory of fits to 20 million ratings with two workers, each in a process of its own.
 
-python -m benchmarks.studies.recommender_memory            # all of them; stores synthetic-20m first
-python -m benchmarks.studies.recommender_memory recommender synthetic-1m
+python -m benchmarks.studies.recommender.memory            # all of them; stores synthetic-20m first
+python -m benchmarks.studies.recommender.memory recommender synthetic-1m
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     name = arguments[1] if len(arguments) > 1 else SET
     fetch(name)
     for what in arguments[:1] or list(WORK):
-        command = [sys.executable, "-m", "benchmarks.studies.recommender_memory", "inside", what, name]
+        command = [sys.executable, "-m", "benchmarks.studies.recommender.memory", "inside", what, name]
         record = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
         print({**record, "limit_gb": LIMIT, "met": record["peak_gb"] <= LIMIT}, flush=True)
 

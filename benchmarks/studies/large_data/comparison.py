@@ -1,6 +1,6 @@
 """Many rows, few workers: growing samples beside exact blocks and peers, to U within 1 % and 0.01 % of U*.
 
-    python -m benchmarks.studies.beyond_large_data [problem ...] [--methods ours peers] [--repeats 3]
+    python -m benchmarks.studies.large_data.comparison [problem ...] [--methods ours peers] [--repeats 3]
 
 The gap is (U - U*) / (U(theta0) - U*).  Passes are rows whose gradient was computed, over n.  Seconds are
 wall clock without evaluations, compilation and the making of the data, the least of `repeats` runs; all
@@ -14,23 +14,21 @@ Tables go to docs/results/large_data/.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
-from asyncqn.paper.records import Record, replace
+from asyncqn.paper.records import Record
 from asyncqn.types import Progress
-from benchmarks.studies.large_data_models import Robust, TanhNetwork
-from benchmarks.studies.large_data_peers import MOST, TARGETS, scipy_lbfgsb, sklearn_sgd, sklearn_solvers
+from benchmarks.studies.large_data.models import Robust, TanhNetwork
+from benchmarks.studies.large_data.peers import MOST, TARGETS, scipy_lbfgsb, sklearn_sgd, sklearn_solvers
+from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "docs/results/large_data"
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: aq.LogisticRegression.random(1_000_000, 100, 10.0, 0.5),
     "logistic float32": lambda: aq.LogisticRegression.random(1_000_000, 100, 10.0, 0.5, dtype=np.float32),
@@ -112,29 +110,6 @@ def optimum(potential: Any, theta0: np.ndarray) -> float:
     return min(run.fun, exact.value(theta))
 
 
-def write(name: str, records: list[Record]) -> None:
-    def rows(path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(
-                {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in record.items()}
-                for record in records
-            )
-
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    replace(FOLDER / f"{name}.csv", rows)
-
-
-def rows_of(name: str) -> list[Any]:
-    """The rows of an earlier table."""
-    path = FOLDER / f"{name}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def _kind(method: str) -> str:
     return "ours" if "W = " in method else "peers"
 
@@ -146,14 +121,16 @@ def measure(problem: str, methods: list[str], repeats: int) -> None:
     levels = [lowest + target * (start - lowest) for target in TARGETS]
     print(problem, "U0", start, "U*", lowest, flush=True)
     records: list[Any] = [
-        row for row in rows_of("speed") if row["problem"] != problem or _kind(row["method"]) not in methods
+        row
+        for row in read("large_data/speed")
+        if row["problem"] != problem or _kind(row["method"]) not in methods
     ]
 
     def take(found: Iterator[Record]) -> None:
         for record in found:
             records.append({"problem": problem, **record})
             print(records[-1], flush=True)
-        write("speed", records)
+        write("large_data/speed", records, 4)
 
     if "ours" in methods:
         take(ours(potential, levels, repeats))

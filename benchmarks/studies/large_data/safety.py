@@ -1,6 +1,6 @@
 """Safety of growing samples: simulated clusters of 1 to 80 workers, data at scales 0.01 to 100, five seeds.
 
-    python -m benchmarks.studies.beyond_large_data_safety [problem ...]
+    python -m benchmarks.studies.large_data.safety [problem ...]
 
 A run of `GrowingLBFGS` ends 60 versions after its sample has become all rows.  It counts as diverged if it
 says so or if U is not below its value at the start.  The shortfall is the share by which U fell less than in
@@ -18,8 +18,9 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.engines.simulator import Simulator
-from benchmarks.studies.beyond_large_data import exact_blocks, rows_of, write
-from benchmarks.studies.large_data_models import Robust, TanhNetwork
+from benchmarks.studies.large_data.comparison import exact_blocks
+from benchmarks.studies.large_data.models import Robust, TanhNetwork
+from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread
 
 KINDS: dict[str, Callable[[float, int], Any]] = {
@@ -55,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("problems", nargs="*", help=f"of {', '.join(KINDS)}; all if none is named")
     kinds = parser.parse_args().problems or list(KINDS)
-    records = [row for row in rows_of("safety") if row["problem"] not in kinds]
+    records = [row for row in read("large_data/safety") if row["problem"] not in kinds]
     with one_blas_thread():
         for kind in kinds:
             for scale in (0.01, 1.0, 100.0):
@@ -70,7 +71,7 @@ def main() -> None:
                         }
                     )  # fmt: skip
                     print(records[-1], flush=True)
-                    write("safety", records)
+                    write("large_data/safety", records, 4)
 
 
 if __name__ == "__main__":

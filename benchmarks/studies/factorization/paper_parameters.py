@@ -1,6 +1,6 @@
 """The paper's three algorithms on MovieLens 1M, K = 5, with its parameters, ten simulated workers.
 
-    python -m benchmarks.studies.paper_factorization [COMMITS]
+    python -m benchmarks.studies.factorization.paper_parameters [COMMITS]
 
 A unit of time is a millisecond; a computation takes 100 +- 20, a message 10, which the paper leaves open.
 A synchronous round commits the answers of ten workers, so mb-L-BFGS gets a tenth of the commits.

@@ -1,6 +1,6 @@
 """What one master absorbs: service time measured, rates predicted by the simulator, checked on real ranks.
 
-    python -m benchmarks.studies.mpi_scaling [DIM]
+    python -m benchmarks.studies.mpi_scaling.scaling [DIM]
 
 The service time of a commit is one over the rate at which workers that compute nothing are served;
 the time of both messages is what a single such worker needs beyond it.  Then workers that sleep a
@@ -15,8 +15,8 @@ from typing import Any
 
 import asyncqn as aq
 from asyncqn.types import Asynchronous
+from benchmarks.mpi_start import start
 from benchmarks.speed.bench_mpi import Flat, Idle
-from benchmarks.studies.mpi_start import start
 
 COMPUTE, UNIT = 20.0, 1e-3
 """Mean time of a worker's computation, and the unit: milliseconds."""
@@ -42,9 +42,8 @@ def job(dim: int, commits: int, compute: float) -> None:
 
 
 def measured(workers: int, dim: int, commits: int, compute: float = 0.0) -> dict[str, Any]:
-    process = start(
-        workers + 1, ["-m", "benchmarks.studies.mpi_scaling", "--job", str(dim), str(commits), str(compute)]
-    )
+    module = "benchmarks.studies.mpi_scaling.scaling"
+    process = start(workers + 1, ["-m", module, "--job", str(dim), str(commits), str(compute)])
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
         raise RuntimeError(err[-2000:])

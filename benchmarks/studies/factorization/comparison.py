@@ -1,6 +1,6 @@
 """Time to a train RMSE on the paper's MAP objective (prior = 1), all methods in one run, by rounds.
 
-    python -m benchmarks.studies.beyond_factorization [--ratings ml-1m] [--rank 5] [--rounds 5]
+    python -m benchmarks.studies.factorization.comparison [--ratings ml-1m] [--rank 5] [--rounds 5]
                                               [--target 0.816] [--starts 4] [--peers PYTHON]
                                               [--seconds 60] [--cpu]
 
@@ -248,7 +248,7 @@ def peer(problem: Problem, python: str, name: str, threads: int, target: float, 
     settings = [None] if name == "cmfrec" else [(r, e) for r in (0.0, 0.003, 0.01) for e in (0.05, 0.1, 0.2)]
 
     def fit(passes: list[int], settings: list[Any]) -> dict[str, Any] | None:
-        script = str(Path(__file__).with_name("beyond_peers.py"))
+        script = str(Path(__file__).with_name("peers.py"))
         command = [python, script, json.dumps({**job, "passes": passes, "settings": settings})]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
         return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None

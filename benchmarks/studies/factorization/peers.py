@@ -1,4 +1,4 @@
-"""One fit of cmfrec or LIBMF, run by an interpreter that has them: `python beyond_peers.py JOB`.
+"""One fit of cmfrec or LIBMF, run by an interpreter that has them: `python peers.py JOB`.
 
 JOB holds a JSON object {data, peer, rank, threads, passes, settings, target, cpu}; data names an .npz of
 users, items, values.  For each of the settings, passes are tried in order until one is good enough;

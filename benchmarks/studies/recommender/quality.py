@@ -1,9 +1,9 @@
 """Held-out quality of `Recommender` on MovieLens 1M: how its defaults were chosen, what they reach, peers.
 
     asyncqn data ml-1m                                     # once; --from FILE for a zip on disk
-    python -m benchmarks.studies.recommender_quality choose  # ridge, trust and offsets, on splits 10 to 12
-    python -m benchmarks.studies.recommender_quality measure  # the defaults, on splits 0 to 2
-    python -m benchmarks.studies.recommender_quality peers PYTHON  # peers on splits 0 to 2, in an environment
+    python -m benchmarks.studies.recommender.quality choose  # ridge, trust and offsets, on splits 10 to 12
+    python -m benchmarks.studies.recommender.quality measure  # the defaults, on splits 0 to 2
+    python -m benchmarks.studies.recommender.quality peers PYTHON  # peers on splits 0 to 2, in an environment
 
 `choose` compares settings on other splits than `measure` reports on.  Each call adds its records to
 docs/results/recommender_defaults.json and prints them as a table.
@@ -86,9 +86,9 @@ def measure() -> list[Record]:
 
 
 def peers(python: str) -> list[Record]:
-    """Each peer that `python` can import, on the same splits; see recommender_peers.py."""
+    """Each peer that `python` can import, on the same splits; see peers.py."""
     records = []
-    script = Path(__file__).with_name("recommender_peers.py")
+    script = Path(__file__).with_name("peers.py")
     for seed, train, test in splits(range(3)):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "split.npz"

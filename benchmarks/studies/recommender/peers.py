@@ -1,6 +1,6 @@
-"""Other recommenders on a split written by recommender_quality.py; run by an interpreter that has them.
+"""Other recommenders on a split written by quality.py; run by an interpreter that has them.
 
-    PYTHON recommender_peers.py SPLIT.npz SEED RANK...
+    PYTHON peers.py SPLIT.npz SEED RANK...
 
 Prints one JSON object per peer and rank.  Peers run with their own defaults, where not said otherwise.
 """
