@@ -36,7 +36,7 @@ from asyncqn.types import Algorithm, Engine, Potential
 if TYPE_CHECKING:
     from asyncqn.recommender.estimator import Recommender
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ASLBFGS",

@@ -167,6 +167,37 @@ BAD = {
     "a goal below zero": ["tune", "async-sgd", "--epsilon", "-1"],
     "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
     "a demo in a file": ["demo", "--output", "file.txt"],
+    "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
+    "a batch beyond memory": ["simulate", *SMALL, "-p", "batch=10000000000"],
+    "a batch beyond every array": ["simulate", *SMALL, "-p", "batch=9223372036854775807"],
+    "a batch beyond integers": ["simulate", *SMALL, "-p", "batch=99999999999999999999"],
+    "a batch that is a float": ["simulate", *SMALL, "-p", "batch=1e10"],
+    "a memory beyond integers": ["simulate", "--algorithm", "lbfgs", "-p", "memory=99999999999999999999"],
+    "a seed beyond integers": ["simulate", "--seed", "9" * 30],
+    "a job nested too deeply": ["simulate", "deep.toml"],
+    "a number of 5,000 digits": ["simulate", "digits.toml"],
+    **{
+        f"a path of 5,000 letters to {' '.join(before)}": [*before, "x" * 5_000, *after]
+        for before, after in (
+            (["show"], []),
+            (["replay"], []),
+            (["resume"], []),
+            (["simulate"], []),
+            (["run"], []),
+            (["simulate", *SMALL, "--save"], []),
+            (["run", "--commits", "3", "--checkpoint"], []),
+            (["show", "run", "--trace"], []),
+            (["show", "run", "--plot"], []),
+            (["fit"], []),
+            (["fit", "synthetic-demo", "--out"], []),
+            (["evaluate"], ["file.txt"]),
+            (["recommend"], ["--user", "1"]),
+            (["data", "mine", "--from"], []),
+            (["demo", "--output"], []),
+            (["tune", "async-sgd", "--output"], []),
+            (["reproduce", "theory", "--output"], []),
+        )
+    },
 }
 
 
@@ -177,6 +208,8 @@ def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("just a file [")
     (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"user,item,rating\n1,1,3\n"))
+    (tmp_path / "deep.toml").write_text("[problem]\nkind = " + "[" * 20_000 + "]" * 20_000)
+    (tmp_path / "digits.toml").write_text("[run]\ncommits = " + "9" * 5_000)
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "letter.txt").write_text("dear")
     if "run" in arguments:
@@ -235,4 +268,56 @@ def test_an_interrupt_ends_with_one_line_and_nothing_saved(tmp_path: Path) -> No
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err == "asyncqn: interrupted.\n"
+    assert files(tmp_path) == []
+
+
+def test_a_run_that_every_worker_left_is_no_success(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(
+        "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
+        "[cluster]\nworkers = 2\nworker_mean = 2.0\ndeaths = {0 = 20.0, 1 = 30.0}\n[run]\ncommits = 1000\n"
+    )
+    for command in (["simulate"], ["run", "--slow", "--time-unit", "1e-3"]):
+        code, _, err = call(capfd, *command, job, "-q")
+        assert code == 4
+        assert err.startswith("asyncqn: stopped: every worker was gone after ")
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, "simulate", *SMALL, "--save", tmp_path / "a", "-q")[0] == 0
+    document = json.loads((tmp_path / "a" / "run.json").read_text())
+    document["message"] = "\x1b]0;owned\x07\x9b31m\u202egnp.exe"
+    document["manifest"]["potential"]["name"] = "\x1b[2J"
+    document["check"] = check_of(document)
+    (tmp_path / "a" / "run.json").write_text(json.dumps(document))
+    bad = tmp_path / "\x1b[31mred"
+    bad.mkdir()
+    outputs = [
+        call(capfd, "show", tmp_path / "a"),
+        call(capfd, "show", bad),
+        call(capfd, "\x1b[31m"),
+        call(capfd, "simulate", "--algorithm", "\x1b[31m"),
+        call(capfd, "run", "--commits", "3", "-p\x1b[31m"),
+    ]
+    assert outputs[0][0] == 0
+    for _, out, err in outputs:
+        assert not set(out + err) & set("\x1b\x07\x9b\u202e")
+    assert "owned" in outputs[0][1], "what can be read is shown"
+
+
+def test_sigterm_ends_a_command_with_a_sentence_and_exit_code_143(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "asyncqn", "simulate", "--commits", "1000000", "--save", "run"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for name in ("ASLBFGS", "Cluster", "simulate: "):
+            assert process.stderr.readline().startswith(name), "the loop has begun once it shows progress"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (143, "asyncqn: terminated.\n")
     assert files(tmp_path) == []

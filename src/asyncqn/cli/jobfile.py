@@ -34,6 +34,8 @@ from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.types import Algorithm, Potential
 
 Section = Mapping[str, Any]
+LARGEST = 2**63 - 1
+"""Beyond it an integer fits into no array, and no array has that many elements."""
 
 
 def _factorization(
@@ -107,7 +109,7 @@ class Plan:
             value = getattr(self, name)
             if name == "evaluate" and value is None:
                 continue
-            if not _is_integer(value) or value < 1:
+            if not _is_integer(value) or not 1 <= value <= LARGEST:
                 raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
 
 
@@ -145,8 +147,10 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(f"there is no job file {path}.") from None
     except OSError as error:
         raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0]}.") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0].rstrip('.')}.") from None
+    except RecursionError:
+        raise BadInput(f"{path} is not a job: its values are nested too deeply.") from None
     known = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
         if name not in known:
@@ -215,7 +219,9 @@ def _times_by_worker(name: str, table: Any) -> dict[int, float]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, float) and not math.isnan(value)
 
 
 def _is_integer(value: Any) -> bool:
@@ -244,6 +250,8 @@ def _typed(values: Section, known: Mapping[str, str], what: str) -> dict[str, An
     for name, value in values.items():
         if name not in known:
             raise BadInput(f"{what} has no parameter '{name}'; it knows {', '.join(known)}.")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise BadInput(f"{what}: {name} must not be beyond {LARGEST}, as {value} is.")
         if isinstance(value, str) and value in ("inf", "-inf"):
             value = float(value)
         for beginning, passes, words in _TYPES:

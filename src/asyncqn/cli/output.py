@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 
 from asyncqn.core.plain import to_plain
 from asyncqn.errors import require
@@ -20,6 +22,46 @@ from asyncqn.storage import check_place
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+
+BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
+EXIT_CODES = {
+    "completed": 0,
+    "converged": 0,
+    "diverged": 3,
+    "stopped": 4,
+    "stalled": 5,
+    "interrupted": INTERRUPTED,
+    "terminated": TERMINATED,
+}
+"""The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run
+before its end only where every worker is gone.  130 and 143 are what a shell makes of SIGINT and SIGTERM."""
+
+LONGEST_WORD = 400
+"""Letters of a word, such as a path, that is shown whole in an error."""
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
+    "\ud800-\udfff]"  # what a path holds that is no text: it cannot be printed
+)
+
+
+def clean(text: str) -> str:
+    """Text from a file or a name, in which nothing moves the cursor, rings, or turns the line around."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def complain(sentence: str) -> None:
+    """One line on stderr, after the program's name; of a word without end, both ends."""
+    words = (w if len(w) <= LONGEST_WORD else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
+    print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)
+
+
+class CleanConsole(Console):
+    """A console that obeys no control characters in what it is given to print."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(clean(segment.text), segment.style)
 
 
 def check_run_folder(folder: Path) -> None:
@@ -42,9 +84,9 @@ class Output:
 
     def __init__(self, json_: bool, quiet: bool) -> None:
         self.json, self.quiet = json_, quiet
-        self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
+        self.console = CleanConsole(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         # Off a terminal nothing is folded: a script or a file gets each line whole.
-        self.stdout = Console(stderr=json_, highlight=False, soft_wrap=True)
+        self.stdout = CleanConsole(stderr=json_, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """A remark on the way; silent with --quiet."""
@@ -57,7 +99,7 @@ class Output:
 
     def fail(self, sentence: str) -> None:
         """What went wrong: to stderr, even with --quiet."""
-        print(f"asyncqn: {sentence}", file=sys.stderr)
+        complain(sentence)
 
     def result(self, values: dict[str, Any]) -> None:
         """The one JSON object."""

@@ -58,11 +58,40 @@ def first_difference(recorded: Run, again: Run) -> str | None:
     if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
         return None
     where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
-    old, new = recorded.manifest["versions"], again.manifest["versions"]
-    changed = [f"{name} {old.get(name)} is now {new[name]}" for name in new if old.get(name) != new[name]]
-    cause = (
-        f"; since the recording {', '.join(changed)}"
-        if changed
-        else "; versions and machine are as recorded, so the potential's data or code must have changed"
-    )
-    return f"the replay first differs at commit {where} of {recorded.schedule.commits}{cause}."
+    return f"the replay first differs at commit {where} of {recorded.schedule.commits}; {_cause(recorded, again)}."
+
+
+def _cause(recorded: Run, again: Run) -> str:
+    """What changed between a recording and its replay, as far as the two can tell."""
+    old, new = recorded.manifest, again.manifest
+    changed = []
+    if "code" not in old:
+        changed.append("asyncqn's own code may have changed, for the recording does not name it")
+    elif old["code"] != new["code"]:
+        changed.append("asyncqn's own code changed")
+    before, now = old["versions"], new["versions"]
+    changed += [
+        f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
+    ]
+    changed += [f"the {part} is another" for part in ("potential", "algorithm") if old[part] != new[part]]
+    start, start_again = _start(recorded), _start(again)
+    if start != start_again:
+        changed.append(f"U at the start is {start_again!r} instead of {start!r}")
+    blamed = [fact for fact in changed if fact.startswith(("the potential", "U at"))]
+    if changed and changed != blamed:
+        return f"since the recording {', '.join(changed)}"
+    if blamed:
+        return (
+            f"code, versions and machine are as recorded, but {' and '.join(blamed)}: the potential's data "
+            "or code must have changed"
+        )
+    unchanged = "code, versions and machine are as recorded, and so is U at the start"
+    if type(again.potential).__module__.partition(".")[0] == "asyncqn":
+        return f"{unchanged}: the files of the run were altered, or this is a mistake of asyncqn to report"
+    return f"{unchanged}: the potential's gradient is not a function of its arguments, or its code changed"
+
+
+def _start(run: Run) -> float | None:
+    """U at theta0, where the run evaluated it."""
+    known = run.metrics.rows and run.metrics["commit"][0] == 0
+    return float(run.metrics["fun"][0]) if known else None

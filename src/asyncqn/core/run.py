@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import uuid
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms import algorithm_from_plain, algorithm_to_plain
 from asyncqn.core.plain import to_plain
+from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.table import Table
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
@@ -227,25 +224,6 @@ def manifest(
         "seed": seed,
         "commits": int(commits),
         "evaluate": int(evaluate),
-        "versions": dict(_versions()),
+        "versions": dict(versions()),
+        "code": code_digest(),
     }
-
-
-@cache
-def _versions() -> dict[str, str]:
-    """What the bits of a run may depend on; looked up once, for it takes longer than a short run."""
-    return {
-        "asyncqn": version("asyncqn"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "machine": platform.machine(),
-        "processor": _processor(),
-    }
-
-
-def _processor() -> str:
-    """The processor as the compiler sees it: kernels with vectorised sums give other bits on another."""
-    from llvmlite import binding
-
-    return str(binding.get_host_cpu_name())

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from asyncqn import __version__
 from asyncqn.errors import BadInput
 from asyncqn.paper.drawing import save_figure, style
 from asyncqn.paper.experiment import Claim, Context, Experiment, Tables
@@ -104,7 +105,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            found[package] = __version__ if package == "asyncqn" else version(package)
         except PackageNotFoundError:
             continue
     return found

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.output import Json, Output, Quiet, check_run_folder
+from asyncqn.cli.output import EXIT_CODES, INTERRUPTED, Json, Output, Quiet, check_run_folder
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.core.cluster import Cluster
     from asyncqn.core.run import Run
     from asyncqn.types import Callback, Engine, Progress
-
-DIVERGED, INTERRUPTED = 3, 130
-"""Exit codes: a run that diverged worked as asked, but is of no use; 130 is what Ctrl-C means to a shell."""
 
 
 class Options(NamedTuple):
@@ -99,6 +96,7 @@ def register(app: typer.Typer) -> None:
         """Run a job on a real engine of this machine or cluster.
 
         Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
+        Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
         """
         from asyncqn.cli.jobfile import load_job
         from asyncqn.minimize import minimize
@@ -163,16 +161,18 @@ def show_run(
     if save is not None:
         run.save(save)
     numbers = {**real_summary(run), "run": None if save is None else str(save)}
-    if run.status in ("diverged", "interrupted"):
-        out.fail(f"diverged: {run.message}" if run.status == "diverged" else run.message)
+    code = EXIT_CODES[run.status]
+    if code:
+        said = run.status in ("interrupted", "terminated")  # their messages begin with the word
+        out.fail(run.message if said else f"{run.status}: {run.message}")
     if not out.json and not (out.quiet and run.status == "diverged"):
         for name, value in numbers.items():
             if value is not None:
                 out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
     out.result(numbers)
-    if run.status == "interrupted":
-        sys.exit(INTERRUPTED)  # it was said above: the program need not say it again
-    return DIVERGED if run.status == "diverged" else 0
+    if code == INTERRUPTED:
+        sys.exit(code)  # it was said above: the program need not say it again
+    return code
 
 
 def real_summary(run: Run) -> dict[str, Any]:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.cli.output import Json, Output, Quiet, check_run_folder
+from asyncqn.cli.output import EXIT_CODES, Json, Output, Quiet, check_run_folder
 from asyncqn.errors import BadInput
 
 if TYPE_CHECKING:
     from asyncqn.types import Progress
-
-DIVERGED = 3
-"""The exit code of a run that diverged: it worked as asked, but its numbers are of no use."""
 
 _PROBLEM, _ALGORITHM, _CLUSTER = "Problem", "Algorithm", "Cluster"
 
@@ -66,7 +63,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:  # fmt: skip
         """Simulate a cluster and run an algorithm on it; flags go over the job file, both over defaults.
 
-        Exits with 3 if the run diverged (it is saved all the same), with 2 on bad input.
+        Exits with 3 if the run diverged, with 4 if every worker was gone before its end (it is saved all
+        the same), with 2 on bad input.
         """
         overrides = {
             "problem": {"dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": problem_seed},
@@ -106,15 +104,15 @@ def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path |
     if save is not None:
         run.save(save)
     numbers = {**run.summary(), "run": None if save is None else str(save)}
-    diverged = run.status == "diverged"
-    if diverged:
-        out.fail(f"diverged: {run.message}")
+    code = EXIT_CODES[run.status]
+    if code:
+        out.fail(f"{run.status}: {run.message}")
     if not out.json:
         for name, value in numbers.items():
-            if value is not None and not (diverged and name == "message"):
+            if value is not None and not (code and name == "message"):
                 out.show(f"{name:<16} {f'{value:.6g}' if isinstance(value, float) else value}")
     out.result(numbers)
-    return DIVERGED if diverged else 0
+    return code
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""What the bits of a run may depend on beside its inputs: the package's own code, versions, the processor."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from pathlib import Path
+
+import numba
+import numpy as np
+
+
+@cache
+def code_digest() -> str:
+    """sha256 over the paths and contents of all Python files of asyncqn, in the order of their paths.
+
+    Line ends are those of Unix, so that a checkout on another system gives the same.
+    """
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
+        content = (root / name).read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions and machine; looked up once, for it takes longer than a short run."""
+    from asyncqn import __version__
+
+    return {
+        "asyncqn": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "machine": platform.machine(),
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    """The processor as the compiler sees it: kernels with vectorised sums give other bits on another."""
+    from llvmlite import binding
+
+    return str(binding.get_host_cpu_name())

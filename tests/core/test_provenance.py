@@ -1,0 +1,119 @@
+"""A manifest names the code, the versions and the machine; a replay that differs names what changed of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import Quadratic
+
+import asyncqn
+from asyncqn import AsyncSGD, Cluster, LinearGaussian, Run, Simulator, minimize
+from asyncqn.core.provenance import code_digest
+from asyncqn.core.replay import replay
+from asyncqn.errors import ReplayMismatch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_of(potential: Any) -> Run:
+    return minimize(potential, AsyncSGD(1e-4, 6), engine=Simulator(Cluster(2)), commits=20, seed=1)
+
+
+def problem() -> LinearGaussian:
+    return LinearGaussian.random(5, 30, 1.0, seed=1, dominant=1, top=9.0, bulk=(1.0, 2.0))
+
+
+def mismatch(run: Run, **given: Any) -> str:
+    with pytest.raises(ReplayMismatch) as caught:
+        replay(run, **given)
+    return str(caught.value)
+
+
+def altered(run: Run) -> Run:
+    fingerprints = run.fingerprints.copy()
+    fingerprints[7] ^= 1
+    return replace(run, fingerprints=fingerprints)
+
+
+def test_every_manifest_names_the_code() -> None:
+    manifest = run_of(problem()).manifest
+    assert manifest["code"] == code_digest()
+    assert manifest["versions"]["asyncqn"] == asyncqn.__version__
+
+
+def test_the_digest_follows_every_line_of_the_package_and_not_its_place(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "src" / "asyncqn", tmp_path / "asyncqn", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    ask = "from asyncqn.core.provenance import code_digest; print(code_digest())"
+
+    def digest() -> str:
+        command = [sys.executable, "-c", ask]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.strip()
+
+    file = tmp_path / "asyncqn" / "core" / "streams.py"
+    text = file.read_text()
+    assert digest() == code_digest()
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+    assert digest() == code_digest(), "line ends of another system"
+    file.write_text(text + "\n")
+    assert digest() != code_digest()
+
+
+def test_the_version_is_written_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "asyncqn.__version__"}
+
+
+def test_a_change_of_our_own_code_does_not_blame_the_user() -> None:
+    run = altered(run_of(Quadratic.random()))
+    words = mismatch(replace(run, manifest={**run.manifest, "code": "0" * 64}))
+    assert words.endswith("; since the recording asyncqn's own code changed.")
+    old = {name: value for name, value in run.manifest.items() if name != "code"}
+    assert "code may have changed" in mismatch(replace(run, manifest=old))
+
+
+def test_another_processor_is_named() -> None:
+    run = altered(run_of(problem()))
+    versions = {**run.manifest["versions"], "processor": "abacus"}
+    words = mismatch(replace(run, manifest={**run.manifest, "versions": versions}))
+    assert "since the recording processor abacus is now" in words
+    assert "potential" not in words
+
+
+def test_other_data_are_told_from_other_code() -> None:
+    p = Quadratic.random()
+    run = run_of(p)
+    moved = Quadratic(p.A, p.y + 1.0)
+    words = mismatch(run, potential=moved)
+    assert "code, versions and machine are as recorded, but U at the start is" in words
+    assert "the potential's data or code must have changed" in words
+
+
+def test_a_gradient_that_is_not_pure_is_told_from_other_data() -> None:
+    class Restless(Quadratic):
+        calls = 0
+
+        def grad(self, theta: Any, rows: Any, out: Any) -> None:
+            super().grad(theta, rows, out)
+            self.calls += 1
+            out += 1e-9 * self.calls
+
+    p = Restless.random()
+    assert "not a function of its arguments" in mismatch(run_of(p), potential=p)
+
+
+def test_altered_records_of_our_own_potential_are_said_to_be_ours() -> None:
+    run = altered(run_of(problem()))
+    assert "a mistake of asyncqn to report" in mismatch(run)
+    assert np.array_equal(run.theta, run_of(problem()).theta)
