@@ -1,4 +1,4 @@
-"""A manifest names the code, the versions and the machine; a replay that differs names what changed of them."""
+"""A manifest names code, versions and machine; a replay that differs names what changed of them."""
 
 from __future__ import annotations
 

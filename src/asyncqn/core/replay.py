@@ -58,7 +58,8 @@ def first_difference(recorded: Run, again: Run) -> str | None:
     if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
         return None
     where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
-    return f"the replay first differs at commit {where} of {recorded.schedule.commits}; {_cause(recorded, again)}."
+    cause = _cause(recorded, again)
+    return f"the replay first differs at commit {where} of {recorded.schedule.commits}; {cause}."
 
 
 def _cause(recorded: Run, again: Run) -> str:
