@@ -39,10 +39,10 @@ RANK = {
     "engines": 4,
     "recommender": 6,
     "tuning": 6,
-    "paper": 6,
-    "cli": 7,
-    "__init__": 8,
-    "__main__": 8,
+    "paper": 7,
+    "cli": 8,
+    "__init__": 9,
+    "__main__": 9,
     "__version__": 0,
 }
 # Modules not named above, and the package as a whole, stand between the engines and the experiments.

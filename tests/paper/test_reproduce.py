@@ -14,7 +14,7 @@ from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
 from asyncqn.paper.catalogue import MODULES, find
 from asyncqn.paper.drawing import panels
-from asyncqn.paper.experiment import HOLDS, Claim, Context, Experiment, judge
+from asyncqn.paper.experiment import HOLDS, Claim, Context, Experiment, verdict
 from asyncqn.paper.report import write_html, write_page
 from asyncqn.paper.reproduce import folder_of, load_result, load_results, run_experiment
 from asyncqn.paper.theory import slope
@@ -32,7 +32,7 @@ def tiny() -> Experiment:
 
     def claims(tables: dict[str, Any]) -> list[Claim]:
         rising = all(a["y"] <= b["y"] for a, b in zip(tables["points"], tables["points"][1:], strict=False))
-        return [Claim("y rises <with> x", "squares | here", judge(rising), "9 > 4 > 1")]
+        return [Claim("y rises <with> x", "squares | here", verdict(rising), "9 > 4 > 1")]
 
     return Experiment("tiny", "A tiny one", "For the test.", compute, draw, claims)
 
@@ -92,7 +92,7 @@ def test_every_experiment_of_the_catalogue_has_the_name_it_is_called_by() -> Non
 
 
 def test_missing_tuned_parameters_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="make them with asyncqn tune"):
+    with pytest.raises(BadInput, match="make it with asyncqn tune"):
         Context(tmp_path, tuned_from=tmp_path).tuned("as-lbfgs-linear-gaussian")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.paper.figures.fig2 import Job, measure
-from asyncqn.paper.records import read_table, replace, summary, where, write_table
+from asyncqn.paper.records import read_table, summary, where, write_table
 from asyncqn.paper.result_cache import keys_of, own_source, run_jobs
 
 CALLS: list[int] = []
@@ -123,20 +122,6 @@ def test_a_summary_counts_only_the_numbers_that_exist() -> None:
     mean, spread, share = summary(where(rows, k=1), "t")
     assert (mean, spread, share) == (3.0, np.sqrt(2.0), 2 / 3)
     assert summary([{"t": None}], "t")[2] == 0.0
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(1))
-
-    def breaks(scratch: Path) -> None:
-        scratch.write_text("half")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(BadInput, match="No space left"):
-        replace(path, breaks)
-    assert path.read_text() == "1"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_a_job_borrows_from_another_experiment_s_file_counts_unless_it_is_of_the_core() -> None:

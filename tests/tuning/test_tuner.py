@@ -12,11 +12,11 @@ from asyncqn.cli.main import main
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.paper.experiment import tuned_folder
 from asyncqn.paper.settings import NAMES, PAPER, algorithm
-from asyncqn.tuning.problems import Question
-from asyncqn.tuning.spaces import GAUSSIAN
+from asyncqn.paper.studies import GaussianProblem
+from asyncqn.tuning.spaces import SPACES
 from asyncqn.tuning.tuner import load_study, tune
 
-EASY = Question("async-sgd", workers=8, variance=25.0, epsilon=2.0, limit=6000.0, seeds=2)
+EASY = GaussianProblem(algorithm="async-sgd", workers=8, variance=25.0, epsilon=2.0, limit=6000.0, seeds=2)
 
 
 def test_a_study_has_its_budget_starts_with_the_paper_and_finds_the_fastest(tmp_path: Path) -> None:
@@ -30,8 +30,8 @@ def test_a_study_has_its_budget_starts_with_the_paper_and_finds_the_fastest(tmp_
 
 
 def test_divergent_trials_are_kept_with_their_parameters(tmp_path: Path) -> None:
-    question = Question("async-sgd", workers=40, epsilon=0.05, limit=500.0, seeds=1)
-    study = tune(question, 1, path=tmp_path / "s.json", processes=1)
+    problem = GaussianProblem(algorithm="async-sgd", workers=40, epsilon=0.05, limit=500.0, seeds=1)
+    study = tune(problem, 1, path=tmp_path / "s.json", processes=1)
     assert study.trials[0]["status"] == "diverged"
     assert study.best is None
     assert load_study(tmp_path / "s.json").trials == study.trials
@@ -47,15 +47,15 @@ def test_a_study_goes_on_from_its_file_and_keeps_its_trials(tmp_path: Path) -> N
     assert again.trials == longer.trials
 
 
-def test_the_same_question_gets_the_same_study() -> None:
+def test_the_same_problem_gets_the_same_study() -> None:
     assert tune(EASY, 4, processes=1).trials == tune(EASY, 4, processes=1).trials
 
 
-def test_a_file_of_another_question_is_not_continued(tmp_path: Path) -> None:
+def test_a_file_of_another_problem_is_not_continued(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     tune(EASY, 1, path=path, processes=1)
-    with pytest.raises(BadInput, match="another question"):
-        tune(Question("async-sgd", workers=5), 2, path=path, processes=1)
+    with pytest.raises(BadInput, match="another problem"):
+        tune(GaussianProblem(algorithm="async-sgd", workers=5), 2, path=path, processes=1)
 
 
 def test_damaged_studies_and_unknown_algorithms_are_named(tmp_path: Path) -> None:
@@ -63,17 +63,18 @@ def test_damaged_studies_and_unknown_algorithms_are_named(tmp_path: Path) -> Non
     with pytest.raises(DamagedFile, match="damaged"):
         load_study(tmp_path / "s.json")
     with pytest.raises(BadInput, match="the tuner knows"):
-        tune(Question("sgd"), 1)
+        tune(GaussianProblem(algorithm="sgd"), 1)
 
 
-@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.parametrize("kind", list(SPACES))
 def test_every_point_of_a_space_is_a_valid_algorithm(kind: str) -> None:
     import optuna
 
+    problem = GaussianProblem(algorithm=kind)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     for _ in range(20):
         trial = study.ask()
-        algorithm(kind, GAUSSIAN[kind](trial, 300.0, 40))
+        algorithm(kind, problem.suggest(trial, 300.0))
         study.tell(trial, 0.0)
 
 
@@ -82,7 +83,7 @@ def test_every_point_of_a_space_is_a_valid_algorithm(kind: str) -> None:
 def test_the_studies_that_the_figures_use_had_equal_budgets(kind: str, problem: str) -> None:
     document = json.loads((tuned_folder() / f"{kind}-{problem}.json").read_text())
     assert document["budget"] == len(document["trials"]) == 60
-    assert document["question"]["seeds"] == 4
+    assert document["problem"]["seeds"] == 4
     assert document["best"]["status"] == "complete"
     assert f"--problem {problem}" in document["command"]
 

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from asyncqn.cli.main import main
+from asyncqn.core.plain import to_plain
 from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.paper import movielens
 from asyncqn.paper.experiment import tuned_folder
 from asyncqn.paper.movielens import Timing, size_of
 from asyncqn.paper.settings import NAMES, algorithm
-from asyncqn.tuning.problems import RatingsQuestion, carried, curvature_of
+from asyncqn.paper.studies import RatingsProblem, carried
+from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.tuning.tuner import evaluate, load_study, tune
 
 NAME = "ml-100k"
@@ -43,9 +45,10 @@ def few_ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     movielens.potential.cache_clear()
 
 
-def easy(kind: str, **changes: Any) -> RatingsQuestion:
-    question = RatingsQuestion(kind, NAME, *TIMES, workers=4, rmse=0.95, limit=0.5, seeds=2)
-    return replace(question, **changes)
+def easy(kind: str, **changes: Any) -> RatingsProblem:
+    times = Timing(*TIMES)._asdict()
+    problem = RatingsProblem(algorithm=kind, ratings=NAME, **times, workers=4, rmse=0.95, limit=0.5, seeds=2)
+    return replace(problem, **changes)
 
 
 def test_a_study_starts_with_the_paper_and_goes_on_from_its_file(tmp_path: Path) -> None:
@@ -54,7 +57,7 @@ def test_a_study_starts_with_the_paper_and_goes_on_from_its_file(tmp_path: Path)
     assert short.trials[0]["parameters"]["h"] == movielens.TABLE["1m"][0]
     longer = tune(easy("async-sgd"), 8, path=path, processes=1)
     assert longer.trials[:3] == short.trials
-    assert load_study(path).question == easy("async-sgd")
+    assert load_study(path).problem == to_plain(easy("async-sgd"))
     best = longer.best
     assert best is not None
     assert len(best["times"]) == 2
@@ -62,9 +65,9 @@ def test_a_study_starts_with_the_paper_and_goes_on_from_its_file(tmp_path: Path)
 
 
 def test_a_run_that_blows_up_is_a_diverged_trial() -> None:
-    question = easy("async-sgd")
-    wild = {**question.first(), "h": 1e3 / curvature_of(question)}
-    trial = evaluate(question, wild, math.inf)
+    problem = easy("async-sgd")
+    wild = {**problem.first(), "h": 1e3 / problem.curvature()}
+    trial = evaluate(problem, wild, math.inf)
     assert trial["status"] == "diverged"
     assert trial["times"] == [None]
     assert math.isfinite(trial["score"])
@@ -81,11 +84,11 @@ def test_a_goal_out_of_reach_is_too_slow_and_no_best() -> None:
 def test_every_point_is_a_valid_algorithm_and_a_kept_rho_stays(kind: str, rho: float | None) -> None:
     import optuna
 
-    question = easy(kind, rho=rho)
+    problem = easy(kind, rho=rho)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     for _ in range(20):
         trial = study.ask()
-        given = question.suggest(trial, 300.0)
+        given = problem.suggest(trial, 300.0)
         algorithm(kind, given)
         assert "rho_share" not in trial.params or rho is None
         assert rho is None or given.get("rho", rho) == rho
@@ -93,18 +96,16 @@ def test_every_point_is_a_valid_algorithm_and_a_kept_rho_stays(kind: str, rho: f
 
 
 def test_a_point_carried_to_its_own_set_is_itself_and_else_follows_curvature_and_times() -> None:
-    question = easy("mb-lbfgs")
+    problem = easy("mb-lbfgs")
     point = {"rho_share": 10.0, "r": 0.5, "timeout_share": 1.5, "quorum": 0.7, "cosine_floor": 0.3}
-    from asyncqn.core.plain import to_plain
-    from asyncqn.tuning.spaces import Kept
-
-    best = {"parameters": question.suggest(Kept(point), curvature_of(question)), "point": point}
-    document = {"best": best, "question": to_plain(question)}
+    point["epsilon_share"] = 1e-3
+    best = {"parameters": problem.suggest(FixedTrial(point), problem.curvature()), "point": point}
+    document = {"best": best, "problem": to_plain(problem)}
     assert carried(document, NAME, Timing(*TIMES)) == best["parameters"]
     slower = carried(document, NAME, Timing(2e-3, 1e-5, 1e-4))
     assert slower["timeout"] == 2 * best["parameters"]["timeout"]
     assert slower["h"] == best["parameters"]["h"]
-    stiff = question.suggest(Kept(point), 2 * curvature_of(question))
+    stiff = problem.suggest(FixedTrial(point), 2 * problem.curvature())
     assert math.isclose(stiff["rho"], best["parameters"]["rho"] / 2)
     assert carried({**document, "best": {"parameters": {"h": 1.0}}}, NAME, Timing(*TIMES)) == {"h": 1.0}
 
@@ -114,7 +115,7 @@ def test_a_set_without_a_row_in_the_paper_s_table_takes_that_of_1m() -> None:
 
 
 @pytest.mark.parametrize("change", [{"rmse": 0.0}, {"limit": -1.0}, {"worker": 0.0}, {"rho": -1.0}])
-def test_impossible_questions_are_refused(change: dict[str, float]) -> None:
+def test_impossible_problems_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(BadInput):
         easy("as-lbfgs", **change)
 
@@ -155,11 +156,10 @@ def test_without_a_timing_it_is_measured_to_three_digits(
             ]
         )
     assert end.value.code == 0
-    question = load_study(path).question
-    assert isinstance(question, RatingsQuestion)
-    assert min(question.timing) > 0.0
-    assert all(t == float(f"{t:.3g}") for t in question.timing)
-    assert question.workers == 10
+    problem = RatingsProblem(**load_study(path).problem)
+    assert min(problem.timing) > 0.0
+    assert all(t == float(f"{t:.3g}") for t in problem.timing)
+    assert problem.workers == 10
 
 
 def test_a_timing_that_is_none_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,7 @@ STUDIES = [*(f"{kind}-matrix-factorization" for kind in NAMES), "as-lbfgs-matrix
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_studies_of_figures_4_and_5_had_equal_budgets_and_goals(name: str) -> None:
     document = json.loads((tuned_folder() / f"{name}.json").read_text())
-    asked = document["question"]
+    asked = document["problem"]
     assert document["budget"] == len(document["trials"]) == 40
     assert (asked["ratings"], asked["rmse"], asked["limit"], asked["seeds"]) == ("ml-1m", 0.91, 0.5, 2)
     assert asked["workers"] == (20 if name.endswith("W20") else 10)

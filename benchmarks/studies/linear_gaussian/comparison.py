@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from asyncqn.paper.records import Record
-from asyncqn.paper.result_cache import pool
-from asyncqn.tuning.rivals import run_rivals
-from asyncqn.tuning.suite import (
+from asyncqn.tuning.processes import pool
+from benchmarks.studies.linear_gaussian.suite import (
     EPSILON,
     SPECTRA,
-    SPREADS,
     TEST_SEEDS,
+    VARIANCES,
     block_settings,
     run_blocks,
+    run_rivals,
     time_of,
 )
 from benchmarks.studies.tables import read, write
@@ -58,8 +58,8 @@ def blocks() -> None:
     gathered("blocks", run_blocks, list(SPECTRA))
 
 
-def patience(workers: int) -> float:
-    """When a run of Block L-BFGS is given up: twice the time of the slowest cell."""
+def give_up_after(workers: int) -> float:
+    """What a run of Block L-BFGS that does not arrive counts: twice the time of the slowest cell."""
     return 2000.0 * (1.0 + 40.0 / workers)
 
 
@@ -71,7 +71,7 @@ def _speedup(spectrum: str) -> list[Record]:
         record: Record = {"spectrum": spectrum, "workers": workers, "pieces": by_rule["pieces"]}
         for column, settings in (("mean", by_rule), ("mean_in_one_piece", {"blocks": workers})):
             outcomes = [
-                time_of("block-lbfgs", settings, spectrum, SPREADS[1], seed, workers=workers, limit=1e5)
+                time_of("block-lbfgs", settings, spectrum, VARIANCES[1], seed, workers=workers, limit=1e5)
                 for seed in TEST_SEEDS
             ]
             record[column] = float(
@@ -102,17 +102,23 @@ def _safety(spectrum: str) -> list[Record]:
     records = []
     for workers in WORKERS:
         settings = block_settings(spectrum, workers)
-        for spread in SPREADS:
+        for variance in VARIANCES:
             outcomes = [
-                time_of("block-lbfgs", settings, spectrum, spread, seed, workers=workers, limit=1e5)
+                time_of("block-lbfgs", settings, spectrum, variance, seed, workers=workers, limit=1e5)
                 for seed in SAFETY_SEEDS
             ]
-            records.append({
-                "spectrum": spectrum, "workers": workers, "sigma_w": spread, "runs": len(outcomes),
-                "diverged": sum(outcome.status == "diverged" for outcome in outcomes),
-                "not_reached": sum(outcome.status != "reached" for outcome in outcomes),
-                "mean": float(np.mean([outcome.time or patience(workers) for outcome in outcomes])),
-            })  # fmt: skip
+            times = [outcome.time or give_up_after(workers) for outcome in outcomes]
+            records.append(
+                {
+                    "spectrum": spectrum,
+                    "workers": workers,
+                    "sigma_w": math.sqrt(variance),
+                    "runs": len(outcomes),
+                    "diverged": sum(outcome.status == "diverged" for outcome in outcomes),
+                    "not_reached": sum(outcome.status != "reached" for outcome in outcomes),
+                    "mean": float(np.mean(times)),
+                }
+            )
     return records
 
 

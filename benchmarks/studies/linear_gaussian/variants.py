@@ -18,22 +18,23 @@ import numpy as np
 from asyncqn.algorithms import BlockLBFGS
 from asyncqn.algorithms.memory import COUNT, Memory, PairRule, consider_pair, empty_memory, product
 from asyncqn.kernels.conjugation import conjugate
-from asyncqn.paper.measure import time_to
 from asyncqn.paper.records import Record
-from asyncqn.tuning.rivals import BUDGET, tuned
-from asyncqn.tuning.suite import (
-    EPSILON,
-    LIMIT,
-    N_Y,
-    SPECTRA,
-    SPREADS,
-    TEST_SEEDS,
-    cluster,
-    problem,
-    test,
-)
+from asyncqn.paper.settings import N_Y, cluster
+from asyncqn.tuning.measure import time_to
 from asyncqn.types import Array, Blocks, Commit, Potential, Task
 from benchmarks.studies.linear_gaussian.comparison import gathered
+from benchmarks.studies.linear_gaussian.suite import (
+    BUDGET,
+    EPSILON,
+    LIMIT,
+    SPECTRA,
+    TEST_SEEDS,
+    VARIANCES,
+    Cell,
+    problem,
+    shortlisted,
+    tuned,
+)
 
 _RULE = PairRule(1e-30, 1e-5)
 
@@ -135,17 +136,23 @@ def run_variants(spectrum: str, workers: int = 40) -> list[Record]:
     """Mean time to epsilon of every variant at every spread; a failure counts as the limit."""
     records: list[Record] = []
     for name, make in METHODS.items():
-        for spread in SPREADS:
-            timing = cluster("block-lbfgs", N_Y / workers, workers, spread)
+        for variance in VARIANCES:
+            timing = cluster("block-lbfgs", workers, variance, N_Y / workers)
             outcomes = [
                 time_to(problem(spectrum), make(workers), timing, target=EPSILON, limit=LIMIT, seed=seed)
                 for seed in TEST_SEEDS
             ]
             times = [LIMIT if outcome.time is None else outcome.time for outcome in outcomes]
-            records.append({
-                "variant": name, "spectrum": spectrum, "sigma_w": spread, "mean": float(np.mean(times)),
-                "reached": sum(outcome.time is not None for outcome in outcomes), "runs": len(outcomes),
-            })  # fmt: skip
+            records.append(
+                {
+                    "variant": name,
+                    "spectrum": spectrum,
+                    "sigma_w": math.sqrt(variance),
+                    "mean": float(np.mean(times)),
+                    "reached": sum(outcome.time is not None for outcome in outcomes),
+                    "runs": len(outcomes),
+                }
+            )
     return records
 
 
@@ -153,13 +160,14 @@ def run_momentum(spectrum: str) -> list[Record]:
     """as-L-BFGS and Momentum L-BFGS, tuned alike, at the middle spread; None: nothing within the limit."""
     records: list[Record] = []
     for kind in ("as-lbfgs", "momentum-lbfgs"):
-        trials = tuned(kind, spectrum, SPREADS[1], BUDGET, 40, None, LIMIT)
+        cell = Cell(algorithm=kind, spectrum=spectrum, variance=VARIANCES[1])
+        trials = tuned(cell)
         best = {"mean": None, "reached": 0}
         if trials:
-            measured = [test(kind, parameters, spectrum, SPREADS[1], 40) for _, parameters, _ in trials[:5]]
+            measured = [record for record, _ in shortlisted(cell, trials)]
             best = min(measured, key=lambda record: float(record["mean"]))
         records.append({
-            "kind": kind, "spectrum": spectrum, "sigma_w": SPREADS[1], "trials": BUDGET,
+            "kind": kind, "spectrum": spectrum, "sigma_w": math.sqrt(cell.variance), "trials": BUDGET,
             "succeeded": len(trials), "mean": best["mean"], "reached": best["reached"],
         })  # fmt: skip
     return records

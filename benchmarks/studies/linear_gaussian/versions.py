@@ -2,10 +2,11 @@
 
     python -m benchmarks.studies.linear_gaussian.versions [PART ...]
 
-PART is one of: lengths (pieces, help and spread at every number of workers), uneven (one worker four times slower than the others), patience (the two
-constants of the rule for helpers), threads (milliseconds per version of two real threads); without a
-PART all of them.  Tables go to docs/results/beyond/.  A simulated worker's mean is 1000 / W, as in the
-linear Gaussian suite, with messages of 10 and a master of 30.
+PART is one of: lengths (pieces, help and spread at every number of workers), uneven (one worker four
+times slower than the others), patience (the two constants of the rule for helpers), threads
+(milliseconds per version of two real threads); without a PART all of them.  Tables go to
+docs/results/beyond/.  A simulated worker's mean is 1000 / W, as in the linear Gaussian suite, with
+messages of 10 and a master of 30.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import MissingExtra
-from asyncqn.paper.records import replace
+from asyncqn.storage import write_whole
 
 LOOKS: list[dict[str, Any]] = [
     {"color": "#1b4f8a", "marker": "o", "linestyle": "-"},
@@ -79,5 +80,7 @@ def _positive_floor(mean: npt.NDArray[np.float64]) -> float:
 def save_figure(figure: Any, stem: Path) -> None:
     """Write `stem`.png and `stem`.svg."""
     png, svg = {"dpi": 120, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
-    replace(stem.with_suffix(".png"), lambda path: figure.savefig(path, **png))
-    replace(stem.with_suffix(".svg"), lambda path: figure.savefig(path, **svg))
+    for kind, options in (("png", png), ("svg", svg)):
+        content = BytesIO()
+        figure.savefig(content, format=kind, **options)
+        write_whole(stem.with_suffix(f".{kind}"), content.getvalue())

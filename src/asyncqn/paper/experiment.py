@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.errors import BadInput
 from asyncqn.paper.records import Record
-from asyncqn.paper.result_cache import Tell, run_jobs
+from asyncqn.paper.result_cache import run_jobs
+from asyncqn.tuning.processes import Tell
+from asyncqn.tuning.tuner import read_study
 
 J = TypeVar("J")
 Tables = dict[str, list[Record]]
@@ -30,8 +31,8 @@ class Claim(NamedTuple):
     """The numbers behind the verdict, in a sentence."""
 
 
-def judge(holds: bool, partly: bool = False) -> str:
-    """The word for an outcome."""
+def verdict(holds: bool, partly: bool = False) -> str:
+    """The verdict in a word."""
     return HOLDS if holds else PARTLY if partly else FAILS
 
 
@@ -43,7 +44,7 @@ def _silent(label: str, total: int) -> AbstractContextManager[Tell]:
 
 
 def tuned_folder() -> Path:
-    """Where a clone of the repository keeps the results of tuning."""
+    """The results of tuning that come with the package."""
     return Path(__file__).resolve().parent / "tuned"
 
 
@@ -67,15 +68,11 @@ class Context:
     def tuned(self, name: str) -> dict[str, Any]:
         """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
         path = (self.tuned_from or tuned_folder()) / f"{name}.json"
-        try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if document["best"] is None:
-                raise BadInput(f"the study {path} found no parameters that reach epsilon.")
-        except (OSError, ValueError, KeyError):
-            raise BadInput(
-                f"the tuned parameters {path} are missing or damaged: run from a clone of the repository, "
-                "or make them with asyncqn tune and name their folder with --tuned."
-            ) from None
+        if not path.is_file():
+            raise BadInput(f"there is no study {path}: make it with asyncqn tune --output {path}.")
+        document = read_study(path)
+        if document["best"] is None:
+            raise BadInput(f"the study {path} found no parameters that reach the goal: give it more trials.")
         return document
 
 

@@ -1,4 +1,8 @@
-"""The linear Gaussian problems of the experiments, by description."""
+"""The linear Gaussian problems of the experiments: what is given is the spectrum of the posterior precision.
+
+Each is drawn in random directions with d = 100, N_Y = 600, sigma_x^2 = 10 as in the paper, which does not
+publish its data.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,34 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 
+DIM, N_Y, NOISE = 100, 600, 10.0
+
+
+@cache
+def _potential(problem: Problem) -> LinearGaussian:
+    return LinearGaussian.random(seed=problem.draw, spectrum=problem.eigenvalues())
+
+
+class Problem:
+    """A description of a linear Gaussian model; the model is drawn once per process."""
+
+    draw: int
+
+    def eigenvalues(self) -> npt.NDArray[np.float64]:
+        raise NotImplementedError
+
+    def potential(self) -> LinearGaussian:
+        return _potential(self)
+
 
 @dataclass(frozen=True)
-class Spectrum:
+class Spectrum(Problem):
     """A posterior precision with `weak` eigenvalues 1 (the prior alone), `strong` equal to `top`, the
-    others evenly (in logarithm) from `low` to `high`, in random directions.
+    others evenly (in logarithm) from `low` to `high`.
 
     Weak directions are what makes a posterior strongly correlated: the data say nothing about some
     combinations of coordinates, so their posterior covariance outweighs all else.
@@ -26,8 +50,9 @@ class Spectrum:
     top: float = 1.0
     draw: int = 0
 
-    def potential(self) -> LinearGaussian:
-        return _potential(self)
+    def eigenvalues(self) -> npt.NDArray[np.float64]:
+        bulk = np.geomspace(self.low, self.high, DIM - self.weak - self.strong)
+        return np.concatenate([np.full(self.strong, self.top), bulk, np.ones(self.weak)])
 
     @property
     def label(self) -> str:
@@ -36,12 +61,27 @@ class Spectrum:
         return f"{strong}{bulk}" + (f", {self.weak} weak" if self.weak else "")
 
 
-@cache
-def _potential(spectrum: Spectrum) -> LinearGaussian:
-    s = spectrum
-    bulk = np.geomspace(s.low, s.high, 100 - s.weak - s.strong)
-    eigenvalues = np.concatenate([np.full(s.strong, s.top), bulk, np.ones(s.weak)])
-    return LinearGaussian.random(seed=s.draw, spectrum=eigenvalues)
+@dataclass(frozen=True)
+class PowerLaw(Problem):
+    """Eigenvalues top / k, k = 1, 2, ..."""
+
+    top: float
+    draw: int = 0
+
+    def eigenvalues(self) -> npt.NDArray[np.float64]:
+        return np.asarray(self.top / np.arange(1.0, DIM + 1.0))
+
+
+@dataclass(frozen=True)
+class Autoregressive(Problem):
+    """I + A'A / sigma_x^2 in the mean, for rows with correlation r^|i-j| between coordinates."""
+
+    correlation: float
+    draw: int = 0
+
+    def eigenvalues(self) -> npt.NDArray[np.float64]:
+        lag = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
+        return np.asarray(1.0 + N_Y / NOISE * np.linalg.eigvalsh(self.correlation**lag))
 
 
 STANDARD = Spectrum()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra
+from asyncqn.storage import write_whole
 
 Record = dict[str, Any]
 """Plain numbers and words; a number that does not exist is None, never NaN."""
@@ -47,8 +47,10 @@ def write_table(records: Sequence[Record], stem: Path) -> None:
     pyarrow, csv, parquet = _arrow()
     names = list(dict.fromkeys(name for record in records for name in record))
     table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
-    replace(stem.with_suffix(".parquet"), lambda path: parquet.write_table(table, path))
-    replace(stem.with_suffix(".csv"), lambda path: csv.write_csv(table, path))
+    for suffix, write in ((".parquet", parquet.write_table), (".csv", csv.write_csv)):
+        content = BytesIO()
+        write(table, content)
+        write_whole(stem.with_suffix(suffix), content.getvalue())
 
 
 def read_table(stem: Path) -> list[Record]:
@@ -62,19 +64,6 @@ def read_table(stem: Path) -> list[Record]:
     except pyarrow.ArrowException:
         raise DamagedFile(f"{path} is damaged: delete it and run the experiment again.") from None
     return records
-
-
-def replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` make a temporary sibling, then move it to `path`."""
-    scratch = path.with_name(f".{uuid.uuid4().hex[:8]}{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(scratch)
-        os.replace(scratch, path)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _arrow() -> tuple[Any, Any, Any]:

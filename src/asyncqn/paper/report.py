@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import html
 from collections import Counter
-from functools import partial
 from pathlib import Path
-from shutil import copyfile
 
 from asyncqn.paper.experiment import FAILS, HOLDS, PARTLY, UNTESTABLE
-from asyncqn.paper.records import Record, read_table, replace
+from asyncqn.paper.records import Record, read_table
 from asyncqn.paper.reproduce import Result, current
+from asyncqn.storage import write_whole
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -51,7 +50,7 @@ def write_html(results: list[Result], path: Path) -> None:
             parts.append(f"<details>{summary}{_html_table(used, 'code')}</details>")
         parts.append(f"<footer>{_provenance(result, '<code>', '</code>')}</footer>")
     text = "\n".join([*parts, "</body></html>"])
-    replace(path, lambda scratch: scratch.write_text(text, encoding="utf-8"))
+    write_whole(path, text)
 
 
 def _html_table(rows: list[Record], kind: str = "") -> str:
@@ -84,7 +83,7 @@ def write_page(results: list[Result], path: Path) -> None:
         lines += ["", f"## {result.name}: {result.title}", "", result.about, ""]
         for figure in result.figures:
             name = f"{figure}.png"
-            replace(path.parent / "figures" / name, partial(copyfile, result.folder / name))
+            write_whole(path.parent / "figures" / name, (result.folder / name).read_bytes())
             lines += [f"![{result.title}](figures/{figure}.png)", ""]
         lines += ["| claim | looked at with | verdict | because |", "|---|---|---|---|"]
         lines += [
@@ -97,7 +96,7 @@ def write_page(results: list[Result], path: Path) -> None:
             lines += ["- " + "; ".join(f"{k}: {_cell(str(v))}" for k, v in row.items()) for row in used]
         lines += ["", _provenance(result, "`", "`")]
     text = "\n".join(lines) + "\n"
-    replace(path, lambda scratch: scratch.write_text(text, encoding="utf-8"))
+    write_whole(path, text)
 
 
 def _verdicts(result: Result) -> dict[str, int]:

@@ -19,8 +19,9 @@ from asyncqn import __version__
 from asyncqn.errors import BadInput
 from asyncqn.paper.drawing import save_figure, style
 from asyncqn.paper.experiment import Claim, Context, Experiment, Tables
-from asyncqn.paper.records import read_table, replace, write_table
+from asyncqn.paper.records import read_table, write_table
 from asyncqn.paper.result_cache import core_hash
+from asyncqn.storage import write_whole
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
 
@@ -39,7 +40,7 @@ class Result:
 
 
 def run_experiment(experiment: Experiment, context: Context, command: str) -> Result:
-    """Compute what is missing, then draw and judge from the tables as they were saved."""
+    """Compute what is missing, then draw and reach verdicts from the tables as they were saved."""
     began = time.monotonic()
     folder = context.folder
     tables = experiment.compute(context)
@@ -61,7 +62,7 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         },
     }  # fmt: skip
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    replace(folder / "experiment.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(folder / "experiment.json", text)
     return load_result(folder)
 
 

@@ -12,37 +12,30 @@ import ast
 import hashlib
 import inspect
 import json
-import multiprocessing
-import os
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import asyncqn
 from asyncqn.core.plain import to_plain
 from asyncqn.errors import BadInput
 from asyncqn.paper.records import Record
+from asyncqn.tuning.processes import Tell, pool
 
 J = TypeVar("J")
 
 ROOMS = ("kernels", "algorithms", "potentials")
 CORE = (
     *(f"core/{name}.py" for name in ("cluster", "simulation", "schedule", "streams", "master", "execute")),
-    *(f"paper/{name}.py" for name in ("measure", "problems", "settings")),
+    *(f"paper/{name}.py" for name in ("problems", "settings")),
+    "tuning/measure.py",
     "engines/simulator.py",
 )
-SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-
-class Tell(Protocol):
-    """How progress is shown: jobs done, and a few words."""
-
-    def __call__(self, done: int, note: str = "") -> None: ...
 
 
 @cache
@@ -155,13 +148,6 @@ def _computed(function: Callable[[J], list[Record]], todo: dict[str, J], process
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def pool(processes: int) -> ProcessPoolExecutor:
-    """Processes that share nothing and use one thread each."""
-    for name in SINGLE_THREAD:
-        os.environ.setdefault(name, "1")
-    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
 
 def _duration(seconds: float) -> str:

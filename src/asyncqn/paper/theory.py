@@ -19,7 +19,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.paper.drawing import LOOKS, few_decades, panels
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, judge
+from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.types import Array
@@ -228,7 +228,7 @@ def claims(tables: Tables) -> list[Claim]:
         close = abs(b - bound) < 0.15
         holds = close if study in ("N", "beta") else b < bound + 0.15
         because = f"fitted slope {b:.2f} ± {row['standard error']:.2f}, the bound's {bound:g}"
-        found.append(Claim(text, "quadratic, H = I", judge(holds, abs(b - bound) < 0.3), because))
+        found.append(Claim(text, "quadratic, H = I", verdict(holds, abs(b - bound) < 0.3), because))
     for W in distinct(tables["law"], "workers"):
         theta = column(where(tables["law"], workers=W, what="theta"), "ratio")
         p = column(where(tables["law"], workers=W, what="p"), "ratio")[0]
@@ -241,7 +241,7 @@ def claims(tables: Tables) -> list[Claim]:
         )
         text = "the stationary law is exp(−βU(θ) − βp²/2), up to O(max(1, l) h)"
         holds = low > 0.85 and high < 1.15 * allowed
-        found.append(Claim(text, f"W = {W}", judge(holds, low > 0.7 and high < 2.0 * allowed), because))
+        found.append(Claim(text, f"W = {W}", verdict(holds, low > 0.7 and high < 2.0 * allowed), because))
     inside = [r for r in tables["speedup"] if r["l_max N h²"] <= 0.5]
     outside = [r for r in tables["speedup"] if r["l_max N h²"] > 2.0]
     worst = max(r["ratio"] for r in inside)
@@ -253,7 +253,7 @@ def claims(tables: Tables) -> list[Claim]:
     counts = ", ".join(str(N) for N in distinct(tables["speedup"], "N"))
     because += f"; at W = {most} it is {along} for N = {counts}"
     text = "speedup is linear while l_max = O(1/(N h²)): the error after N commits is that of W = 1"
-    found.append(Claim(text, "quadratic, H = I", judge(worst < 1.25, worst < 1.6), because))
+    found.append(Claim(text, "quadratic, H = I", verdict(worst < 1.25, worst < 1.6), because))
     return found
 
 

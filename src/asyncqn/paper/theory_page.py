@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from asyncqn.paper.records import column, distinct, read_table, replace, where
+from asyncqn.paper.records import column, distinct, read_table, where
 from asyncqn.paper.reproduce import Result
+from asyncqn.storage import write_whole
 
 _HEAD = """# The theory, measured
 
@@ -74,6 +75,6 @@ def write_theory(result: Result, path: Path) -> None:
     lines += ["", "## Verdicts", ""]
     lines += [f"- **{c.verdict}**: {c.text} ({c.setting}): {c.because}." for c in result.claims]
     text = "\n".join(lines) + "\n"
-    replace(path, lambda scratch: scratch.write_text(text, encoding="utf-8"))
+    write_whole(path, text)
     picture = (result.folder / "theory.png").read_bytes()
-    replace(path.parent / "figures" / "theory.png", lambda scratch: scratch.write_bytes(picture))
+    write_whole(path.parent / "figures" / "theory.png", picture)

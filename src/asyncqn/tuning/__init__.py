@@ -1,1 +1,1 @@
-"""Search spaces and studies of parameters, for any algorithm."""
+"""Search spaces and studies of parameters, for any algorithm; this room knows nothing of the paper."""

@@ -1,20 +1,23 @@
 """The spaces that the tuner searches: numbers of order one, made into parameters by the problem's curvature.
 
 In these units a point means the same on another problem: a step at the edge of stability stays there.
+L is the largest curvature at a starting point, W the number of workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from asyncqn.paper.settings import BATCH, MEMORY, PAPER
+BATCH_SHARES = (1 / 600, 1 / 200, 1 / 100, 1 / 40, 1 / 20, 1 / 10, 1 / 5)
+OVERLAP_SHARES = (1 / 3, 1 / 2, 5 / 6)
 
 
-class Kept:
-    """A stored point in the place of a trial: every suggestion is the number that was kept."""
+class FixedTrial:
+    """A stored point in the place of a trial: every suggestion is the number that was stored."""
 
-    def __init__(self, point: dict[str, Any]) -> None:
+    def __init__(self, point: Mapping[str, Any]) -> None:
         self.point = point
 
     def suggest_float(self, name: str, *_: Any, **__: Any) -> float:
@@ -24,103 +27,124 @@ class Kept:
         return self.point[name]
 
 
-Suggest = Callable[[Any, float, int], dict[str, Any]]
-
-
-def _async_sgd(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    """h = r / (curvature W): r near 1.6 is the limit of stability under equal delays."""
-    return {"h": trial.suggest_float("r", 0.002, 8.0, log=True) / (curvature * workers), **BATCH}
-
-
-def _mb_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    return {
-        "h": trial.suggest_float("h", 5e-3, 2.0, log=True),
-        "timeout": trial.suggest_float("timeout", 1.0, 100.0, log=True),
-        "quorum": trial.suggest_float("quorum", 0.1, 1.0),
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3]),
-        **MEMORY,
-    }
-
-
-def _as_lbfgs(trial: Any, curvature: float, workers: int) -> dict[str, Any]:
-    """H0 = c I, c between the largest curvature's inverse and the prior's, or by pairs; h through
-    r = 2 W h c / gamma, which is of order one at the limit where c matches the bulk of the curvature."""
-    gamma = trial.suggest_float("gamma_share", 0.05, 2.0, log=True) / workers
-    fixed = trial.suggest_categorical("H0", ["fixed", "pair"]) == "fixed"
-    power = trial.suggest_float("power", 0.0, 1.1) if fixed else 1.0
-    c = curvature**-power
-    r = trial.suggest_float("r", 0.003, 5.0, log=True)
-    return {
-        "h": r * gamma / (2 * workers * c),
-        "gamma": gamma,
-        "beta": PAPER["as-lbfgs"]["beta"],
-        "initial_scale": c if fixed else "pair",
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3, 0.5]),
-        **MEMORY,
-    }
-
-
-GAUSSIAN: dict[str, Suggest] = {"async-sgd": _async_sgd, "mb-lbfgs": _mb_lbfgs, "as-lbfgs": _as_lbfgs}
-
-
 class Setting(NamedTuple):
-    """What a point of factorization refers to; `step` is a worker's mean time, `rho` a value to keep."""
+    """What a point refers to."""
 
     curvature: float
     workers: int
+    n_data: int
     step: float
-    shared: dict[str, Any]
-    """What is not searched: batch, and for the L-BFGS methods memory, overlap and rho."""
-    beta: float
-    keep_rho: bool
+    """The mean time of a worker's step, the unit of timeouts."""
+    kept: Mapping[str, Any]
+    """Parameters that are not searched, by name."""
 
 
-def _ridge(trial: Any, setting: Setting) -> tuple[float, float]:
-    """(rho, rho L): rho I in H, in units of the inverse of the largest curvature L."""
-    if setting.keep_rho:
-        rho = float(setting.shared["rho"])
-        return rho, rho * setting.curvature
-    share = trial.suggest_float("rho_share", 1e-2, 1e6, log=True)
-    return share / setting.curvature, share
+class Search(NamedTuple):
+    """A trial in a setting."""
+
+    trial: Any
+    setting: Setting
+
+    def number(
+        self, parameter: str, name: str, low: float, high: float, unit: float = 1.0, log: bool = True
+    ) -> float:
+        """The kept value of a parameter; else `unit` times a number from [low, high]."""
+        if parameter in self.setting.kept:
+            return float(self.setting.kept[parameter])
+        return unit * float(self.trial.suggest_float(name, low, high, log=log))
+
+    def choice(self, parameter: str, options: tuple[Any, ...], name: str | None = None) -> Any:
+        """The kept value of a parameter; else one of the options."""
+        if parameter in self.setting.kept:
+            return self.setting.kept[parameter]
+        return self.trial.suggest_categorical(name or parameter, options)
+
+    def rows(self, least: int) -> int:
+        """N_Omega: kept, or a share of all rows."""
+        if "batch" in self.setting.kept:
+            return int(self.setting.kept["batch"])
+        share: float = self.trial.suggest_categorical("batch_share", BATCH_SHARES)
+        return max(least, round(share * self.setting.n_data))
+
+    def ridge(self) -> float:
+        """rho of H + rho I, in units of 1 / L."""
+        return self.number("rho", "rho_share", 1e-2, 1e6, 1.0 / self.setting.curvature)
+
+    def memory(self) -> dict[str, Any]:
+        """M, N_Omega, N_O, and which pairs are admitted: epsilon in units of L."""
+        batch = self.rows(2)
+        overlap = self.setting.kept.get("overlap")
+        if overlap is None:
+            share = self.trial.suggest_categorical("overlap_share", OVERLAP_SHARES)
+            overlap = max(1, min(batch - 1, round(share * batch)))
+        return {
+            "memory": self.choice("memory", (1, 3, 5, 10)),
+            "batch": batch,
+            "overlap": overlap,
+            "epsilon": self.number("epsilon", "epsilon_share", 1e-4, 1e2, self.setting.curvature),
+            "cosine_floor": self.choice("cosine_floor", (0.0, 0.3, 0.5)),
+        }
+
+    def initial_scale(self) -> tuple[float | str, float]:
+        """H0 as a parameter, and the c that h is reckoned with: H0 = c I with c = L^-power, or by pairs,
+        when c = 1 / L."""
+        scale = self.setting.kept.get("initial_scale")
+        if scale is None and self.trial.suggest_categorical("H0", ("fixed", "pair")) == "fixed":
+            scale = self.setting.curvature ** -self.trial.suggest_float("power", 0.0, 1.1)
+        return ("pair", 1.0 / self.setting.curvature) if scale in (None, "pair") else (scale, float(scale))
 
 
-def _factorization_sgd(trial: Any, setting: Setting) -> dict[str, Any]:
-    return {
-        "h": trial.suggest_float("r", 0.02, 20.0, log=True) / (setting.curvature * setting.workers),
-        **setting.shared,
-    }
+def _async_sgd(search: Search) -> dict[str, Any]:
+    """h = r / (L W): r near 1.6 is the limit of stability under equal delays."""
+    L, W = search.setting.curvature, search.setting.workers
+    return {"h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)), "batch": search.rows(1)}
 
 
-def _factorization_mb(trial: Any, setting: Setting) -> dict[str, Any]:
+def _mb_lbfgs(search: Search) -> dict[str, Any]:
     """h = r / (1 + rho L): the step is about r where pairs rule H, and r / L times g where rho does."""
-    rho, share = _ridge(trial, setting)
+    rho = search.ridge()
     return {
-        **setting.shared,
+        "h": search.number("h", "r", 0.003, 10.0, 1.0 / (1.0 + rho * search.setting.curvature)),
         "rho": rho,
-        "h": trial.suggest_float("r", 0.003, 10.0, log=True) / (1.0 + share),
-        "timeout": trial.suggest_float("timeout_share", 0.5, 3.0, log=True) * setting.step,
-        "quorum": trial.suggest_float("quorum", 0.1, 1.0),
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3]),
+        "timeout": search.number("timeout", "timeout_share", 0.1, 10.0, search.setting.step),
+        "quorum": search.number("quorum", "quorum", 0.1, 1.0, log=False),
+        **search.memory(),
     }
 
 
-def _factorization_as(trial: Any, setting: Setting) -> dict[str, Any]:
-    """h by r = 2 W h (rho + 1/L)^2 L / gamma, which is of order one at the limit where rho rules H."""
-    rho, share = _ridge(trial, setting)
-    gamma = trial.suggest_float("gamma_share", 0.05, 2.0, log=True) / setting.workers
-    r = trial.suggest_float("r", 0.003, 10.0, log=True)
+def _as_lbfgs(search: Search) -> dict[str, Any]:
+    """h by r = 2 W h (rho + c)^2 / (c gamma), of order one at the limit where H0 = c I matches the bulk of
+    the curvature, or where rho rules H."""
+    W = search.setting.workers
+    rho = search.ridge()
+    gamma = min(1.0, search.number("gamma", "gamma_share", 0.05, 2.0, 1.0 / W))
+    scale, c = search.initial_scale()
+    temperature = 0.0 if "beta" in search.setting.kept else search.choice("temperature", (0.0, 0.002))
     return {
-        **setting.shared,
-        "rho": rho,
-        "h": r * gamma * setting.curvature / (2 * setting.workers * (1.0 + share) ** 2),
+        "h": search.number("h", "r", 0.003, 10.0, gamma * c / (2 * W * (rho + c) ** 2)),
         "gamma": gamma,
-        "beta": setting.beta,
-        "cosine_floor": trial.suggest_categorical("cosine_floor", [0.0, 0.3]),
+        "beta": search.setting.kept.get("beta", 1.0 / temperature if temperature else math.inf),
+        "rho": rho,
+        "initial_scale": scale,
+        **search.memory(),
     }
 
 
-FACTORIZATION: dict[str, Callable[[Any, Setting], dict[str, Any]]] = {
-    "async-sgd": _factorization_sgd,
-    "mb-lbfgs": _factorization_mb,
-    "as-lbfgs": _factorization_as,
+def _momentum_lbfgs(search: Search) -> dict[str, Any]:
+    """h by r = W h / gamma, of order one at the limit where H0 matches the bulk of the curvature."""
+    W = search.setting.workers
+    gamma = min(1.0, search.number("gamma", "gamma_share", 0.05, 40.0, 1.0 / W))
+    return {
+        "h": search.number("h", "r", 0.003, 10.0, gamma / W),
+        "gamma": gamma,
+        "initial_scale": search.initial_scale()[0],
+        **search.memory(),
+    }
+
+
+SPACES: dict[str, Callable[[Search], dict[str, Any]]] = {
+    "async-sgd": _async_sgd,
+    "mb-lbfgs": _mb_lbfgs,
+    "as-lbfgs": _as_lbfgs,
+    "momentum-lbfgs": _momentum_lbfgs,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,8 +13,20 @@ from asyncqn.cli.output import Json, Output, Quiet
 
 if TYPE_CHECKING:
     from asyncqn.paper.movielens import Timing
+    from asyncqn.tuning.problem import TuningProblem
+    from asyncqn.tuning.tuner import Study
 
 FACTORIZATION = "matrix-factorization"
+
+
+class Asked(NamedTuple):
+    """What is tuned, where the study is kept, and the words for it."""
+
+    problem: TuningProblem
+    path: Path
+    options: str
+    goal: str
+    unit: str
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def tune(
-        algorithm: Annotated[str, typer.Argument(help="as-lbfgs, mb-lbfgs or async-sgd.")],
+        algorithm: Annotated[str, typer.Argument(help="as-lbfgs, mb-lbfgs, async-sgd or momentum-lbfgs.")],
         problem: Annotated[
             str, typer.Option(help="linear-gaussian, linear-gaussian-stiff or matrix-factorization.")
         ] = "linear-gaussian",
@@ -59,68 +71,100 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Search parameters by simulated time to a goal; an interrupted study goes on from its file."""
         from asyncqn.errors import require
-        from asyncqn.paper.problems import PROBLEMS
-        from asyncqn.tuning.problems import Question, RatingsQuestion, known_algorithm
+        from asyncqn.tuning.problem import known_algorithm
         from asyncqn.tuning.tuner import tune
 
-        out = Output(json, quiet)
         known_algorithm(algorithm)
-        known = (*PROBLEMS, FACTORIZATION)
-        require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
-        for name, count in (
-            ("workers", 1 if workers is None else workers),
-            ("seeds", seeds),
-            ("processes", processes),
-        ):
+        counts = {"workers": 1 if workers is None else workers, "seeds": seeds, "processes": processes}
+        for name, count in counts.items():
             require(count >= 1, f"--{name} must be at least 1, not {count}.")
-        for name, number in (("epsilon", epsilon), ("rmse", rmse), ("limit", limit)):
+        for name, number in {"epsilon": epsilon, "rmse": rmse, "limit": limit}.items():
             require(0.0 < number < math.inf, f"--{name} must be positive and finite, not {number}.")
         require(0.0 <= variance < math.inf, f"--variance must be finite and not negative, not {variance}.")
         require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
-        command = f"asyncqn tune {algorithm} --problem {problem}"
-        question: Question | RatingsQuestion
         if problem == FACTORIZATION:
-            W = 10 if workers is None else workers
-            kept = "" if rho is None else f"-rho{rho:g}"
-            path = output or Path("runs/tuned") / f"{algorithm}-{ratings}-W{W}{kept}.json"
-            times = _timing(algorithm, ratings, timing, path)
-            question = RatingsQuestion(
-                algorithm, ratings, *times, workers=W, rmse=rmse, limit=limit, rho=rho, seeds=seeds, seed=seed
-            )
-            command += (
-                f" --ratings {ratings} --workers {W} --budget {budget} --rmse {rmse:g} --limit {limit:g}"
-            )
-            command += f" --timing {','.join(f'{t:g}' for t in times)}"
-            command += "" if rho is None else f" --rho {rho:g}"
-            goal, unit = f"RMSE {rmse:g}", "simulated seconds"
+            W, runs = workers or 10, (seeds, seed)
+            asked = _ratings(algorithm, ratings, W, (rmse, limit, rho), timing, runs, output)
         else:
-            W = 40 if workers is None else workers
-            path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{W}-var{variance:g}.json"
-            question = Question(algorithm, W, variance, PROBLEMS[problem], epsilon, seeds=seeds, seed=seed)
-            command += f" --workers {W} --variance {variance:g} --budget {budget} --epsilon {epsilon:g}"
-            goal, unit = f"error {epsilon:g}", "units"
-        command += f" --seeds {seeds} --seed {seed}"
+            asked = _gaussian(algorithm, problem, workers or 40, variance, epsilon, (seeds, seed), output)
+        command = (
+            f"asyncqn tune {algorithm} --problem {problem} {asked.options} --budget {budget} "
+            f"--seeds {seeds} --seed {seed}"
+        )
+        out = Output(json, quiet)
         with out.progress(f"tuning {algorithm}", budget) as tell:
-            study = tune(question, budget, path=path, command=command, processes=processes, tell=tell)
-        best = study.best
-        if best is None:
-            out.show(f"no trial reached {goal} on every seed.")
-        else:
-            for name, value in best["parameters"].items():
-                out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
-            out.show(f"time to {goal}: median {median(best['times']):.4g} {unit} over {seeds} runs")
-        out.show(f"{len(study.trials)} trials are in {path}")
-        counts = {s: sum(t["status"] == s for t in study.trials)
-                  for s in ("complete", "pruned", "too slow", "diverged")}  # fmt: skip
-        found = {"algorithm": algorithm, "best": best, "trials": counts, "file": str(path)}
-        out.result({**found, "command": command})
+            study = tune(
+                asked.problem, budget, path=asked.path, command=command, processes=processes, tell=tell
+            )
+        _show(out, study, asked, command)
+
+
+def _gaussian(
+    algorithm: str,
+    problem: str,
+    W: int,
+    variance: float,
+    epsilon: float,
+    runs: tuple[int, int],
+    output: Path | None,
+) -> Asked:
+    from asyncqn.errors import require
+    from asyncqn.paper.problems import PROBLEMS
+    from asyncqn.paper.studies import GaussianProblem
+
+    known = (*PROBLEMS, FACTORIZATION)
+    require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
+    seeds, seed = runs
+    tuned = GaussianProblem(
+        algorithm=algorithm,
+        workers=W,
+        variance=variance,
+        problem=PROBLEMS[problem],
+        epsilon=epsilon,
+        seeds=seeds,
+        seed=seed,
+    )
+    path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{W}-var{variance:g}.json"
+    options = f"--workers {W} --variance {variance:g} --epsilon {epsilon:g}"
+    return Asked(tuned, path, options, f"error {epsilon:g}", "units")
+
+
+def _ratings(
+    algorithm: str,
+    ratings: str,
+    W: int,
+    goal: tuple[float, float, float | None],
+    timing: str | None,
+    runs: tuple[int, int],
+    output: Path | None,
+) -> Asked:
+    from asyncqn.paper.studies import RatingsProblem
+
+    (rmse, limit, rho), (seeds, seed) = goal, runs
+    kept = "" if rho is None else f"-rho{rho:g}"
+    path = output or Path("runs/tuned") / f"{algorithm}-{ratings}-W{W}{kept}.json"
+    times = _timing(algorithm, ratings, timing, path)
+    tuned = RatingsProblem(
+        algorithm=algorithm,
+        ratings=ratings,
+        **times._asdict(),
+        workers=W,
+        rmse=rmse,
+        limit=limit,
+        rho=rho,
+        seeds=seeds,
+        seed=seed,
+    )
+    options = f"--ratings {ratings} --workers {W} --rmse {rmse:g} --limit {limit:g}"
+    options += f" --timing {','.join(f'{t:g}' for t in times)}"
+    options += "" if rho is None else f" --rho {rho:g}"
+    return Asked(tuned, path, options, f"RMSE {rmse:g}", "simulated seconds")
 
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
     """The times as given; else those of the study that goes on; else measured, to three digits."""
     from asyncqn.errors import BadInput
     from asyncqn.paper.movielens import Timing, measure_timing, parameters, potential, size_of
-    from asyncqn.tuning.problems import RatingsQuestion
     from asyncqn.tuning.tuner import load_study
 
     if given is not None:
@@ -132,8 +176,26 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
             ) from None
         return Timing(step, commit, messages)
     if path.exists():
-        question = load_study(path).question
-        if isinstance(question, RatingsQuestion):
-            return question.timing
-    first = parameters(size_of(ratings), potential(ratings).n_data)[algorithm]
-    return Timing(*(float(f"{t:.3g}") for t in measure_timing(ratings, algorithm, first)))
+        stored = load_study(path).problem
+        if set(Timing._fields) <= set(stored):
+            return Timing(*(float(stored[name]) for name in Timing._fields))
+    table = parameters(size_of(ratings), potential(ratings).n_data)
+    if algorithm not in table:
+        raise BadInput(f"ratings are tuned for {', '.join(table)}, not for {algorithm}.")
+    return Timing(*(float(f"{t:.3g}") for t in measure_timing(ratings, algorithm, table[algorithm])))
+
+
+def _show(out: Output, study: Study, asked: Asked, command: str) -> None:
+    best = study.best
+    if best is None:
+        out.show(f"no trial reached {asked.goal} on every seed.")
+    else:
+        for name, value in best["parameters"].items():
+            out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
+        times = best["times"]
+        out.show(f"time to {asked.goal}: median {median(times):.4g} {asked.unit} over {len(times)} runs")
+    out.show(f"{len(study.trials)} trials are in {asked.path}")
+    words = ("complete", "pruned", "too slow", "diverged")
+    counts = {word: sum(trial["status"] == word for trial in study.trials) for word in words}
+    found = {"algorithm": asked.problem.algorithm, "best": best, "trials": counts, "file": str(asked.path)}
+    out.result({**found, "command": command})

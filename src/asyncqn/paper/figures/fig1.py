@@ -16,7 +16,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
 from asyncqn.paper.drawing import LOOKS, panels
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, judge
+from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import STANDARD
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import MENDED, algorithm, cluster
@@ -118,10 +118,10 @@ def claims(tables: Tables) -> list[Claim]:
         f"{_range([100 * d for d in distances])} % of their mass"
     )
     close = paces[0] > 0.9 and paces[-1] < 1.15 and gaps[-1] < 0.25 and distances[-1] < 0.2
-    verdict = judge(close, paces[0] > 0.7 and paces[-1] < 1.5 and gaps[-1] < 1.0)
+    word = verdict(close, paces[0] > 0.7 and paces[-1] < 1.5 and gaps[-1] < 1.0)
     text = "the simulator gives a realistic picture of a real run, fluctuations included"
     words = f"W = 40, threads stretched to drawn times, {len(pairs)} pair{'s' * (len(pairs) > 1)} of runs"
-    return [Claim(text, words, verdict, because)]
+    return [Claim(text, words, word, because)]
 
 
 def _compare(runs: list[Record]) -> tuple[float, float, float]:

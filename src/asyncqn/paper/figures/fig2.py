@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, LOOKS, band, few_decades, panels
-from asyncqn.paper.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, judge
-from asyncqn.paper.measure import time_to
+from asyncqn.paper.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, distinct, summary, where
 from asyncqn.paper.settings import MENDED, NAMES, algorithm, cluster
+from asyncqn.tuning.measure import time_to
 
 VARIANCES = (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
 SETTINGS = {
@@ -183,13 +183,13 @@ def claims(tables: Tables) -> list[Claim]:
             found.append(Claim(text, words, UNTESTABLE, f"a-SGD does not reach ε with these numbers; {at}"))
         else:
             slower = [bool(sgd[0] > mean[k][0]) for k in ("mb-lbfgs", "as-lbfgs")]
-            found.append(Claim(text, words, judge(all(slower), any(slower)), at))
+            found.append(Claim(text, words, verdict(all(slower), any(slower)), at))
         text = "mb-L-BFGS gets slower as σ_w² grows"
         if ran["mb-lbfgs"]:
             growth = mb[-1] / mb[0]
             range_ = mb.max() / mb.min()
             because = f"time at σ_w² = 900 over time at 1: {growth:.2f}, largest over smallest {range_:.2f}"
-            found.append(Claim(text, words, judge(growth > 1.15, growth > 1.05), because))
+            found.append(Claim(text, words, verdict(growth > 1.15, growth > 1.05), because))
         else:
             lost = ", ".join(f"{v:g}" for v in curves["mb-lbfgs"][0][~np.isfinite(mb)])
             found.append(Claim(text, words, UNTESTABLE, f"it does not reach ε at σ_w² = {lost}"))
@@ -200,15 +200,15 @@ def claims(tables: Tables) -> list[Claim]:
         )
         robust = [g < 1.25 for g in growths.values()]
         if len(growths) == 2:
-            found.append(Claim(text, words, judge(all(robust), any(robust)), because))
+            found.append(Claim(text, words, verdict(all(robust), any(robust)), because))
         elif growths:
-            verdict = judge(False, all(robust))
-            found.append(Claim(text, words, verdict, f"{because}; the other does not reach ε"))
+            word = verdict(False, all(robust))
+            found.append(Claim(text, words, word, f"{because}; the other does not reach ε"))
         else:
             found.append(Claim(text, words, UNTESTABLE, "neither reaches ε at every σ_w²"))
         text = "as-L-BFGS is the fastest of the three"
         if not ran["as-lbfgs"]:
-            found.append(Claim(text, words, judge(False), "it does not reach ε at every σ_w²"))
+            found.append(Claim(text, words, verdict(False), "it does not reach ε at every σ_w²"))
         else:
             rivals = np.nanmin([np.where(np.isfinite(m), m, np.inf) for m in (sgd, mb)], axis=0)
             wins = int((as_ < rivals).sum())
@@ -218,7 +218,9 @@ def claims(tables: Tables) -> list[Claim]:
                 because += f"; {ratio:.2f} times the better rival's time"
             if not ran["async-sgd"]:
                 because += "; a-SGD does not reach ε with these numbers"
-            found.append(Claim(text, words, judge(wins == as_.size and ran["async-sgd"], wins > 0), because))
+            found.append(
+                Claim(text, words, verdict(wins == as_.size and ran["async-sgd"], wins > 0), because)
+            )
     return [*found, *_quorum_claims(tables)]
 
 
@@ -231,9 +233,9 @@ def _quorum_claims(tables: Tables) -> list[Claim]:
     because = "time at σ_w² = 900 over time at 1: " + ", ".join(
         f"quorum {q:g}: {_n(r, 2)}" for q, r in ratios.items()
     )
-    verdict = judge(min(known) > 1.15, max(known) > 1.15) if known else UNTESTABLE
+    word = verdict(min(known) > 1.15, max(known) > 1.15) if known else UNTESTABLE
     text = "mb-L-BFGS suffers from slow workers (looked at for several quorums, which the paper leaves open)"
-    return [Claim(text, SETTINGS["tuned"][1], verdict, because)]
+    return [Claim(text, SETTINGS["tuned"][1], word, because)]
 
 
 def _n(value: float, digits: int = 0) -> str:

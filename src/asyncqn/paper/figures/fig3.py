@@ -15,11 +15,11 @@ import numpy as np
 
 from asyncqn.algorithms.stability import delay_limit
 from asyncqn.paper.drawing import LOOKS, band, few_decades, panels
-from asyncqn.paper.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, judge
-from asyncqn.paper.measure import time_to
+from asyncqn.paper.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import STANDARD
 from asyncqn.paper.records import Record, distinct, summary, where
 from asyncqn.paper.settings import MENDED, algorithm, cluster
+from asyncqn.tuning.measure import time_to
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 FRICTIONS = (0.3, 0.6, 1.2)
@@ -211,29 +211,29 @@ def claims(tables: Tables) -> list[Claim]:
         rising = float(np.mean(np.diff(commits) > 0))
         found.append(
             Claim("more workers need more iterations, since the step must shrink", words,
-                  judge(growth > 1.1 and rising > 0.5, commits[-1] > 1.1 * commits.min()), because)
+                  verdict(growth > 1.1 and rising > 0.5, commits[-1] > 1.1 * commits.min()), because)
         )  # fmt: skip
         falls = bool((np.diff(time) < 0).all())
         ends = f"{time[0]:.0f} at W = {W[0]}, {time[-1]:.0f} at W = {W[-1]}"
         because = f"time {ends}: {time[0] / time[-1]:.1f} times faster"
         found.append(
-            Claim("the time to ε falls gracefully with W", words, judge(falls, time[-1] < time[0]), because)
+            Claim("the time to ε falls gracefully with W", words, verdict(falls, time[-1] < time[0]), because)
         )
         speedups[variance] = time[0] / time[-1]
     if len(speedups) == 2:
         (low, a), (high, b) = sorted(speedups.items())
         because = f"speedup from the first to the last W: {a:.1f} at σ_w² = {low:g}, {b:.1f} at {high:g}"
         text = "the speedup is more prominent for smaller σ_w²"
-        found.append(Claim(text, "step chosen for every W", judge(a > 1.05 * b, a >= 0.98 * b), because))
+        found.append(Claim(text, "step chosen for every W", verdict(a > 1.05 * b, a >= 0.98 * b), because))
     fixed = where(tables["runs"], role="fixed", variance=200.0)
     workers = sorted(distinct(fixed, "workers"))
     lost = [w for w in workers if summary(where(fixed, workers=w), "time")[2] < 0.5]
     gamma = MENDED["as-lbfgs"]["gamma"]
     limits = [w for w in workers if gamma >= delay_limit(int(w) - 1)]
-    verdict = judge(lost == limits, bool(set(lost) & set(limits))) if limits else UNTESTABLE
+    word = verdict(lost == limits, bool(set(lost) & set(limits))) if limits else UNTESTABLE
     text = "a step that serves few workers fails for many (stale friction, our own prediction)"
     because = f"most runs miss ε at W = {lost}; equal delays forbid this γ at W = {limits}"
-    found.append(Claim(text, f"γ = {gamma} at every W", verdict, because))
+    found.append(Claim(text, f"γ = {gamma} at every W", word, because))
     return found
 
 

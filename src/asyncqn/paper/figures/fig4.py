@@ -16,7 +16,6 @@ from asyncqn.minimize import starting_point
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4_claims import SETTINGS, WORKERS, claims, words_of
-from asyncqn.paper.measure import commits_within
 from asyncqn.paper.movielens import (
     Timing,
     label,
@@ -29,7 +28,8 @@ from asyncqn.paper.movielens import (
 )
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES, algorithm
-from asyncqn.tuning.problems import carried
+from asyncqn.paper.studies import carried
+from asyncqn.tuning.measure import commits_within
 from asyncqn.types import Progress
 
 POINTS = 60
@@ -120,7 +120,7 @@ def compute(context: Context) -> Tables:
                 found += "; timeout from the measured times"
             study = context.tuned(STUDY.format(kind=kind))
             given = carried(study, names[size], times)
-            tuned_on = label(study["question"]["ratings"])
+            tuned_on = label(study["problem"]["ratings"])
             how = study["command"]
             if label(names[size]) != tuned_on:
                 how += f"; not tuned on this set: the point of {tuned_on} in units of this set's curvature"

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from asyncqn.paper.experiment import UNTESTABLE, Claim, Tables, judge
+from asyncqn.paper.experiment import UNTESTABLE, Claim, Tables, verdict
 from asyncqn.paper.movielens import label
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES
@@ -52,7 +52,7 @@ def _four(rows: list[Record], words: str) -> list[Claim]:
         share = _first(curves["as-lbfgs"], mb) / end
         sooner = f"as-L-BFGS gets to mb-L-BFGS's last RMSE in {share:.2f} of its time"
         because = f"{at}; {sooner if math.isfinite(share) else 'it never gets to that of mb-L-BFGS'}"
-        first = Claim(text, words, judge(share < 0.67 and as_ < mb - 0.005, as_ < mb), because)
+        first = Claim(text, words, verdict(share < 0.67 and as_ < mb - 0.005, as_ < mb), because)
     else:
         first = Claim(text, words, UNTESTABLE, at)
     tail = column(curves["mb-lbfgs"], "rmse")
@@ -60,7 +60,7 @@ def _four(rows: list[Record], words: str) -> list[Claim]:
     share = falling / float(tail[0] - tail[-1]) if tail[0] > tail[-1] else math.inf
     settled = f"{at}; {100 * share:.0f} % of mb-L-BFGS's fall were in the last fifth of its run"
     # Poor for good, not only late: a run that has settled makes little of its fall at the end.
-    poorer = judge(mb > max(as_, sgd) and share < 0.05, mb > min(as_, sgd))
+    poorer = verdict(mb > max(as_, sgd) and share < 0.05, mb > min(as_, sgd))
     commits = min(column(curves[kind], "commit")[-1] for kind in ("async-sgd", "as-lbfgs"))
     even = {
         kind: float(np.interp(commits, column(curves[kind], "commit"), column(curves[kind], "rmse")))
@@ -74,8 +74,8 @@ def _four(rows: list[Record], words: str) -> list[Claim]:
     return [
         first,
         Claim("mb-L-BFGS ends with a poorer RMSE than both", words, poorer, settled),
-        Claim("as-L-BFGS gains slightly on a-SGD", words, judge(0 < sgd - as_ < 0.1, ahead > 0), equal),
-        Claim("as-L-BFGS fluctuates more than a-SGD", words, judge(more > 1.2, more > 1.0),
+        Claim("as-L-BFGS gains slightly on a-SGD", words, verdict(0 < sgd - as_ < 0.1, ahead > 0), equal),
+        Claim("as-L-BFGS fluctuates more than a-SGD", words, verdict(more > 1.2, more > 1.0),
               f"jitter of the gradient norm around its trend in the second half: {jitter}"),
     ]  # fmt: skip
 

@@ -11,12 +11,12 @@ from asyncqn.algorithms.stability import delay_limit
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
 from asyncqn.paper.drawing import LOOKS, few_decades, panels
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, judge
+from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.figures.fig4 import TimingJob, timing
 from asyncqn.paper.movielens import Timing, label, measured_cluster, parameters, potential, source
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import algorithm
-from asyncqn.tuning.problems import carried
+from asyncqn.paper.studies import carried
 
 WORKERS = (1, 2, 5, 10, 15, 20)
 STUDY = "as-lbfgs-matrix-factorization-W20"
@@ -80,7 +80,7 @@ def compute(context: Context) -> Tables:
     jobs = [job("paper", W, given) for W in WORKERS] + [job("tuned", WORKERS[-1], tuned)]
     curves = context.jobs("Figs. 5 and S1", measure, jobs)
     how = study["command"]
-    if name != study["question"]["ratings"]:
+    if name != study["problem"]["ratings"]:
         how += f"; not tuned on {label(name)}: carried over in units of its curvature"
     used = [
         {"setting": "paper", "parameters": str(given), "found by": "the paper's table"},
@@ -179,9 +179,9 @@ def claims(tables: Tables) -> list[Claim]:
         gain = first["time"] / ten["time"]
         steps = first["commits"] / ten["commits"]
         because = f"{gain:.1f} times faster to {target} with 10 workers, {steps:.2f} in iterations"
-        found.append(Claim(text, words, judge(gain > 7, gain > 4), because))
+        found.append(Claim(text, words, verdict(gain > 7, gain > 4), because))
     else:
-        found.append(Claim(text, words, judge(False), f"{target} is not reached"))
+        found.append(Claim(text, words, verdict(False), f"{target} is not reached"))
     unstable = _stable(ten) and not _stable(last)
     because = (
         f"γ = {last['gamma']:g} against the limit {last['friction limit']:.3f} of stale friction at W = 20 "
@@ -189,7 +189,7 @@ def claims(tables: Tables) -> list[Claim]:
         f"{_ends(ten)} at W = 10"
     )
     found.append(
-        Claim("W = 20 is unstable with the parameters that serve W = 10", words, judge(unstable), because)
+        Claim("W = 20 is unstable with the parameters that serve W = 10", words, verdict(unstable), because)
     )
     tuned = where(tables["reach"], role="tuned")[0]
     good = _stable(tuned) and tuned["last rmse"] < (ten["last rmse"] or 0.0) + STEADY
@@ -200,8 +200,8 @@ def claims(tables: Tables) -> list[Claim]:
         "second half"
     )
     setting = f"{label(tables['curves'][0]['ratings'])}, W = 20, tuned"
-    verdict = judge(good and tuned["h"] < last["h"], _stable(tuned))
-    found.append(Claim("a smaller step cures it", setting, verdict, because))
+    word = verdict(good and tuned["h"] < last["h"], _stable(tuned))
+    found.append(Claim("a smaller step cures it", setting, word, because))
     return found
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from asyncqn.paper.drawing import panels
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, judge
-from asyncqn.paper.measure import time_to
+from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import STANDARD, STIFF, Spectrum
 from asyncqn.paper.records import Record, distinct, where
 from asyncqn.paper.settings import NAMES, PAPER, algorithm, cluster
+from asyncqn.tuning.measure import time_to
 
 SPECTRA = (
     Spectrum(low=8.0, high=8.0),
@@ -165,7 +165,7 @@ def claims(tables: Tables) -> list[Claim]:
     )
     text = "the table's parameters of as-L-BFGS (h, γ, β, M, N_Ω, N_O) work at W = 40"
     return [
-        Claim(text, f"{len(plain)} spectra", judge(len(good) == len(plain), bool(good or mended)), because)
+        Claim(text, f"{len(plain)} spectra", verdict(len(good) == len(plain), bool(good or mended)), because)
     ]
 
 

@@ -13,7 +13,6 @@ from asyncqn.minimize import starting_point
 from asyncqn.types import Algorithm, Array, Blocks, Potential, Progress, Rounds
 
 HOPELESS = 1e6
-"""A run whose metric exceeds this times its start is counted as diverged and stopped."""
 
 
 class Outcome(NamedTuple):
@@ -49,11 +48,13 @@ def time_to(
     metric: str = "error",
     theta0: Array | None = None,
     evaluate: int | None = None,
+    hopeless: float = HOPELESS,
 ) -> Outcome:
     """Run on the simulated cluster until `metric` <= `target`, or until simulated time `limit`.
 
     The metric is looked at every `evaluate` commits: by default at every round, and at every fifth
-    commit of an asynchronous algorithm, which is far below the spread between repetitions.
+    commit of an asynchronous algorithm, which is far below the spread between repetitions.  A run whose
+    metric exceeds `hopeless` times its start is counted as diverged and stopped.
     """
     require(limit > 0, f"limit must be a positive time, not {limit!r}.")
     if evaluate is None:
@@ -69,16 +70,21 @@ def time_to(
         seen.append(value)
         if value <= target:
             reached.append(progress)
-        if value <= target or not value <= HOPELESS * max(1.0, abs(seen[0])):
+        if value <= target or not value <= hopeless * max(1.0, abs(seen[0])):
             raise StopIteration
 
     algorithm.check(potential)
     run = Simulator(cluster).minimize(
-        potential, algorithm, theta0=starting_point(potential, theta0, seed), seed=seed,
-        commits=commits_within(algorithm, cluster, limit), evaluate=evaluate, callback=look,
-    )  # fmt: skip
+        potential,
+        algorithm,
+        theta0=starting_point(potential, theta0, seed),
+        seed=seed,
+        commits=commits_within(algorithm, cluster, limit),
+        evaluate=evaluate,
+        callback=look,
+    )
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
     if reached:
         return Outcome("reached", float(reached[0].time), reached[0].commit, last)
-    lost = run.status == "diverged" or not last <= HOPELESS * max(1.0, abs(seen[0]))
+    lost = run.status == "diverged" or not last <= hopeless * max(1.0, abs(seen[0]))
     return Outcome("diverged" if lost else "too slow", None, None, last)

@@ -7,9 +7,9 @@ import pytest
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.simulation import simulate
 from asyncqn.errors import BadInput
-from asyncqn.paper.measure import commits_within, time_to
 from asyncqn.paper.problems import STANDARD
-from asyncqn.paper.settings import NAMES, PAPER, TIMING, algorithm, cluster
+from asyncqn.paper.settings import NAMES, PAPER, algorithm, cluster
+from asyncqn.tuning.measure import commits_within, time_to
 
 POTENTIAL = STANDARD.potential()
 SGD = algorithm("async-sgd", {"h": 6e-5, "batch": 6})
@@ -54,7 +54,8 @@ def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) ->
 
 def test_clusters_have_the_times_of_the_paper() -> None:
     assert cluster("as-lbfgs", 40, 4.0) == Cluster(40, 70.0, 2.0, 10.0, 0.0)
-    assert TIMING["mb-lbfgs"] == (30.0, 10.0)
+    assert cluster("mb-lbfgs", 40, 4.0) == Cluster(40, 10.0, 2.0, 10.0, 30.0)
+    assert cluster("async-sgd", 5, 1.0, rows=12) == Cluster(5, 20.0, 1.0, 10.0, 0.0)
 
 
 def test_an_unknown_metric_and_a_useless_limit_are_named() -> None:

@@ -1,0 +1,126 @@
+"""The paper's problems as the tuner sees them: linear Gaussian ones, and sets of ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from asyncqn.core.cluster import Cluster
+from asyncqn.errors import require
+from asyncqn.paper import movielens
+from asyncqn.paper.movielens import Timing
+from asyncqn.paper.problems import STANDARD, Spectrum
+from asyncqn.paper.settings import N_OMEGA, PAPER, algorithm, cluster
+from asyncqn.tuning.problem import TuningProblem
+from asyncqn.tuning.spaces import FixedTrial
+from asyncqn.types import Potential
+
+LOOKS = 200
+"""How often a run of ratings is looked at until the limit: an exact RMSE costs as much as dozens of steps."""
+
+
+def _kept(first: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the paper's parameters all but those that are tuned."""
+    return {name: value for name, value in first.items() if name not in ("h", "gamma", "timeout", "rho")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianProblem(TuningProblem):
+    """A linear Gaussian problem on the paper's simulated cluster: time to the relative error epsilon."""
+
+    workers: int = 40
+    variance: float = 200.0
+    problem: Spectrum = STANDARD
+    epsilon: float = 0.05
+    limit: float = 9000.0
+
+    @property
+    def goal(self) -> tuple[str, float]:
+        return "error", self.epsilon
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        return {**_kept(self.first() or {}), "rho": 0.0}
+
+    def potential(self) -> Potential:
+        return self.problem.potential()
+
+    def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
+        return cluster(self.algorithm, self.workers, self.variance, parameters.get("batch", N_OMEGA))
+
+    def first(self) -> dict[str, Any] | None:
+        return dict(PAPER[self.algorithm]) if self.algorithm in PAPER else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingsProblem(TuningProblem):
+    """Factorization of a named set, on a cluster with these times in seconds: time to the RMSE `rmse`.
+
+    `rho`: keep rho at this value; None searches it.  The limit in simulated seconds bounds the
+    commits of a trial.
+    """
+
+    ratings: str
+    worker: float
+    master: float
+    message: float
+    workers: int = 10
+    rmse: float = 0.91
+    limit: float = 0.5
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.rmse > 0.0, f"rmse must be positive, not {self.rmse!r}.")
+        require(self.limit > 0.0, f"limit must be a positive time in seconds, not {self.limit!r}.")
+        require(
+            min(self.worker, self.master, self.message) >= 0.0 and self.worker > 0.0,
+            "timing must be three times in seconds, none negative: a worker's step, a commit, the messages.",
+        )
+        require(self.rho is None or self.rho >= 0.0, f"rho must be zero or positive, not {self.rho!r}.")
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(self.worker, self.master, self.message)
+
+    @property
+    def goal(self) -> tuple[str, float]:
+        return "rmse", self.rmse
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        rho = {} if self.rho is None else {"rho": self.rho}
+        return {**_kept(self.first()), "initial_scale": "pair", **rho}
+
+    @property
+    def evaluate(self) -> int:
+        at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
+        return max(1, int(at_once * self.limit / (LOOKS * sum(self.timing))))
+
+    @property
+    def hopeless(self) -> float:
+        return 3.0  # no run here came back from three times the RMSE of its start
+
+    def potential(self) -> Potential:
+        return movielens.potential(self.ratings)
+
+    def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
+        return movielens.measured_cluster(self.timing, self.workers)
+
+    def first(self) -> dict[str, Any]:
+        size = movielens.size_of(self.ratings)
+        given = movielens.parameters(size, self.potential().n_data)[self.algorithm]
+        if self.rho is not None and "rho" in given:
+            given["rho"] = self.rho
+        return movielens.with_timeout(given, algorithm(self.algorithm, given), self.timing)
+
+
+def carried(document: Mapping[str, Any], ratings: str, timing: Timing) -> dict[str, Any]:
+    """The best parameters of a saved study of ratings, in the units of another set and of other times."""
+    best = document["best"]
+    if "point" not in best:
+        return dict(best["parameters"])
+    problem = RatingsProblem(**{**document["problem"], "ratings": ratings, **timing._asdict()})
+    # Studies of before epsilon was searched have it among their parameters only.
+    kept = {} if "epsilon_share" in best["point"] else {"epsilon": best["parameters"].get("epsilon")}
+    return problem.suggest(FixedTrial(best["point"]), problem.curvature(), kept)

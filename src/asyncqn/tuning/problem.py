@@ -1,0 +1,101 @@
+"""What the tuner is asked: one algorithm, one problem, one simulated cluster, and a goal to reach soon."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from asyncqn.algorithms import make_algorithm
+from asyncqn.algorithms.stability import largest_curvature
+from asyncqn.core.cluster import Cluster
+from asyncqn.errors import require
+from asyncqn.minimize import starting_point
+from asyncqn.tuning.measure import HOPELESS, Outcome, time_to
+from asyncqn.tuning.spaces import SPACES, Search, Setting
+from asyncqn.types import Algorithm, Potential
+
+TUNING_SEED = 1_000_000
+"""Seeds of tuning runs start here, far from those of figures and tests."""
+
+
+def known_algorithm(name: str) -> str:
+    """The name, if the tuner has a space for it."""
+    require(name in SPACES, f"the tuner knows {', '.join(SPACES)}, not {name!r}.")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningProblem(ABC):
+    """All that determines a study but its length; a subclass says what is minimised, where, and to what.
+
+    limit: the simulated time after which a run is too slow; seeds: runs per trial.
+    """
+
+    algorithm: str
+    workers: int
+    limit: float
+    seeds: int = 3
+    seed: int = 0
+
+    @abstractmethod
+    def potential(self) -> Potential: ...
+
+    @abstractmethod
+    def cluster(self, parameters: Mapping[str, Any]) -> Cluster: ...
+
+    @property
+    @abstractmethod
+    def goal(self) -> tuple[str, float]:
+        """A metric of the potential, and the value it must fall to."""
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """Parameters that are not searched."""
+        return {}
+
+    @property
+    def evaluate(self) -> int | None:
+        """Commits between two looks at the metric; None: as `time_to` chooses."""
+        return None
+
+    @property
+    def hopeless(self) -> float:
+        """A run whose metric exceeds this times its start has diverged."""
+        return HOPELESS
+
+    def first(self) -> dict[str, Any] | None:
+        """Parameters that the study begins with."""
+        return None
+
+    def make(self, parameters: Mapping[str, Any]) -> Algorithm:
+        return make_algorithm(self.algorithm, dict(parameters))
+
+    def curvature(self) -> float:
+        """The largest curvature at a starting point, the unit of the steps."""
+        model = self.potential()
+        return largest_curvature(model, starting_point(model, None, TUNING_SEED))
+
+    def suggest(self, trial: Any, curvature: float, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The parameters of a trial; `kept` adds to what is not searched."""
+        known_algorithm(self.algorithm)
+        kept = {**self.kept, **(kept or {})}
+        step = float(self.cluster(self.first() or kept).means().mean())
+        setting = Setting(curvature, self.workers, self.potential().n_data, step, kept)
+        return SPACES[self.algorithm](Search(trial, setting))
+
+    def outcome(self, parameters: Mapping[str, Any], limit: float, k: int) -> Outcome:
+        """The k-th run with these parameters, to the goal or to simulated time `limit`."""
+        metric, target = self.goal
+        return time_to(
+            self.potential(),
+            self.make(parameters),
+            self.cluster(parameters),
+            target=target,
+            limit=limit,
+            seed=TUNING_SEED + 1000 * self.seed + k,
+            metric=metric,
+            evaluate=self.evaluate,
+            hopeless=self.hopeless,
+        )

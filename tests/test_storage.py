@@ -1,0 +1,27 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asyncqn.errors import BadInput
+from asyncqn.storage import write_whole
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_whole(tmp_path / "a.json", "1")
+
+    def breaks(scratch: Path, content: bytes) -> int:
+        with scratch.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", breaks)
+    with pytest.raises(BadInput, match="No space left"):
+        write_whole(path, "22")
+    assert path.read_text() == "1"
+    assert list(tmp_path.iterdir()) == [path]
