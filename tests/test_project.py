@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "asyncqn"
 GENERATED = {"__pycache__", "results.json"}
@@ -172,6 +174,14 @@ def test_rooms_look_only_downward() -> None:
             )
             if higher or barred:
                 wrong.append(f"src/asyncqn/{path.relative_to(SOURCE)}:{line} imports asyncqn.{target}")
+    assert wrong == []
+
+
+def test_extras_are_asked_for_in_one_place() -> None:
+    """Only `types.extra` looks for what a potential or an algorithm may lack."""
+    names = {*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS} - {"dtype"}  # arrays have a dtype, too
+    asked = re.compile(r"(?:get|has)attr\([^()]*,\s*[\"'](?:" + "|".join(sorted(names)) + r")[\"']")
+    wrong = [line for line in lines_matching(asked) if line.startswith("src/")]
     assert wrong == []
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from examples import DTYPES, EXAMPLES, potential_examples, potential_for
 from oracles import Quadratic, one_sentence
 
-from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, LinearGaussian
+from asyncqn import AsyncSGD, LinearGaussian
 from asyncqn.algorithms.first_order.stochastic_gradient import Update
 from asyncqn.errors import BadInput
+from asyncqn.potentials import POTENTIALS
 from asyncqn.testing import check_algorithm, check_potential
-from asyncqn.types import Asynchronous
+from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, Asynchronous, extra
 
 RNG = np.random.default_rng(0)
 
@@ -187,18 +188,15 @@ def test_an_object_that_is_no_potential_is_told_what_it_lacks():
         check_potential(object())
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        ASLBFGS(1e-4, 0.05, 1e3, 3, 12, 4), ASLBFGS(1e-4, 0.05, math.inf, 3, 12, 4, initial_scale="diagonal"),
-        MBLBFGS(1e-2, 3, 12, 4), MBLBFGS(1e-2, 3, 12, 4, timeout=0.5, quorum=0.1), AsyncSGD(1e-4, 6),
-        SGD(1e-4, 6, 0.5), SGLD(1e-4, 1e3, 6), LBFGS(3),
-    ],
-    ids=repr,
-)  # fmt: skip
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_our_own_algorithms_keep_the_rules(algorithm, dtype):
-    check_algorithm(algorithm, LinearGaussian.random(6, 40, dominant=1, dtype=dtype))
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_our_own_algorithms_keep_the_rules(name, dtype):
+    check_algorithm(EXAMPLES[name], potential_for(name, dtype))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), potential_examples())
+def test_our_own_potentials_keep_the_rules(kind, dtype):
+    check_potential(POTENTIALS[kind].example(dtype), travel=False)
 
 
 @dataclass(frozen=True)
@@ -304,3 +302,13 @@ def test_an_algorithm_that_cannot_travel_is_told_so():
 
     with pytest.raises(BadInput, match="Local cannot be pickled"):
         check_algorithm(Local(1e-3, 4), Quadratic.random())
+
+
+def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():
+    potentials = [model.example() for model in POTENTIALS.values()]
+    for name in POTENTIAL_EXTRAS:
+        assert any(extra(potential, name) is not None for potential in potentials), name
+    for name in set(ALGORITHM_EXTRAS) - {"standing"}:
+        assert any(extra(algorithm, name) is not None for algorithm in EXAMPLES.values()), name
+    with pytest.raises(KeyError, match="declare it in asyncqn.types"):
+        extra(potentials[0], "hessian")

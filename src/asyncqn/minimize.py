@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from asyncqn.algorithms.defaults import default_algorithm, default_commits, default_evaluate
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.core.arguments import check_first_calls, check_objects
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.run import Run
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, StabilityWarning, require
-from asyncqn.types import Algorithm, Array, Callback, Engine, Potential
+from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, extra
 
 _START = 0x7E7A0
 
@@ -66,12 +67,7 @@ def minimize(
         isinstance(evaluate, (int, np.integer)) and not isinstance(evaluate, bool) and evaluate >= 1,
         f"evaluate must be an integer of at least 1, not {evaluate!r}.",
     )
-    algorithm.check(potential)
-    most = getattr(algorithm, "max_workers", None)
-    require(
-        most is None or engine.workers <= most,
-        f"{type(algorithm).__name__} is a serial reference: it runs on {most} worker, not {engine.workers}.",
-    )
+    check_fit(algorithm, potential, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=2)
     start = starting_point(potential, theta0, seed)
@@ -85,7 +81,7 @@ def minimize(
 
 def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:
     """theta0 as a fresh contiguous vector of the potential's dtype, checked."""
-    said = getattr(potential, "dtype", np.float64)
+    said = np.float64 if extra(potential, "dtype") is None else extra(potential, "dtype")
     try:
         dtype = np.dtype(said)
     except TypeError:
@@ -95,7 +91,7 @@ def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Arr
         f"theta must be float64 or float32, but the potential says {dtype}.",
     )
     if theta0 is None:
-        initial = getattr(potential, "initial", None)
+        initial = extra(potential, "initial")
         theta0 = (
             initial(np.random.Generator(np.random.Philox(key=[seed, _START])))
             if initial is not None
@@ -107,7 +103,7 @@ def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Arr
     except ValueError:  # a ragged list
         real = False
     require(real, f"theta0 must be a vector of dim = {potential.dim} real numbers.")
-    if given.dtype in (np.float32, np.float64) and not hasattr(potential, "dtype"):
+    if given.dtype in (np.float32, np.float64) and extra(potential, "dtype") is None:
         dtype = given.dtype
     start = np.array(given, dtype=dtype, order="C")
     require(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_plain
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
 from asyncqn.core.run import Run
 from asyncqn.engines.named import engine_from_plain
@@ -49,7 +50,7 @@ def resume(
         f"the checkpoint is of dimension {theta0.size} but the potential has dim = {potential.dim}: "
         "pass the potential that was being minimised.",
     )
-    algorithm.check(potential)
+    check_fit(algorithm, potential)
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_plain(about["engine"])
     require(

@@ -16,13 +16,25 @@ from typing import Any, get_args
 
 import numpy as np
 
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.replay import first_difference, replay
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
-from asyncqn.types import Algorithm, Array, Asynchronous, Commit, Pattern, Potential, Rounds, Rows, Task
+from asyncqn.types import (
+    Algorithm,
+    Array,
+    Asynchronous,
+    Commit,
+    Pattern,
+    Potential,
+    Rounds,
+    Rows,
+    Task,
+    extra,
+)
 
 _BLOCKS, _DIRECTIONS = 200, 5
 
@@ -144,24 +156,24 @@ def _check_subsamples(name: str, potential: Potential, theta: Array, g: Array, e
 
 
 def _check_extras(name: str, potential: Potential, theta: Array, seed: int) -> None:
-    initial = getattr(potential, "initial", None)
+    initial = extra(potential, "initial")
     if initial is not None:
         starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
         require(starts[0].shape == theta.shape, f"{name}.initial must return a vector of dim numbers.")
         require(_bits(starts[0]) == _bits(starts[1]), f"{name}.initial must draw from its argument alone.")
-    curvature = getattr(potential, "curvature_diagonal", None)
+    curvature = extra(potential, "curvature_diagonal")
     if curvature is not None:
         diagonal = np.asarray(curvature(theta))
         require(
             diagonal.shape == theta.shape and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
             f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
         )
-    optimum = getattr(potential, "optimum", None)
+    optimum = extra(potential, "optimum")
     if optimum is not None:
         U = float(potential.value(theta))
         slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
         require(optimum - slack <= U, f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.")
-    metrics = getattr(potential, "metrics", None)
+    metrics = extra(potential, "metrics")
     if metrics is not None:
         require(
             all(isinstance(key, str) and np.ndim(value) == 0 for key, value in metrics(theta).items()),
@@ -210,9 +222,9 @@ def check_algorithm(
         copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
     except Exception as error:
         raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
-    algorithm.check(potential)
+    check_fit(algorithm, potential)
     _check_functions(name, algorithm, potential, starting_point(potential, None, seed), seed)
-    most = getattr(algorithm, "max_workers", None) or workers
+    most = extra(algorithm, "max_workers") or workers
     engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
     runs = [minimize(potential, a, engine=engine, commits=commits, seed=seed) for a in (algorithm, copied)]
     require(

@@ -30,7 +30,7 @@ class Potential(Protocol):
     These four are all a user must write.  Everything must be pure: equal arguments give equal
     bits, and no argument but `out` is written to.
 
-    Extras that are used where they exist:
+    Extras that are used where they exist (`POTENTIAL_EXTRAS`), asked for by `extra`:
 
     * `dtype`: of theta (float64 when absent);
     * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
@@ -184,6 +184,13 @@ class Algorithm(Protocol):
     `answers(iterate)` lists further points, such as the last one kept; the lowest of all is reported.
     An algorithm with exact gradients has a method `standing(iterate)`: a `Standing`, or None while
     nothing was judged on all rows; by it a run ends as converged or stalled.
+
+    Further extras (`ALGORITHM_EXTRAS`), none of which a user must write:
+
+    * `requires`: the extras that a potential must have, by name; `algorithms.fit` checks them;
+    * `max_workers`: how many workers it can use (any number when absent);
+    * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
+    * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence.
     """
 
     @property
@@ -213,6 +220,29 @@ class Algorithm(Protocol):
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         """Totals worth reporting, such as pairs accepted and rejected."""
+
+
+POTENTIAL_EXTRAS = (
+    "dtype",
+    "initial",
+    "metrics",
+    "optimum",
+    "value_rows",
+    "grad_with_value",
+    "curvature_diagonal",
+    "curvature_size",
+    "grad_with_curvature",
+    "inverse_metric_from",
+    "reference",
+)
+ALGORITHM_EXTRAS = ("sent", "answers", "standing", "requires", "max_workers", "warnings", "advice")
+
+
+def extra(of: Potential | Algorithm | None, name: str) -> Any:
+    """What a potential or an algorithm offers beyond its protocol; None where it does not."""
+    if name not in POTENTIAL_EXTRAS and name not in ALGORITHM_EXTRAS:
+        raise KeyError(f"'{name}' is no extra: declare it in asyncqn.types")
+    return getattr(of, name, None)
 
 
 class Progress(NamedTuple):

@@ -48,7 +48,7 @@ def test_the_objective_never_rises():
 
 
 def test_several_workers_are_refused():
-    with pytest.raises(BadInput, match="serial reference: it runs on 1 worker, not 2") as caught:
+    with pytest.raises(BadInput, match="LBFGS runs on at most 1 worker, not on 2") as caught:
         minimize(Quadratic.random(), LBFGS(), engine=Simulator(Cluster(2)), commits=5, seed=0)
     assert one_sentence(caught.value)
 

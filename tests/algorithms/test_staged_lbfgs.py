@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.memory import empty_memory
 from asyncqn.algorithms.quasi_newton.exact_passes import KEPT
 from asyncqn.algorithms.quasi_newton.metric_memory import consider_pair, product
@@ -160,8 +161,8 @@ def test_commits_for_counts_batches_and_then_passes() -> None:
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     algorithm = StagedLBFGS(batches=80, warmup=80, blocks=2, curvature=10)
-    with pytest.raises(BadInput, match="structured metric"):
-        algorithm.check(aq.LinearGaussian.random(12, 200, seed=0))
+    with pytest.raises(BadInput, match="needs a potential with curvature_size and grad_with_curvature"):
+        check_fit(algorithm, aq.LinearGaussian.random(12, 200, seed=0))
     with pytest.raises(BadInput, match="must be the potential's 26"):
         algorithm.check(model(rank=5))
     with pytest.raises(BadInput, match="cannot be cut into 500 parts"):

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from engines.runs import BLOCKS, EVERY, SERIAL, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, problem
+from examples import EXAMPLES, SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -23,7 +24,6 @@ from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, Saved, flatt
 from asyncqn.storage import check_of
 
 POTENTIAL = problem()
-ALL = {**EVERY, **BLOCKS}
 
 
 class Broken(Exception):
@@ -50,16 +50,16 @@ def broken_off(folder: Path, algorithm: Any, engine: Any, potential: Any = POTEN
 @pytest.mark.parametrize(
     "engine", [aq.Simulator(aq.Cluster(5, 1.0, 0.6)), aq.Threads(1)], ids=["simulator", "thread"]
 )
-@pytest.mark.parametrize("name", [*ALL, *SERIAL])
+@pytest.mark.parametrize("name", list(EXAMPLES))
 def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: Any, tmp_path: Path) -> None:
-    algorithm = {**ALL, **SERIAL}[name]
+    algorithm, potential = EXAMPLES[name], problem(name)
     if name in SERIAL and engine.workers > 1:
         engine = aq.Simulator(aq.Cluster(1))
-    whole = aq.minimize(POTENTIAL, algorithm, engine=engine, commits=240, seed=5, evaluate=25)
-    broken_off(tmp_path / "c", algorithm, engine)
+    whole = aq.minimize(potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25)
+    broken_off(tmp_path / "c", algorithm, engine, potential)
     # A thread's checkpoint is written beside the run, so that the last one may be lost with it.
     assert 20 <= load_checkpoint(tmp_path / "c").commit <= 140
-    resumed = aq.resume(tmp_path / "c")
+    resumed = aq.resume(tmp_path / "c", potential)
     assert resumed.theta.tobytes() == whole.theta.tobytes()
     assert np.array_equal(resumed.fingerprints, whole.fingerprints)
     assert resumed.counters == whole.counters
@@ -69,12 +69,12 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
     assert_replays(resumed)
 
 
-@pytest.mark.parametrize("name", list(ALL))
+@pytest.mark.parametrize("name", list(EVERY))
 def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: str, tmp_path: Path) -> None:
     engine = aq.Threads(slow=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
-    broken_off(tmp_path / "c", ALL[name], engine)
+    broken_off(tmp_path / "c", EVERY[name], engine, problem(name))
     saved = load_checkpoint(tmp_path / "c")
-    resumed = aq.resume(tmp_path / "c")
+    resumed = aq.resume(tmp_path / "c", problem(name))
     assert resumed.status == "completed"
     assert resumed.manifest["engine"]["resumed_from"] == saved.commit > 0
     assert np.array_equal(resumed.fingerprints[: saved.commit], saved.arrays["fingerprints"])

@@ -7,27 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import DTYPES, EXAMPLES, PARALLEL, SERIAL, STOCHASTIC, potential_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
 
-from asyncqn import ASLBFGS, LBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+from asyncqn import ASLBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.core.replay import first_difference, replay
 from asyncqn.core.run import load_run
 from asyncqn.errors import BadInput, ReplayMismatch
 
-ALGORITHMS = {
-    "as-lbfgs": ASLBFGS(1e-4, 0.05, 1e3, 3, 12, 4),
-    "as-lbfgs diagonal": ASLBFGS(1e-3, 0.05, 1e3, 3, 12, 4, rho=0.1, initial_scale="diagonal"),
-    "as-lbfgs shuffled": ASLBFGS(1e-4, 0.05, math.inf, 2, 12, 4, sampling="shuffled", cosine_floor=0.3),
-    "async-sgd": AsyncSGD(1e-4, 6),
-    "async-sgd blocks": AsyncSGD(1e-4, 6, sampling="blocks"),
-    "sgd": SGD(1e-4, 6, momentum=0.5),
-    "sgld": SGLD(1e-4, 1e3, 6),
-    "mb-lbfgs": MBLBFGS(1e-2, 3, 12, 4),
-    "mb-lbfgs timeout": MBLBFGS(1e-2, 3, 12, 4, timeout=1.5, quorum=0.3),
-    "mb-lbfgs hurry": MBLBFGS(1e-2, 3, 12, 4, timeout=0.0, quorum=0.01, initial_scale=0.05),
-}
 CLUSTERS = {
     "equal": Cluster(5, 2.0, 1.0),
     "busy master": Cluster(8, 2.0, 1.0, 0.3, 0.9),
@@ -56,30 +45,37 @@ def assert_identical(a, b):
     assert a.fun == b.fun
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("cluster", CLUSTERS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_run_equals_its_replay_bitwise(algorithm, cluster, dtype, tmp_path):
-    run = minimize(
-        problem(dtype), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5
-    )
-    assert run.status == ("stopped" if run.schedule.commits < 60 else "completed")
-    assert run.theta.dtype == dtype
+def assert_saved_and_replayed(run, potential, folder):
+    """In memory, and from disk: rebuilt there where the potential says how."""
     assert_identical(run, replay(run))
-    run.save(tmp_path / "run")
-    assert_identical(run, load_run(tmp_path / "run"))
-    assert_identical(run, replay(tmp_path / "run"))
+    run.save(folder)
+    given = potential if potential.reference() is None else None
+    assert_identical(run, load_run(folder, potential=given))
+    assert_identical(run, replay(folder, given))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_full_batch_lbfgs_equals_its_replay_bitwise(dtype, tmp_path):
-    run = minimize(problem(dtype), LBFGS(4), engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
-    assert_identical(run, replay(run.save(tmp_path / "run")))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", PARALLEL)
+def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
+    potential = potential_for(name, dtype)
+    run = minimize(potential, EXAMPLES[name], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5)
+    assert run.schedule.commits == 60 or run.status != "completed"
+    assert run.theta.dtype == dtype
+    assert_saved_and_replayed(run, potential, tmp_path / "run")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SERIAL)
+def test_a_serial_run_equals_its_replay_bitwise(name, dtype, tmp_path):
+    potential = potential_for(name, dtype)
+    run = minimize(potential, EXAMPLES[name], engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
+    assert_saved_and_replayed(run, potential, tmp_path / "run")
 
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from(sorted(ALGORITHMS)), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
+    st.sampled_from(PARALLEL), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 30),
     st.integers(1, 7), st.integers(0, 99),
 )  # fmt: skip
 def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, cluster, stop, every, seed):
@@ -87,8 +83,15 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
         if progress.commit >= stop:
             raise StopIteration
 
-    run = minimize(problem(), ALGORITHMS[algorithm], engine=Simulator(CLUSTERS[cluster]), commits=60,
-                   seed=seed, callback=callback, evaluate=every)  # fmt: skip
+    run = minimize(
+        potential_for(algorithm),
+        EXAMPLES[algorithm],
+        engine=Simulator(CLUSTERS[cluster]),
+        commits=60,
+        seed=seed,
+        callback=callback,
+        evaluate=every,
+    )
     if run.message.startswith("the callback"):
         asked = math.ceil(stop / every) * every
         assert run.status == "stopped"
@@ -132,14 +135,14 @@ class Hopeless(Quadratic):
         out[...] = np.nan
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("name", STOCHASTIC)
 @pytest.mark.parametrize("kind", [Failing, Hopeless])
-def test_a_run_with_rejected_updates_equals_its_replay_bitwise(algorithm, kind):
+def test_a_run_with_rejected_updates_equals_its_replay_bitwise(name, kind):
     p = kind.random(10, 60)
     p.curvature_diagonal = lambda theta: np.full(10, 50.0)
     # The last worker joins too late to be in what is kept of a run that gives up early.
     cluster = Cluster(12, 2.0, 1.0, joins={11: 200.0})
-    run = minimize(p, algorithm, engine=Simulator(cluster), commits=100, seed=1)
+    run = minimize(p, EXAMPLES[name], engine=Simulator(cluster), commits=100, seed=1)
     assert run.counters["updates_rejected"] > 0
     assert run.status == ("diverged" if kind is Hopeless else "completed")
     again = replay(run)
@@ -162,11 +165,11 @@ def first_differing_theta(a, b):
 def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(name):
     p = problem()
     engine = Simulator(CLUSTERS["equal"])
-    run, thetas = thetas_of(p, ALGORITHMS[name], engine, 200, seed=5)
+    run, thetas = thetas_of(p, EXAMPLES[name], engine, 200, seed=5)
     y = p.y.copy()
     y[17] = np.nextafter(y[17], np.inf) + 1e-9
     changed = LinearGaussian(p.A, y, 2.0)
-    _, others = thetas_of(changed, ALGORITHMS[name], engine, 200, seed=5, theta0=run.theta0)
+    _, others = thetas_of(changed, EXAMPLES[name], engine, 200, seed=5, theta0=run.theta0)
     expected = first_differing_theta(thetas, others)
     assert expected > 1 or name.startswith("mb"), "the changed row is not in the very first subsample"
     assert mismatch(run, potential=changed) == expected
@@ -178,24 +181,20 @@ def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(na
 )
 def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(name, change):
     engine = Simulator(CLUSTERS["equal"])
-    run, thetas = thetas_of(problem(), ALGORITHMS[name], engine, 60, seed=5)
-    other = replace(ALGORITHMS[name], **change)
+    run, thetas = thetas_of(problem(), EXAMPLES[name], engine, 60, seed=5)
+    other = replace(EXAMPLES[name], **change)
     _, others = thetas_of(problem(), other, engine, 60, seed=5, theta0=run.theta0)
     assert mismatch(run, algorithm=other) == first_differing_theta(thetas, others)
 
 
 def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
-    run = minimize(
-        problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
-    )
+    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5)
     assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
     assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
 
 
 def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
-    run = minimize(
-        problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
-    )
+    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5)
     fingerprints = run.fingerprints.copy()
     fingerprints[22] ^= 1
     assert mismatch(replace(run, fingerprints=fingerprints)) == 23
@@ -206,7 +205,7 @@ def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
 
 
 def test_a_mismatch_names_versions_that_changed():
-    run = minimize(problem(), ALGORITHMS["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5)
+    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5)
     other = problem()
     changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
     with pytest.raises(ReplayMismatch, match="versions and machine are as recorded"):
@@ -218,7 +217,7 @@ def test_a_mismatch_names_versions_that_changed():
 
 def test_two_equal_runs_have_no_first_difference():
     runs = [
-        minimize(problem(), ALGORITHMS["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5)
+        minimize(problem(), EXAMPLES["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5)
         for _ in range(2)
     ]
     assert first_difference(*runs) is None

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines.runs import EVERY, SERIAL, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, problem
+from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 
@@ -33,11 +34,11 @@ def show(name: str, run: aq.Run | None, potential: Any = None) -> None:
 
 def every_algorithm() -> None:
     for name, algorithm in EVERY.items():
-        show(name, aq.minimize(problem(), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20))
+        show(name, aq.minimize(problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20))
 
 
 def float32_wire() -> None:
-    for name in ("as-lbfgs", "mb-lbfgs with timeout"):
+    for name in ("as-lbfgs", "mb-lbfgs timeout"):
         run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(wire="float32"), commits=60, seed=5)
         show(name, run)
         if run is not None:
@@ -50,7 +51,7 @@ def float32_wire() -> None:
 
 def by_messages() -> None:
     """What ranks on different machines do: the numbers travel in the messages."""
-    for name in ("as-lbfgs", "mb-lbfgs with timeout"):
+    for name in ("as-lbfgs", "mb-lbfgs timeout"):
         run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5)
         show(f"{name} by messages", run)
 
@@ -82,8 +83,8 @@ def own_potential() -> None:
 
 
 def serial_and_resumed(folder: Path) -> None:
-    for name, algorithm in SERIAL.items():
-        show(name, aq.minimize(problem(), algorithm, engine=aq.MPI(), commits=20))
+    for name in SERIAL:
+        show(name, aq.minimize(problem(name), algorithm_for(name), engine=aq.MPI(), commits=20))
 
     def interrupt(progress: Any) -> None:
         if progress.commit == 40:

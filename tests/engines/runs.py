@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from examples import EXAMPLES, PARALLEL, VARIANTS, potential_for
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 
-ASYNCHRONOUS = {
-    "as-lbfgs": aq.ASLBFGS(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01),
-    "async-sgd": aq.AsyncSGD(h=1e-5, batch=10),
-    "sgd": aq.SGD(h=1e-5, batch=10, momentum=0.5),
-    "sgld": aq.SGLD(h=1e-5, beta=100.0, batch=10),
+# Of the variants only those that an engine could treat otherwise: each costs time on MPI and Ray.
+EVERY: dict[str, Any] = {
+    name: EXAMPLES[name]
+    for name in PARALLEL
+    if name not in VARIANTS or name in ("mb-lbfgs timeout", "block-lbfgs pieces")
 }
-ROUNDS = {
-    "mb-lbfgs": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4),
-    "mb-lbfgs with timeout": aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=2e-4, quorum=0.5),
-}
-BLOCKS = {
-    "block-lbfgs": BlockLBFGS(blocks=4),
-    "growing-lbfgs": aq.GrowingLBFGS(blocks=4, levels=1, versions=8),
-}
-EVERY: dict[str, Any] = {**ASYNCHRONOUS, **ROUNDS, **BLOCKS}
-SERIAL = {"lbfgs": aq.LBFGS(memory=5)}
+# On real engines times are seconds.
+EVERY["mb-lbfgs timeout"] = replace(EXAMPLES["mb-lbfgs timeout"], timeout=2e-4, quorum=0.5)
 
 
-def problem() -> aq.LinearGaussian:
-    return aq.LinearGaussian.random(12, 60, seed=3)
+def problem(name: str = "async-sgd") -> Any:
+    """What the algorithm of this name runs on."""
+    return potential_for(name)
 
 
 class Slope:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines.runs import EVERY, Slope, assert_replays, problem
+from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.engines.ray.worker import Reference
@@ -32,9 +33,16 @@ def process_of(ray: Any, engine: aq.Ray, worker: int) -> int:
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
-    run = aq.minimize(POTENTIAL, EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37)
+    run = aq.minimize(problem(name), EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37)
     assert (run.status, run.schedule.commits) == ("completed", 80)
     assert run.manifest["engine"]["workers_lost"] == 0
+    assert_replays(run)
+
+
+@pytest.mark.parametrize("name", SERIAL)
+def test_a_run_on_one_actor_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
+    run = aq.minimize(problem(name), algorithm_for(name), engine=aq.Ray(1), commits=20, seed=1)
+    assert run.schedule.commits > 0
     assert_replays(run)
 
 

@@ -8,33 +8,33 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import ASYNCHRONOUS, BLOCKS, EVERY, SERIAL, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, problem
+from examples import EXAMPLES, STOCHASTIC
 
 import asyncqn as aq
 from asyncqn.engines.clock import Clock
 from asyncqn.errors import WorkerFailed
 
 POTENTIAL = problem()
-ALL = {**EVERY, **BLOCKS}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("name", list(ALL))
+@pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
     for seed in range(3):
         run = aq.minimize(
-            POTENTIAL, ALL[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
+            problem(name), EVERY[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
         )
         assert run.status == "completed"
         assert run.schedule.commits == 200
         assert_replays(run)
 
 
-@pytest.mark.parametrize("name", [*ALL, *SERIAL])
+@pytest.mark.parametrize("name", list(EXAMPLES))
 def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
-    algorithm = {**ALL, **SERIAL}[name]
-    real = aq.minimize(POTENTIAL, algorithm, engine=aq.Threads(1), commits=60, seed=4)
-    simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
+    algorithm, potential = {**EXAMPLES, **EVERY}[name], problem(name)
+    real = aq.minimize(potential, algorithm, engine=aq.Threads(1), commits=60, seed=4)
+    simulated = aq.minimize(potential, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
     assert real.theta.tobytes() == simulated.theta.tobytes()
     assert_replays(real)
 
@@ -127,7 +127,7 @@ def test_an_error_in_a_callback_reaches_the_caller_and_leaves_no_thread() -> Non
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
 
 
-@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs with timeout"])
+@pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs timeout"])
 def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
     seen: list[tuple[int, int]] = []
 
@@ -145,7 +145,7 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
     assert_replays(run)
 
 
-@pytest.mark.parametrize("name", list(ASYNCHRONOUS))
+@pytest.mark.parametrize("name", [name for name in STOCHASTIC if name in EVERY])
 def test_updates_that_are_not_numbers_are_rejected_counted_and_replayed(name: str) -> None:
     potential = Slope(poison=5)
     run = aq.minimize(

@@ -10,6 +10,7 @@ safeguard, and none has a step size: nothing is left to set.
 
 from __future__ import annotations
 
+from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
@@ -54,7 +55,7 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | GrowingLBFGS | StagedLBFGS:
     """What `minimize` uses when it is given no algorithm."""
     require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
-    if getattr(potential, "curvature_size", None) is not None:
+    if offers(potential, StagedLBFGS.requires):
         return default_factorization_algorithm(potential, workers)
     dim, n_data = potential.dim, potential.n_data
     levels = growths(dim, n_data, workers)

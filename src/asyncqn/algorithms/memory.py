@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
-from asyncqn.types import Array, Counters, Potential
+from asyncqn.types import Array, Counters, Potential, extra
 
 COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
 
@@ -62,15 +62,14 @@ def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
         require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
 
 
+def required_by(scale: InitialScale) -> tuple[str, ...]:
+    """The extras of a potential that this scale asks for, for an algorithm's `requires`."""
+    return ("curvature_diagonal",) if scale == "diagonal" else ()
+
+
 def initial_diagonal(potential: Potential | None, theta0: Array) -> Array:
     """H0 = 1 / curvature_diagonal(theta0), checked."""
-    curvature = getattr(potential, "curvature_diagonal", None)
-    if curvature is None:
-        raise BadInput(
-            f"initial_scale='diagonal' needs a method curvature_diagonal(theta), which "
-            f"{type(potential).__name__} does not have: add it or use initial_scale='pair'."
-        )
-    diagonal = np.asarray(curvature(theta0), dtype=theta0.dtype)
+    diagonal = np.asarray(extra(potential, "curvature_diagonal")(theta0), dtype=theta0.dtype)
     require(
         diagonal.shape == theta0.shape and bool(np.all(diagonal > 0) and np.all(np.isfinite(diagonal))),
         "curvature_diagonal(theta) must return one positive finite number per coordinate of theta.",

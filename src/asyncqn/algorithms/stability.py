@@ -13,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.sgd import SGD
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
-from asyncqn.algorithms.memory import product
-from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
-from asyncqn.types import Algorithm, Array, Potential, Rows
+from asyncqn.types import Algorithm, Array, Potential, Rows, extra
 
 _PROBE_ROWS, _PROBE_ITERATIONS = 20_000, 12
 
@@ -27,15 +23,15 @@ def delay_limit(staleness: int) -> float:
     return 2.0 * math.sin(math.pi / (2.0 * (2.0 * staleness + 1.0)))
 
 
+def loop_delay(workers: int) -> float:
+    """Of the slow loop of as-L-BFGS: u gathers -h H g / gamma and theta moves by H u, both seen late."""
+    return max(1.0, 2.0 * (workers - 1))
+
+
 def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
     """What can be said against the parameters before a single step is made."""
-    limit = delay_limit(workers - 1)
-    if isinstance(algorithm, ASLBFGS) and algorithm.gamma >= limit:
-        return [
-            f"gamma = {algorithm.gamma:g} exceeds {limit:.3g}, the limit of stale friction for {workers} "
-            f"workers: the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
-        ]
-    return []
+    say = extra(algorithm, "warnings")
+    return [] if say is None else list(say(workers))
 
 
 def _probe_rows(potential: Potential) -> Rows:
@@ -87,63 +83,7 @@ def advise(
         return "the gradient at theta0 is not finite; mend the potential or its data."
     if not np.isfinite(potential.value(theta0)):
         return "the objective at theta0 is not finite; start elsewhere, or mend the potential or its data."
-    if isinstance(algorithm, ASLBFGS):
-        return _advise_as_lbfgs(algorithm, potential, theta0, workers, locals_)
-    if isinstance(algorithm, StochasticGradient):
-        return _advise_first_order(algorithm, potential, theta0, workers)
-    return "use a smaller step, or larger batches."
-
-
-def _advise_as_lbfgs(
-    algorithm: ASLBFGS, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
-) -> str:
-    limit = delay_limit(max(workers - 1, 0))
-    if algorithm.gamma >= limit:
-        return (
-            f"the friction gamma = {algorithm.gamma:g} is above the limit {limit:.3g} that staleness sets "
-            f"for {workers} workers; use gamma below {limit:.2g}."
-        )
-    # The slow loop: u gathers -h H g / gamma and theta moves by H u, both seen late.
-    delay = max(1.0, 2.0 * (workers - 1))
-    stable = algorithm.gamma / (algorithm.h * delay)
-    scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
-    bare = (float(np.median(scales)) + algorithm.rho) ** 2 * largest_curvature(potential, theta0)
-    if bare >= stable:
-        return (
-            f"the step h = {algorithm.h:g} is too large for a staleness of about {workers - 1} even "
-            f"without pairs; try h below {algorithm.h * stable / (2 * bare):.1e} or a smaller initial_scale."
-        )
-    wild = max((_wildness(algorithm, potential, theta0, w) for w in locals_[:8]), default=bare)
-    return (
-        f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
-        f"use a larger overlap than {algorithm.overlap}, cosine_floor=0.3, or a fixed initial_scale."
-    )
-
-
-def _advise_first_order(
-    algorithm: StochasticGradient, potential: Potential, theta0: Array, workers: int
-) -> str:
-    h = algorithm.h
-    curvature = largest_curvature(potential, theta0)
-    bound = delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
-    if isinstance(algorithm, SGD):
-        bound *= 1.0 - algorithm.momentum
-    if h >= bound:
-        return (
-            f"the step h = {h:g} is above the limit {bound:.2g} for curvature {curvature:.3g} and a "
-            f"staleness of about {workers - 1}; use a smaller h or fewer workers."
-        )
-    return (
-        f"the step h = {h:g} is too large for gradients on {algorithm.batch} points; "
-        "use a smaller h or a larger batch."
-    )
-
-
-def _wildness(algorithm: ASLBFGS, potential: Potential, theta: Array, local: Any) -> float:
-    """|H U'' H| with the worker's own H."""
-
-    def times_H(v: Array, out: Array) -> None:
-        product(local.memory, v, out)
-        out += algorithm.rho * v
-
-    return largest_curvature(potential, theta, times_H)
+    advice = extra(algorithm, "advice")
+    if advice is None:
+        return "use a smaller step, or larger batches."
+    return str(advice(potential, theta0, workers, locals_))

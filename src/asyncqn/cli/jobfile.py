@@ -31,7 +31,7 @@ from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
-from asyncqn.types import Algorithm, Potential
+from asyncqn.types import Algorithm, Potential, extra
 
 Section = Mapping[str, Any]
 LARGEST = 2**63 - 1
@@ -163,7 +163,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 def _build(sections: Mapping[str, Section], over: Mapping[str, Section]) -> Job:
     algorithm = _algorithm(dict(sections.get("algorithm", {})), dict(over.get("algorithm", {})))
-    usual = {**DEFAULT_CLUSTER, "workers": getattr(algorithm, "max_workers", DEFAULT_CLUSTER["workers"])}
+    usual = {**DEFAULT_CLUSTER, "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]}
     return Job(
         problem=make_problem({**sections.get("problem", {}), **over.get("problem", {})}),
         algorithm=algorithm,

@@ -18,7 +18,7 @@ from asyncqn.core.master import Diverged, Master, compute, learn
 from asyncqn.core.run import Run, manifest
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.streams import Stream
-from asyncqn.types import Algorithm, Array, Callback, Potential, Task
+from asyncqn.types import Algorithm, Array, Callback, Potential, Task, extra
 
 
 def execute(
@@ -139,7 +139,7 @@ def answer(master: Master) -> tuple[Array, float]:
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
     lowest = records[-1]["fun"] if known else float(master.potential.value(theta))
-    offer = getattr(master.algorithm, "answers", None)
+    offer = extra(master.algorithm, "answers")
     for other in () if offer is None else offer(master.iterate):
         fun = float(master.potential.value(other))
         if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.types import Algorithm, Potential, Task
+from asyncqn.types import Algorithm, Potential, Task, extra
 
 
 def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
@@ -51,4 +51,4 @@ class Rounded:
         return self.algorithm.forget(local)
 
     def _view(self, view: Any) -> Any:
-        return view if self.arrived else rounded(view, getattr(self.algorithm, "sent", None))
+        return view if self.arrived else rounded(view, extra(self.algorithm, "sent"))

@@ -16,7 +16,7 @@ import numpy as np
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.table import Table
 from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Task
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Task, extra
 
 EXPLOSION = 1e12
 """An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
@@ -140,12 +140,12 @@ class Master:
         theta = self.iterate.theta
         fun = float(self.potential.value(theta))
         record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
-        optimum = getattr(self.potential, "optimum", None)
+        optimum = extra(self.potential, "optimum")
         if optimum is not None:
             record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
-        extra = getattr(self.potential, "metrics", None)
-        if extra is not None:
-            record.update({name: float(value) for name, value in extra(theta).items()})
+        metrics = extra(self.potential, "metrics")
+        if metrics is not None:
+            record.update({name: float(value) for name, value in metrics(theta).items()})
         self.records.append(record)
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")

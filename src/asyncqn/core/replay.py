@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
 from asyncqn.core.run import Run, load_run
 from asyncqn.errors import BadInput, ReplayMismatch, require
@@ -38,7 +39,7 @@ def replay(
         f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
         "pass the potential that was minimised.",
     )
-    algorithm.check(potential)
+    check_fit(algorithm, potential)
     again = execute(
         potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
         commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,

@@ -23,7 +23,7 @@ from asyncqn.core.table import Table
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn.potentials import rebuild
 from asyncqn.storage import check_of, sha256_of
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Potential, extra
 
 FORMAT = 2
 """1 had no checksum of run.json; it is still read."""
@@ -84,7 +84,7 @@ class Run:
             "staleness_mean": float(staleness.mean()) if staleness.size else 0.0,
             **self.counters,
         }
-        optimum = getattr(self.potential, "optimum", None)
+        optimum = extra(self.potential, "optimum")
         if optimum:
             out["error"] = (self.fun - optimum) / abs(optimum)
         return out
@@ -211,7 +211,7 @@ def manifest(
     engine: dict[str, Any],
 ) -> dict[str, Any]:
     """What was run, with what, and where: enough to run it again."""
-    reference = getattr(potential, "reference", None)
+    reference = extra(potential, "reference")
     return {
         "potential": {
             "name": type(potential).__name__,

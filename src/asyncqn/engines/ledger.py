@@ -18,12 +18,12 @@ from asyncqn.core.schedule import Schedule
 from asyncqn.core.streams import Stream
 from asyncqn.engines.handout import Parts
 from asyncqn.engines.schedule_recorder import Recording
-from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Staged, Task
+from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Staged, Task, extra
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
     """The fields of the iterate that a worker reads: the algorithm's `sent`, else all."""
-    return tuple(getattr(algorithm, "sent", iterate._fields))
+    return tuple(extra(algorithm, "sent") or iterate._fields)
 
 
 def state_arrays(worker: int, state: Any) -> Arrays:

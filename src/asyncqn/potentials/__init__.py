@@ -14,17 +14,18 @@ from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.types import Potential
 
-FACTORIZATIONS = {
+POTENTIALS: dict[str, Any] = {
+    "linear-gaussian": LinearGaussian,
+    "logistic-regression": LogisticRegression,
     "matrix-factorization": MatrixFactorization,
     "profiled-factorization": ProfiledFactorization,
-}
-
-DRAWN: dict[str, Any] = {
     "phase-retrieval": PhaseRetrieval,
     "mixture": Mixture,
-    "logistic-regression": LogisticRegression,
 }
-"""Models whose `random` makes them again."""
+"""Every model, by its name in files and on the command line.
+
+A model has `example(dtype)`, a small one for tests, and is made again by its `random`, or by its
+`from_ratings` where it has no data of its own."""
 
 
 def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
@@ -32,18 +33,16 @@ def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
     if reference is None:
         return None
     arguments = dict(reference)
-    kind = arguments.pop("kind", None)
-    if kind == "linear-gaussian":
-        arguments["bulk"] = tuple(arguments["bulk"])
-        return LinearGaussian.random(**arguments)
-    if kind in DRAWN:
-        made: Potential = DRAWN[kind].random(**arguments)
-        return made
-    if kind in FACTORIZATIONS:
-        return _factorization(FACTORIZATIONS[kind], arguments.pop("source"), arguments)
-    raise BadInput(
-        f"this version of asyncqn cannot rebuild a potential of kind {kind!r}: pass the potential."
-    )
+    model = POTENTIALS.get(arguments.pop("kind", None))
+    if model is None:
+        raise BadInput(
+            f"this version of asyncqn cannot rebuild a potential of kind {reference.get('kind')!r}: "
+            "pass the potential."
+        )
+    if hasattr(model, "from_ratings"):
+        return _factorization(model, arguments.pop("source"), arguments)
+    made: Potential = model.random(**arguments)
+    return made
 
 
 def _factorization(model: Any, source: Any, arguments: dict[str, Any]) -> Potential:

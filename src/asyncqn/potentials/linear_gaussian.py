@@ -119,6 +119,11 @@ class LinearGaussian:
         y = kernels.times(A, truth) + np.sqrt(noise_var) * rng.standard_normal(n_data)
         return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
 
+    @classmethod
+    def example(cls, dtype: str = "float64") -> LinearGaussian:
+        """A small one, for tests."""
+        return cls.random(12, 60, seed=3, dtype=dtype)
+
     @property
     def dim(self) -> int:
         return int(self.A.shape[1])

@@ -93,6 +93,11 @@ class LogisticRegression:
             X[first:last] = Z * spread
         return cls(X, y, prior, recipe)
 
+    @classmethod
+    def example(cls, dtype: str = "float64") -> LogisticRegression:
+        """A small one, for tests."""
+        return cls.random(60, 5, seed=3, dtype=dtype)
+
     @property
     def dim(self) -> int:
         return int(self.X.shape[1])

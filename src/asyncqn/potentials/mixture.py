@@ -73,6 +73,12 @@ class Mixture:
         recipe = {"components": components, "n_data": n_data, "width": width, "gap": gap, "seed": seed}
         return cls(rng.permutation(X), centres, float(width), recipe)
 
+    @classmethod
+    def example(cls, dtype: str = "float64") -> Mixture:
+        """A small one, for tests; its data are float64, and theta is too."""
+        require(dtype == "float64", f"Mixture computes in float64, not {dtype}.")
+        return cls.random(3, 40, width=10.0, gap=4.0, seed=3)
+
     @property
     def dim(self) -> int:
         return int(self.centres.size)

@@ -55,6 +55,12 @@ class PhaseRetrieval:
         x *= np.sqrt(dim / (x @ x))
         return cls(A, x, {"dim": dim, "n_data": n_data, "seed": seed})
 
+    @classmethod
+    def example(cls, dtype: str = "float64") -> PhaseRetrieval:
+        """A small one, for tests; its data are float64, and theta is too."""
+        require(dtype == "float64", f"PhaseRetrieval computes in float64, not {dtype}.")
+        return cls.random(6, 30, seed=3)
+
     @property
     def dim(self) -> int:
         return int(self.A.shape[1])

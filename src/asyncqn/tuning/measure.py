@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
@@ -73,7 +74,7 @@ def time_to(
         if value <= target or not value <= hopeless * max(1.0, abs(seen[0])):
             raise StopIteration
 
-    algorithm.check(potential)
+    check_fit(algorithm, potential, cluster.workers)
     run = Simulator(cluster).minimize(
         potential,
         algorithm,

@@ -31,6 +31,11 @@ class AsyncSGD(StochasticGradient):
     batch: int
     sampling: str = "replacement"
 
+    @classmethod
+    def example(cls, potential: Potential) -> AsyncSGD:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, batch=10)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         check_batch(self.batch)

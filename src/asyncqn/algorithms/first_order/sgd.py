@@ -35,6 +35,11 @@ class SGD(StochasticGradient):
 
     sent = ("theta",)
 
+    @classmethod
+    def example(cls, potential: Potential) -> SGD:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, batch=10, momentum=0.5)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         check_batch(self.batch)
@@ -47,6 +52,9 @@ class SGD(StochasticGradient):
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         g = self.gradient(view, local, potential, task)
         return Update(np.multiply(g, -self.h, out=local.d_theta))
+
+    def step_limit(self, curvature: float, workers: int) -> float:
+        return (1.0 - self.momentum) * super().step_limit(curvature, workers)
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, u = iterate

@@ -38,6 +38,11 @@ class SGLD(StochasticGradient):
     batch: int
     sampling: str = "replacement"
 
+    @classmethod
+    def example(cls, potential: Potential) -> SGLD:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, beta=100.0, batch=10)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         object.__setattr__(self, "beta", checked_beta(self.beta))

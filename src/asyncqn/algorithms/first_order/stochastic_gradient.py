@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.checks import check_batch
+from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
 
 
@@ -49,6 +50,23 @@ class StochasticGradient:
 
     def forget(self, local: Worker) -> Worker:
         return local
+
+    def step_limit(self, curvature: float, workers: int) -> float:
+        """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
+        return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
+
+    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
+        curvature = largest_curvature(potential, theta0)
+        limit = self.step_limit(curvature, workers)
+        if self.h >= limit:
+            return (
+                f"the step h = {self.h:g} is above the limit {limit:.2g} for curvature {curvature:.3g} and a "
+                f"staleness of about {workers - 1}; use a smaller h or fewer workers."
+            )
+        return (
+            f"the step h = {self.h:g} is too large for gradients on {self.batch} points; "
+            "use a smaller h or a larger batch."
+        )
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         return {}

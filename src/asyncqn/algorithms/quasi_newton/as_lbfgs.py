@@ -31,7 +31,10 @@ from asyncqn.algorithms.memory import (
     consider_pair,
     empty_memory,
     pair_totals,
+    product,
+    required_by,
 )
+from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
@@ -93,6 +96,11 @@ class ASLBFGS:
 
     pattern = Asynchronous()
 
+    @classmethod
+    def example(cls, potential: Potential) -> ASLBFGS:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         object.__setattr__(self, "beta", checked_beta(self.beta))
@@ -117,6 +125,10 @@ class ASLBFGS:
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return required_by(self.initial_scale)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -176,6 +188,45 @@ class ASLBFGS:
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate
+
+    def warnings(self, workers: int) -> list[str]:
+        limit = delay_limit(workers - 1)
+        if self.gamma < limit:
+            return []
+        return [
+            f"gamma = {self.gamma:g} exceeds {limit:.3g}, the limit of stale friction for {workers} "
+            f"workers: the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
+        ]
+
+    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+        limit = delay_limit(max(workers - 1, 0))
+        if self.gamma >= limit:
+            return (
+                f"the friction gamma = {self.gamma:g} is above the limit {limit:.3g} that staleness sets "
+                f"for {workers} workers; use gamma below {limit:.2g}."
+            )
+        stable = self.gamma / (self.h * loop_delay(workers))
+        scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
+        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(potential, theta0)
+        if bare >= stable:
+            return (
+                f"the step h = {self.h:g} is too large for a staleness of about {workers - 1} even "
+                f"without pairs; try h below {self.h * stable / (2 * bare):.1e} or a smaller initial_scale."
+            )
+        wild = max((self._wildness(potential, theta0, w) for w in locals_[:8]), default=bare)
+        return (
+            f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
+            f"use a larger overlap than {self.overlap}, cosine_floor=0.3, or a fixed initial_scale."
+        )
+
+    def _wildness(self, potential: Potential, theta: Array, local: Worker) -> float:
+        """|H U'' H| with the worker's own H."""
+
+        def times_H(v: Array, out: Array) -> None:
+            product(local.memory, v, out)
+            out += self.rho * v
+
+        return largest_curvature(potential, theta, times_H)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals(w.memory for w in locals_)

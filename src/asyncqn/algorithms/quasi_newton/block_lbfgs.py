@@ -44,7 +44,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Potential, Rows, Task
+from asyncqn.types import Array, Blocks, Commit, Potential, Rows, Task, extra
 
 _SUFFICIENT = 1e-4
 _KEPT_VALUES = 5
@@ -105,6 +105,11 @@ class BlockLBFGS:
     pieces: int = 1
 
     sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> BlockLBFGS:
+        """Small parameters that run on any potential, for tests."""
+        return cls(blocks=min(4, potential.n_data))
 
     def __post_init__(self) -> None:
         for name, count in (("blocks", self.blocks), ("pieces", self.pieces)):
@@ -260,7 +265,7 @@ def share_of(potential: Any, theta: Array, rows: Rows, share: float) -> tuple[Ar
     U is NaN where the potential does not say.
     """
     g, value = np.empty_like(theta), math.nan
-    both, value_rows = (getattr(potential, name, None) for name in ("grad_with_value", "value_rows"))
+    both, value_rows = (extra(potential, name) for name in ("grad_with_value", "value_rows"))
     if both is not None:
         value = share * float(both(theta, rows, g))
     else:

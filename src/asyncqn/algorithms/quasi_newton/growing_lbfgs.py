@@ -80,6 +80,11 @@ class GrowingLBFGS:
 
     sent = ("theta",)
 
+    @classmethod
+    def example(cls, potential: Potential) -> GrowingLBFGS:
+        """Small parameters that run on any potential, for tests."""
+        return cls(blocks=min(4, max(1, potential.n_data // FACTOR)), levels=1, versions=8)
+
     def __post_init__(self) -> None:
         for name, least in (("levels", 1), ("versions", 2)):
             value = getattr(self, name)

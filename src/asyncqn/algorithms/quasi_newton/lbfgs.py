@@ -26,6 +26,7 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     pair_totals,
     product,
+    required_by,
 )
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
@@ -55,6 +56,15 @@ class LBFGS:
 
     pattern = Asynchronous()
     max_workers = 1
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return required_by(self.initial_scale)
+
+    @classmethod
+    def example(cls, potential: Potential) -> LBFGS:
+        """Small parameters that run on any potential, for tests."""
+        return cls(memory=5)
 
     def __post_init__(self) -> None:
         check_memory(self.memory, self.initial_scale, self.rule)

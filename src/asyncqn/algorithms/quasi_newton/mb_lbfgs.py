@@ -89,6 +89,11 @@ class MBLBFGS:
 
     sent = ("theta",)
 
+    @classmethod
+    def example(cls, potential: Potential) -> MBLBFGS:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=0.01, memory=3, batch=10, overlap=4)
+
     def __post_init__(self) -> None:
         check_step(self.h)
         check_memory(self.memory, self.initial_scale, self.rule)

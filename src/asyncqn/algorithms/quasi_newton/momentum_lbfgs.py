@@ -32,6 +32,7 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     pair_totals,
     product,
+    required_by,
 )
 from asyncqn.errors import require
 from asyncqn.kernels.correlated_noise import correlate
@@ -84,6 +85,15 @@ class MomentumLBFGS:
 
     pattern = Asynchronous()
     sent = ("theta",)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return required_by(self.initial_scale)
+
+    @classmethod
+    def example(cls, potential: Potential) -> MomentumLBFGS:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-3, gamma=0.2, memory=3, batch=10, overlap=4, beta=100.0, initial_scale=0.01)
 
     def __post_init__(self) -> None:
         check_step(self.h)

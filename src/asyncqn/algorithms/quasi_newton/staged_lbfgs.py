@@ -43,7 +43,7 @@ from asyncqn.algorithms.quasi_newton.exact_passes import (
 )
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Potential, Staged, Task
+from asyncqn.types import Array, Blocks, Commit, Potential, Staged, Task, extra
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -72,6 +72,12 @@ class StagedLBFGS:
     backup_after: float = 5.0
 
     sent = ("theta", "curvature")
+    requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
+
+    @classmethod
+    def example(cls, potential: Potential) -> StagedLBFGS:
+        """Small parameters that run on any potential with a structured metric, for tests."""
+        return cls(batches=8, warmup=8, blocks=4, curvature=extra(potential, "curvature_size"), delay=1)
 
     def __post_init__(self) -> None:
         least = {"batches": 1, "warmup": 0, "blocks": 1, "curvature": 1, "delay": 0, "memory": 1}
@@ -94,12 +100,7 @@ class StagedLBFGS:
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
 
     def check(self, potential: Potential) -> None:
-        size = getattr(potential, "curvature_size", None)
-        require(
-            size is not None,
-            f"StagedLBFGS needs a potential with a structured metric (curvature_size, grad_with_curvature, "
-            f"inverse_metric_from), which {type(potential).__name__} does not have: use BlockLBFGS.",
-        )
+        size = extra(potential, "curvature_size")
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
         n, most = potential.n_data, max(self.batches, self.blocks)
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")

@@ -23,7 +23,7 @@ from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
 from asyncqn.engines.ray.master import Office
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.types import Algorithm, Array, Callback, Potential
+from asyncqn.types import Algorithm, Array, Callback, Potential, extra
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
@@ -88,8 +88,8 @@ class Ray:
         require(bool(self._running), "workers can be added only while a run is under way.")
         office = self._running[-1]
         require(
-            not hasattr(office.core.algorithm, "max_workers"),
-            f"{type(office.core.algorithm).__name__} is a serial reference: no worker can be added.",
+            extra(office.core.algorithm, "max_workers") is None,
+            f"{type(office.core.algorithm).__name__} limits its workers: none can be added.",
         )
         office.wanted.put(n)
 

@@ -23,7 +23,7 @@ from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
 from asyncqn.potentials import rebuild
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Potential, extra
 
 BRIEF = 3e-4
 """Seconds of learning that are done at once: handing them to a thread would cost as much."""
@@ -50,7 +50,8 @@ class Reference(NamedTuple):
     @classmethod
     def of(cls, potential: Potential) -> Reference | None:
         """None where the potential does not say how to build it again."""
-        plain = getattr(potential, "reference", lambda: None)()
+        reference = extra(potential, "reference")
+        plain = None if reference is None else reference()
         if plain is None:
             return None
         return cls(plain, _kind(potential), int(potential.dim), int(potential.n_data))

@@ -163,6 +163,14 @@ def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int,
     return rows.ravel()
 
 
+def example_ratings() -> Triples:
+    """Half of the ratings that 40 users could give to 9 items, from 1 to 5 and partly of a pattern."""
+    rng = np.random.Generator(np.random.Philox(key=[3, 0xE7A]))
+    users, items = np.nonzero(rng.random((40, 9)) < 0.5)
+    values = 1.0 + (users * items) % 4 + rng.random(users.size)
+    return Triples(users.astype(np.int32), items.astype(np.int32), values.astype(np.float32))
+
+
 class MatrixFactorization:
     """The potential of both sides jointly; data points are single ratings.
 
@@ -209,6 +217,11 @@ class MatrixFactorization:
         """From an object with users, items, values, n_users and n_items, such as `asyncqn.data.Ratings`."""
         options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
         return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
+
+    @classmethod
+    def example(cls, dtype: str = "float64") -> MatrixFactorization:
+        """A small one, for tests."""
+        return cls(*example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
 
     @property
     def dim(self) -> int:

@@ -75,6 +75,11 @@ class ProfiledFactorization:
         options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
         return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
 
+    @classmethod
+    def example(cls, dtype: str = "float64") -> ProfiledFactorization:
+        """A small one, for tests."""
+        return cls(*joint.example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
+
     @property
     def dim(self) -> int:
         return self.rank * self.n_items

@@ -1,0 +1,67 @@
+"""The lists that tests iterate: every algorithm and every potential of the registries, with its example.
+
+An algorithm runs on the first potential that offers what it requires.  `VARIANTS` are further parameters
+worth a run; they add to the registry and never stand for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.algorithms.fit import offers
+from asyncqn.potentials import POTENTIALS
+from asyncqn.types import extra
+
+DTYPES = ("float64", "float32")
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "as-lbfgs diagonal": ("as-lbfgs", {"rho": 0.1, "initial_scale": "diagonal"}),
+    "as-lbfgs shuffled": ("as-lbfgs", {"beta": math.inf, "sampling": "shuffled", "cosine_floor": 0.3}),
+    "async-sgd blocks": ("async-sgd", {"sampling": "blocks"}),
+    "mb-lbfgs timeout": ("mb-lbfgs", {"timeout": 1.5, "quorum": 0.3}),
+    "mb-lbfgs hurry": ("mb-lbfgs", {"timeout": 0.0, "quorum": 0.01, "initial_scale": 0.05}),
+    "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
+    "staged-lbfgs without warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
+}
+
+
+def potential_for(name: str, dtype: str = "float64") -> Any:
+    """The example potential on which an algorithm, or a variant of one, runs."""
+    required = extra(ALGORITHMS[_kind(name)], "requires")
+    needs = required if isinstance(required, tuple) else ()
+    models = (model.example(dtype) for model in POTENTIALS.values())
+    return next(potential for potential in models if offers(potential, needs))
+
+
+def algorithm_for(name: str) -> Any:
+    """The example of an algorithm, or a variant of it."""
+    algorithm = ALGORITHMS[_kind(name)].example(potential_for(name))
+    return replace(algorithm, **VARIANTS[name][1]) if name in VARIANTS else algorithm
+
+
+def _kind(name: str) -> str:
+    return VARIANTS[name][0] if name in VARIANTS else name
+
+
+def potential_examples() -> list[tuple[str, str]]:
+    """(kind, dtype) of every potential, in each type that it computes in."""
+    found = []
+    for kind, model in POTENTIALS.items():
+        for dtype in DTYPES:
+            try:
+                model.example(dtype)
+            except ValueError:
+                assert dtype != "float64", f"{kind} needs an example in float64"
+                continue
+            found.append((kind, dtype))
+    return found
+
+
+EXAMPLES: dict[str, Any] = {name: algorithm_for(name) for name in [*ALGORITHMS, *VARIANTS]}
+SERIAL = [name for name, algorithm in EXAMPLES.items() if extra(algorithm, "max_workers") == 1]
+PARALLEL = [name for name in EXAMPLES if name not in SERIAL]
+STOCHASTIC = [name for name, algorithm in EXAMPLES.items() if hasattr(algorithm, "batch")]
+"""Those that draw minibatches."""
