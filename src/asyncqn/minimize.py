@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from asyncqn.algorithms.defaults import default_algorithm, default_commits, default_evaluate
+from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.core.arguments import check_first_calls, check_objects
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.run import Run
+from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, extra
@@ -29,18 +31,28 @@ def minimize(
     theta0: Array | None = None,
     commits: int | None = None,
     seed: int = 0,
+    tol: float | None = TOLERANCE,
+    max_passes: float | None = None,
+    max_time: float | None = None,
+    target: float | None = None,
+    metric: str = "fun",
     callback: Callback | None = None,
     evaluate: int | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | float = 30.0,
 ) -> Run:
-    """Minimise `potential` with `algorithm` on `engine`, for `commits` commits of the master.
+    """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
-    algorithm: by default the one that `algorithms.default` picks for the problem and the workers.
+    algorithm: by default the one that `algorithms.defaults` picks for the problem and the workers.
     engine: by default threads of this process, as many as it has processors.
-    commits: may be left out with the default algorithm, which then makes 100 exact steps or 12 passes.
     theta0: the start; by default the potential's own `initial`, else zeros.
+    commits: at most so many commits of the master.  A stochastic method makes them all, and needs to be
+    told; a method with exact gradients ends when it has converged (or after 10,000 passes, as `stopped`).
     seed: of minibatches, noise, simulated delays and the default start.
+    tol: when an exact method has converged, see `core.stopping`; None: it goes on to the last commit.
+    max_passes: end after so many passes over the data; max_time: after so long on the engine's clock.
+    target, metric: end when this column of the metric table is at or below the target; it is looked at
+    every `evaluate` commits.
     callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
     evaluate: commits between two rows of the metric table (default: about 200 rows in all, fewer where
     samples grow).
@@ -48,21 +60,33 @@ def minimize(
     good order (status "interrupted").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     """
+    stopping = Stopping(tol, max_passes, max_time, target, metric)
     check_objects(potential, algorithm, engine, callback, checkpoint)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    require(commits is not None or algorithm is None, "commits is missing: say how many the run shall make.")
+    default = algorithm is None
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
-    commits = default_commits(algorithm) if commits is None else commits
+    exact = hasattr(algorithm, "standing")
+    if commits is None and default and not exact:
+        commits = 100
+    require(
+        commits is not None or (exact and tol is not None),
+        "commits is missing: say how many the run shall make.",
+    )
+    require(
+        max_passes is None or hasattr(algorithm, "rows_of"),
+        f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
+    )
+    if evaluate is None:
+        evaluate = default_evaluate(algorithm, commits)
+    asked, commits = commits is not None, most_commits(algorithm) if commits is None else commits
     require(
         isinstance(commits, (int, np.integer)) and not isinstance(commits, bool) and commits >= 1,
         f"commits must be an integer of at least 1, not {commits!r}.",
     )
     seed = check_seed(seed)
-    if evaluate is None:
-        evaluate = default_evaluate(algorithm, int(commits))
     require(
         isinstance(evaluate, (int, np.integer)) and not isinstance(evaluate, bool) and evaluate >= 1,
         f"evaluate must be an integer of at least 1, not {evaluate!r}.",
@@ -72,11 +96,21 @@ def minimize(
         warnings.warn(sentence, StabilityWarning, stacklevel=2)
     start = starting_point(potential, theta0, seed)
     check_first_calls(potential, start)
-    return engine.minimize(
-        potential, algorithm, theta0=start, commits=int(commits), seed=seed,
-        evaluate=int(evaluate), callback=callback,
+    run = engine.minimize(
+        potential,
+        algorithm,
+        theta0=start,
+        commits=int(commits),
+        seed=seed,
+        evaluate=int(evaluate),
+        callback=callback,
+        stopping=stopping,
         checkpoints=None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every),
-    )  # fmt: skip
+    )
+    if run is None or run.status != "completed" or (asked and target is None):
+        return run  # None: another rank of MPI has the run
+    missed = "it has not converged" if target is None else f"{metric} did not reach the target {target:g}"
+    return replace(run, status="stopped", message=f"{missed}: {run.message}")
 
 
 def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 from asyncqn.algorithms import algorithm_from_plain
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
-from asyncqn.core.run import Run
+from asyncqn.core.run import Run, stopping_of
 from asyncqn.engines.named import engine_from_plain
 from asyncqn.errors import BadInput, require
 from asyncqn.potentials import rebuild
@@ -59,6 +59,6 @@ def resume(
     )
     return chosen.minimize(
         potential, algorithm, theta0=theta0, commits=about["commits"], seed=about["seed"],
-        evaluate=about["evaluate"], callback=callback,
+        evaluate=about["evaluate"], callback=callback, stopping=stopping_of(about),
         checkpoints=Checkpoints(folder, checkpoint_every, saved),
     )  # fmt: skip

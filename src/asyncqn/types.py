@@ -16,6 +16,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Checkpoints
     from asyncqn.core.run import Run
+    from asyncqn.core.stopping import Stopping
     from asyncqn.core.streams import Stream
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -191,6 +192,8 @@ class Algorithm(Protocol):
     * `max_workers`: how many workers it can use (any number when absent);
     * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
     * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence.
+    * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
+      versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
     """
 
     @property
@@ -277,5 +280,6 @@ class Engine(Protocol):
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        stopping: Stopping = ...,
         checkpoints: Checkpoints | None = None,
     ) -> Run: ...

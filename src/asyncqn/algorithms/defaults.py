@@ -17,8 +17,10 @@ from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_fa
 from asyncqn.errors import require
 from asyncqn.types import Potential
 
-VERSIONS, EPOCHS = 100, 12.0
-"""How long a run is when the user does not say: exact gradients, or passes over the data."""
+TOLERANCE = 1e-8
+"""The tolerance of `core.stopping` when the user does not say."""
+MOST_PASSES = 10_000
+"""Exact passes after which a run that has not converged ends, when the user does not say."""
 
 PIECES = 4
 """Into how many a block is cut at most: simulated versions get hardly shorter beyond that."""
@@ -66,13 +68,14 @@ def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | Growin
     return BlockLBFGS(min(workers, n_data), pieces=pieces)
 
 
-def default_commits(algorithm: object) -> int:
-    """How many commits such a run has when the user does not say."""
-    if isinstance(algorithm, GrowingLBFGS):
-        return algorithm.growing_versions + VERSIONS
-    return algorithm.commits_for(EPOCHS) if isinstance(algorithm, StagedLBFGS) else VERSIONS
+def most_commits(algorithm: object) -> int:
+    """How many commits a run has at most when the user does not say."""
+    before = algorithm.growing_versions if isinstance(algorithm, GrowingLBFGS) else 0
+    before += algorithm.warmup if isinstance(algorithm, StagedLBFGS) else 0
+    return before + MOST_PASSES
 
 
-def default_evaluate(algorithm: object, commits: int) -> int:
-    """Commits between two rows of the metric table when the user does not say."""
-    return max(EVALUATE if isinstance(algorithm, GrowingLBFGS) else 1, commits // 200)
+def default_evaluate(algorithm: object, commits: int | None) -> int:
+    """Commits between two rows of the metric table when the user does not say (commits None: open)."""
+    least = EVALUATE if isinstance(algorithm, GrowingLBFGS) else 1
+    return least if commits is None else max(least, commits // 200)

@@ -3,7 +3,7 @@
     [problem]    kind = one of `PROBLEMS` and its parameters
     [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
     [cluster]    the fields of `Cluster`
-    [run]        commits, seed, evaluate
+    [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric
 
 A section that is absent takes the defaults below.  A section [algorithm] that is present must be
 complete: step sizes that suit one problem are no defaults for another.
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
+from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.plain import from_plain
 from asyncqn.core.streams import check_seed
@@ -97,11 +98,16 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to run, from which seed, and how many commits lie between two evaluations."""
+    """How long to run, from which seed, and how many commits lie between two evaluations; see `minimize`."""
 
     commits: int = 5_000
     seed: int = 0
     evaluate: int | None = None
+    tol: float | None = TOLERANCE
+    max_passes: float | None = None
+    max_time: float | None = None
+    target: float | None = None
+    metric: str = "fun"
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -111,6 +117,10 @@ class Plan:
                 continue
             if not _is_integer(value) or not 1 <= value <= LARGEST:
                 raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
+
+    def arguments(self) -> dict[str, Any]:
+        """These as arguments of `minimize`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ be executed the moment its version exists, before the next commit: no version is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
 from asyncqn.core.float32_wire import Rounded
 from asyncqn.core.master import Diverged, Master, compute, learn
-from asyncqn.core.run import Run, manifest
+from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, slope_of
 from asyncqn.core.streams import Stream
 from asyncqn.types import Algorithm, Array, Callback, Potential, Task, extra
 
@@ -31,6 +33,7 @@ def execute(
     commits: int,
     evaluate: int,
     engine: dict[str, Any],
+    stopping: Stopping = TO_THE_END,
     callback: Callback | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Run:
@@ -42,7 +45,7 @@ def execute(
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))
     master = Master(algorithm, potential, theta0, workers=workers, last=N, evaluate=evaluate,
-                    callback=callback)  # fmt: skip
+                    stopping=stopping, callback=callback)  # fmt: skip
     locals_: dict[int, Any] = {}
     steps: dict[int, int] = {}
     pending: dict[int, Any] = {}
@@ -53,7 +56,14 @@ def execute(
     starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
     ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
     begun = ended = 0
-    about = manifest(potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine)
+    about = manifest(
+        potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine, stopping=stopping
+    )
+    passes = (
+        None
+        if stopping.max_passes is None
+        else np.cumsum(rows_computed(algorithm, schedule, potential.n_data)) / potential.n_data
+    )
     # A float32 wire rounded what the workers read and sent.
     worker_side: Any = Rounded(algorithm) if engine.get("wire") == "float32" else algorithm
     first = 0
@@ -74,6 +84,8 @@ def execute(
                     rows.append(ends[ended])
                     ended += 1
                 answers = [pending.pop(row) for row in rows]
+                if passes is not None:
+                    master.passes = float(passes[rows[-1]])
                 master.commit(answers, time[version - 1], [read[row] for row in rows])
                 if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
                     checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
@@ -97,11 +109,15 @@ def execute(
         if checkpoints is None or not checkpoints.interrupted:
             raise
         status, message = "interrupted", checkpoints.advice(master.version)
+    except Ended as ended:
+        status, message = ended.status, f"{ended}, after {master.version} commits."
     except StopIteration:
         status, message = "stopped", f"the callback stopped the run after commit {master.version}."
     except Diverged as divergence:
         status = "diverged"
         message = f"{divergence}: {advise(algorithm, potential, theta0, workers, list(locals_.values()))}"
+    if status not in ("completed", "diverged"):
+        evaluate_the_end(master)
     done = schedule if master.version == N else schedule.until(master.version)
     return conclude(master, done, list(locals_.values()), status, message, theta0, about)
 
@@ -112,7 +128,13 @@ def conclude(
 ) -> Run:  # fmt: skip
     """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
     totals = master.algorithm.counters(master.iterate, locals_)
-    theta, fun = answer(master)
+    standing = master.standing()
+    if standing is not None and status == "completed":
+        message = f"{message[:-1]}; {slope_of(standing)}."
+    if standing is not None and status in ("converged", "stalled"):
+        theta, fun = standing.point.copy(), float(master.potential.value(standing.point))
+    else:
+        theta, fun = answer(master)
     return Run(
         theta=theta,
         fun=fun,
@@ -132,6 +154,13 @@ def conclude(
         algorithm=master.algorithm,
         potential=master.potential,
     )  # fmt: skip
+
+
+def evaluate_the_end(master: Master) -> None:
+    """The last row of the metric table, where the last commit was not due for one; nobody is told."""
+    master.callback = None
+    with suppress(Ended):
+        master.evaluate(master.time)
 
 
 def answer(master: Master) -> tuple[Array, float]:

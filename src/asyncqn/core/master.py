@@ -6,6 +6,7 @@ the order it is given them, guards against numbers that are none, and evaluates 
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
+from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
+from asyncqn.errors import require
 from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Task, extra
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
 
 EXPLOSION = 1e12
 """An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
@@ -64,6 +67,7 @@ class Master:
 
     fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
     A rejected update still takes its commit number; it just changes nothing.
+    stopping: when to end by itself; whoever drives the master keeps `passes` where `max_passes` needs it.
     pause: entered around every evaluation, so that an engine's clock can stand still.
     staleness, alive: what an engine wants its callback to see in `Progress`.
     """
@@ -71,6 +75,7 @@ class Master:
     def __init__(
         self, algorithm: Algorithm, potential: Potential, theta0: Array, *,
         workers: int, last: int, evaluate: int, callback: Callback | None = None,
+        stopping: Stopping = TO_THE_END,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         self.algorithm = algorithm
@@ -83,6 +88,8 @@ class Master:
         self.patience = max(10, 2 * workers)
         self.evaluate_every = evaluate
         self.callback = callback
+        self.stopping = stopping
+        self.passes = 0.0
         self.pause = pause
         self.time = 0.0
         self.staleness = 0.0
@@ -101,7 +108,7 @@ class Master:
     def commit(self, updates: Sequence[Any | None], time: float, reads: Sequence[int]) -> None:
         """Add one update, or the answers of a round, as the next version; `reads` are the versions they read.
 
-        Raises `Diverged`, or StopIteration where the callback asks for it.
+        Raises `Diverged`, `Ended`, or StopIteration where the callback asks for it.
         """
         good = [update for update in updates if update is not None]
         self.rejected += len(updates) - len(good)
@@ -125,6 +132,25 @@ class Master:
             )
         if self.version % self.evaluate_every == 0 or self.version == self.last:
             self.evaluate(time)
+        self.stop_where_due()
+
+    def standing(self) -> Standing | None:
+        """Where a method with exact gradients stands; None: it does not say."""
+        ask = getattr(self.algorithm, "standing", None)
+        standing: Standing | None = None if ask is None else ask(self.iterate)
+        return standing
+
+    def stop_where_due(self) -> None:
+        """Raise `Ended` where the run has what it was asked for, or may not go on."""
+        rule = self.stopping
+        standing = self.standing() if rule.tol is not None else None
+        ended = None if standing is None else rule.judge(standing)
+        if ended is not None:
+            raise ended
+        if rule.max_passes is not None and self.passes >= rule.max_passes:
+            raise Ended("stopped", f"max_passes = {rule.max_passes:g} was reached")
+        if rule.max_time is not None and self.time >= rule.max_time:
+            raise Ended("stopped", f"max_time = {rule.max_time:g} has passed")
 
     def _value(self, theta: Array) -> float:
         return float(self.potential.value(theta))
@@ -146,6 +172,9 @@ class Master:
         metrics = extra(self.potential, "metrics")
         if metrics is not None:
             record.update({name: float(value) for name, value in metrics(theta).items()})
+        standing = self.standing()
+        if hasattr(self.algorithm, "standing"):
+            record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
@@ -153,6 +182,18 @@ class Master:
             self.callback(
                 Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
             )
+        self._check_target(record)
+
+    def _check_target(self, record: dict[str, float]) -> None:
+        target, metric = self.stopping.target, self.stopping.metric
+        if target is None:
+            return
+        require(
+            metric in record,
+            f"there is no metric '{metric}' to hold against the target; there are {', '.join(record)}.",
+        )
+        if record[metric] <= target:
+            raise Ended("converged", f"{metric} is {record[metric]:.6g}, at or below the target {target:g}")
 
     def metrics(self) -> Table:
         table = Table.from_records(self.records)

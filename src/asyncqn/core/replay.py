@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
-from asyncqn.core.run import Run, load_run
+from asyncqn.core.run import Run, load_run, stopping_of
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.types import Algorithm, Potential
 
@@ -44,6 +44,7 @@ def replay(
         potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
         commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
         evaluate=recorded.manifest["evaluate"], engine=recorded.manifest["engine"],
+        stopping=stopping_of(recorded.manifest),
     )  # fmt: skip
     difference = first_difference(recorded, again)
     if difference is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import uuid
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms import algorithm_from_plain, algorithm_to_plain
-from asyncqn.core.plain import to_plain
+from asyncqn.core.plain import from_plain, to_plain
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.schedule import Schedule
+from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 from asyncqn.potentials import rebuild
@@ -36,7 +39,8 @@ class Run:
     theta: Array
     fun: float
     status: str
-    """"completed", "stopped" or "diverged"; `message` says it in a sentence."""
+    """"converged", "stalled", "diverged", "interrupted", "stopped" or "completed" (the commits asked for were
+    made); `message` says it in a sentence."""
     message: str
     schedule: Schedule
     metrics: Table
@@ -60,12 +64,27 @@ class Run:
 
     @property
     def success(self) -> bool:
-        return self.status != "diverged"
+        """Whether this is an answer: converged, at its target, or all commits of a stochastic method made."""
+        return self.status == "converged" or (self.status == "completed" and not self.manifest.get("exact"))
 
     @property
     def nit(self) -> int:
         """The number of commits."""
         return self.schedule.commits
+
+    @property
+    def passes(self) -> float:
+        """Rows whose gradient was computed, over n_data; NaN where the algorithm does not say."""
+        if not hasattr(self.algorithm, "rows_of"):
+            return math.nan
+        n_data = int(self.manifest["potential"]["n_data"])
+        return float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
+
+    @property
+    def grad_norm(self) -> float:
+        """|grad U| at the last point kept by a method with exact gradients; NaN for others."""
+        found = self.metrics.get("grad_norm")
+        return float(found[-1]) if found is not None and len(found) else math.nan
 
     @property
     def time(self) -> float:
@@ -77,10 +96,12 @@ class Run:
         staleness = self.schedule.staleness
         out: dict[str, Any] = {
             "status": self.status,
+            "success": self.success,
             "message": self.message,
             "commits": self.schedule.commits,
             "time": self.time,
             "fun": self.fun,
+            **{name: x for name in ("grad_norm", "passes") if math.isfinite(x := getattr(self, name))},
             "staleness_mean": float(staleness.mean()) if staleness.size else 0.0,
             **self.counters,
         }
@@ -201,6 +222,19 @@ def _under(prefix: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.ND
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
+def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
+    """How many rows each computation of a schedule took the gradient of."""
+    part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
+    rows: npt.NDArray[np.int64] = algorithm.rows_of(n_data, schedule.read, part)
+    return rows
+
+
+def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
+    """When the run of a manifest was to end by itself; runs of format 2 and before did not say."""
+    rule: Stopping = from_plain(Stopping, manifest.get("stopping", {}), "the run's stopping rule")
+    return rule
+
+
 def manifest(
     potential: Potential,
     algorithm: Algorithm,
@@ -209,6 +243,7 @@ def manifest(
     commits: int,
     evaluate: int,
     engine: dict[str, Any],
+    stopping: Stopping,
 ) -> dict[str, Any]:
     """What was run, with what, and where: enough to run it again."""
     reference = extra(potential, "reference")
@@ -220,6 +255,8 @@ def manifest(
             "n_data": int(potential.n_data),
         },
         "algorithm": algorithm_to_plain(algorithm),
+        "exact": hasattr(algorithm, "standing"),
+        "stopping": to_plain(stopping),
         "engine": engine,
         "seed": seed,
         "commits": int(commits),

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.master import Master
 from asyncqn.core.plain import to_plain
-from asyncqn.core.run import manifest
+from asyncqn.core.run import manifest, rows_computed
 from asyncqn.core.schedule import Schedule
+from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.engines.handout import Parts
 from asyncqn.engines.schedule_recorder import Recording
@@ -69,11 +70,13 @@ class Ledger:
 
     def __init__(
         self, potential: Potential, algorithm: Algorithm, *, theta0: Array, commits: int, seed: int,
-        workers: int, engine: Mapping[str, Any], master: Master, due: Callable[[int], bool] | None,
+        workers: int, engine: Mapping[str, Any], master: Master, stopping: Stopping,
+        due: Callable[[int], bool] | None,
     ) -> None:  # fmt: skip
         self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
         self.commits, self.seed, self.workers = commits, seed, workers
         self.pattern = algorithm.pattern
+        self.stopping = stopping
         self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
         self.engine = to_plain(dict(engine))
         self.master = master
@@ -172,7 +175,7 @@ class Ledger:
         """What is run, with what, and where."""
         return manifest(
             self.potential, self.algorithm, seed=self.seed, commits=self.commits,
-            evaluate=self.master.evaluate_every,
+            evaluate=self.master.evaluate_every, stopping=self.stopping,
             engine={
                 **self.engine, "workers": self.workers, "workers_lost": self.lost_workers,
                 "workers_joined": self.joined_later, "resumed_from": self.resumed_from,
@@ -198,5 +201,8 @@ class Ledger:
         self._gone = set(schedule.worker.tolist()) - set(self._returning)
         self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
         self.resumed_from = self.version
+        if self.stopping.max_passes is not None:
+            rows = rows_computed(self.algorithm, schedule, self.potential.n_data)
+            self.master.passes = float(rows.sum()) / self.potential.n_data
         if self.version >= self.commits:
             self.stop("completed", f"{self.version} commits were made.")

@@ -36,15 +36,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Saved
-from asyncqn.core.execute import conclude
+from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import Diverged, Master
 from asyncqn.core.run import Run
+from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
 from asyncqn.errors import BadInput
 from asyncqn.types import (
@@ -83,7 +84,7 @@ class Core(Ledger):
         evaluate: int, workers: int, engine: Mapping[str, Any], callback: Callback | None = None,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         max_staleness: int | None = None, silence: float = math.inf, reach: float = 0.0,
-        service: float = 0.0,
+        service: float = 0.0, stopping: Stopping = TO_THE_END,
         due: Callable[[int], bool] | None = None, start: Saved | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged, Growing)):
@@ -92,8 +93,8 @@ class Core(Ledger):
         super().__init__(
             potential, algorithm, theta0=theta0, commits=commits, seed=seed, workers=workers, engine=engine,
             master=Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
-                          callback=callback, pause=pause),
-            due=due,
+                          callback=callback, stopping=stopping, pause=pause),
+            stopping=stopping, due=due,
         )  # fmt: skip
         self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
         self.service = service
@@ -102,6 +103,7 @@ class Core(Ledger):
         self._round_ends = math.inf
         if start is not None:
             self.restore(start)
+            self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
         self._open_round(self._now)
 
     # -- what an engine reads
@@ -248,6 +250,7 @@ class Core(Ledger):
         return [] if self.done else self._assign_waiting()
 
     def _drop(self, answer: Answer) -> None:
+        self._count_passes([answer])
         self.recording.dropped(answer.worker, answer.read, self._now, answer.part)
 
     def _open_round(self, now: float) -> None:
@@ -275,12 +278,19 @@ class Core(Ledger):
         updates = [answer.update for answer in answers if answer.counts]
         reads = [answer.read for answer in answers if answer.counts]
         self._tell_progress(reads)
+        self._count_passes(answers)
         if not self._guarded(self.master.commit, updates, self._now, reads):
             return
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
         else:
             self.begin_checkpoint()
+
+    def _count_passes(self, answers: list[Answer]) -> None:
+        if self.stopping.max_passes is not None:
+            read, part = np.array([(a.read, a.part) for a in answers], np.int32).T
+            rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
+            self.master.passes += float(rows.sum()) / self.potential.n_data
 
     def _tell_progress(self, read: list[int]) -> None:
         """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""
@@ -298,6 +308,8 @@ class Core(Ledger):
             self.stop("stopped", f"the callback stopped the run after commit {self.version}.")
         except Diverged as divergence:
             self.stop("diverged", str(divergence))
+        except Ended as ended:
+            self.stop(ended.status, f"{ended}, after {self.version} commits.")
         return not self.done
 
     # -- the end
@@ -309,10 +321,9 @@ class Core(Ledger):
         self._answers = []
         for member in self.members.values():
             member.read = -1
-        self.master.callback = None  # a replay evaluates its end too, and has no callback
         if self.status != "diverged":
             try:
-                self.master.evaluate(self.master.time)
+                evaluate_the_end(self.master)
             except Diverged as divergence:
                 self.status, self.message = "diverged", str(divergence)
         locals_ = [states[w] for w in sorted(states)]

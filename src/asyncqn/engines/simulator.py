@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
@@ -10,9 +10,13 @@ from asyncqn.core.execute import execute
 from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
 from asyncqn.core.simulation import simulate
+from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
-from asyncqn.types import Algorithm, Array, Callback, Potential
+from asyncqn.types import Algorithm, Array, Callback, Pattern, Potential, Progress
+
+_MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
+"""Computations that take longer to schedule than a user wants to wait; commits that any run may need."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,52 @@ class Simulator:
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        stopping: Stopping = TO_THE_END,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
-        schedule = simulate(self.cluster, algorithm.pattern, commits, seed)
+        engine = {"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)}
+        told = Told(callback)
         with listening_for_interrupts(checkpoints):
-            return execute(
-                potential, algorithm, schedule, theta0=theta0, seed=seed, evaluate=evaluate,
-                callback=callback, checkpoints=checkpoints, commits=commits,
-                engine={"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)},
-            )  # fmt: skip
+            for length in [commits] if checkpoints else lengths(commits, algorithm.pattern, stopping):
+                schedule = simulate(self.cluster, algorithm.pattern, length, seed)
+                run = execute(
+                    potential,
+                    algorithm,
+                    schedule,
+                    theta0=theta0,
+                    seed=seed,
+                    evaluate=evaluate,
+                    stopping=stopping,
+                    callback=told if callback is not None else None,
+                    checkpoints=checkpoints,
+                    commits=length,
+                    engine=engine,
+                )
+                if run.status != "completed":
+                    break
+        return replace(run, manifest={**run.manifest, "commits": commits})
+
+
+def lengths(commits: int, pattern: Pattern, stopping: Stopping) -> list[int]:
+    """How many commits to simulate: all, or few first where the run may end long before.
+
+    A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed; a
+    run that outlives a schedule is computed again on one four times as long.
+    """
+    rows = getattr(getattr(pattern, "blocks", pattern), "n_parts", 1)
+    shorter = [commits]
+    while stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
+        shorter.insert(0, shorter[0] // 4)
+    return shorter
+
+
+class Told:
+    """A callback that hears of no commit twice."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self.callback, self.last = callback, -1
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.commit > self.last and self.callback is not None:
+            self.last = progress.commit
+            self.callback(progress)

@@ -17,6 +17,7 @@ from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
+from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
@@ -73,6 +74,7 @@ class Threads:
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        stopping: Stopping = TO_THE_END,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
         warm_up(potential, algorithm, theta0, seed)
@@ -80,6 +82,7 @@ class Threads:
         clock = Clock(self.time_unit, float(start.document["time"]) if start is not None else 0.0)
         core = Core(
             potential, algorithm, theta0=theta0, commits=commits, seed=seed, evaluate=evaluate,
+            stopping=stopping,
             workers=self.workers, callback=callback, pause=clock.paused, max_staleness=self.max_staleness,
             silence=self.silence, reach=self.slow.message / 2 if self.slow is not None else 0.0,
             service=self.slow.master if self.slow is not None else 0.0,

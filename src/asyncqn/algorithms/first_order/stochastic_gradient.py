@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_batch
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
-from asyncqn.types import Array, Asynchronous, Potential, Rows, Task
+from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -67,6 +67,9 @@ class StochasticGradient:
             f"the step h = {self.h:g} is too large for gradients on {self.batch} points; "
             "use a smaller h or a larger batch."
         )
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return np.full(read.size, self.batch, np.int64)
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         return {}

@@ -228,5 +228,8 @@ class ASLBFGS:
 
         return largest_curvature(potential, theta, times_H)
 
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals(w.memory for w in locals_)

@@ -44,7 +44,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Potential, Rows, Task, extra
+from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Task, extra
 
 _SUFFICIENT = 1e-4
 _KEPT_VALUES = 5
@@ -255,8 +255,18 @@ class BlockLBFGS:
         """The last point kept: theta itself is a trial that nobody has judged."""
         return (iterate.base,)
 
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return rows_of_parts(n_data, self.blocks * self.pieces, part)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])
+
+
+def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:
+    """How many of n_data rows lie in each of the given parts."""
+    first = part.astype(np.int64)
+    rows: Rows = (first + 1) * n_data // parts - first * n_data // parts
+    return rows
 
 
 def share_of(potential: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:

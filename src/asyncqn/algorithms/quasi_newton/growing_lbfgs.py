@@ -179,5 +179,10 @@ class GrowingLBFGS:
         """The last point kept, and the start, which a run never does worse than."""
         return iterate.base, iterate.start
 
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        ends = np.cumsum(self.pattern.versions)
+        stride = FACTOR ** (self.levels - np.searchsorted(ends, read, "right"))
+        return exact.rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

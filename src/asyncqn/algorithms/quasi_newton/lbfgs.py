@@ -128,5 +128,8 @@ class LBFGS:
             add_one(iterate.theta, update.d_theta)
         return iterate
 
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return np.full(read.size, n_data, np.int64)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals(w.memory for w in locals_)

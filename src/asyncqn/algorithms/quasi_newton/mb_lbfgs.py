@@ -186,5 +186,8 @@ class MBLBFGS:
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
         return iterate._replace(answered=frozenset(update.worker for update in updates))
 
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
+
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

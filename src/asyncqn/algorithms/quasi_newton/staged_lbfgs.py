@@ -31,6 +31,7 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_positive
 from asyncqn.algorithms.memory import empty_memory, pair_totals
+from asyncqn.algorithms.quasi_newton.block_lbfgs import rows_of_parts
 from asyncqn.algorithms.quasi_newton.exact_passes import (
     COMMITS,
     GAIN,
@@ -43,7 +44,7 @@ from asyncqn.algorithms.quasi_newton.exact_passes import (
 )
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Potential, Staged, Task, extra
+from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Staged, Task, extra
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -186,6 +187,10 @@ class StagedLBFGS:
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept, theta0 in the warm-up: theta itself is a trial that nobody has judged."""
         return (iterate.base,)
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        parts = np.where(read < self.warmup, self.batches, self.blocks)
+        return rows_of_parts(n_data, parts, part)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
 from asyncqn.cli.output import EXIT_CODES, INTERRUPTED, Json, Output, Quiet, check_run_folder
 from asyncqn.errors import BadInput, require
 
@@ -76,7 +77,12 @@ def register(app: typer.Typer) -> None:
         ] = None,
         engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "threads",
         workers: Annotated[int | None, typer.Option(help="How many workers.")] = None,
-        commits: Annotated[int | None, typer.Option(help="Commits of the master.")] = None,
+        commits: Commits = None,
+        tol: Tol = None,
+        max_passes: MaxPasses = None,
+        max_time: MaxTime = None,
+        target: Target = None,
+        metric: Metric = None,
         seed: Annotated[int | None, typer.Option(help="Of minibatches, noise and start.")] = None,
         evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None,
         checkpoint: Annotated[
@@ -107,7 +113,16 @@ def register(app: typer.Typer) -> None:
         for name, value, meant in (("--address", address, "ray"), ("--wire", wire, "mpi")):
             unused = value in (None, "exact") or engine == meant
             require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
-        given = {"commits": commits, "seed": seed, "evaluate": evaluate}
+        given = {
+            "commits": commits,
+            "seed": seed,
+            "evaluate": evaluate,
+            "tol": tol,
+            "metric": metric,
+            "max_passes": max_passes,
+            "max_time": max_time,
+            "target": target,
+        }
         overrides: dict[str, dict[str, Any]] = {"run": {k: v for k, v in given.items() if v is not None}}
         if workers is not None and slow:
             overrides["cluster"] = {"workers": workers}
@@ -121,9 +136,8 @@ def register(app: typer.Typer) -> None:
         raise typer.Exit(
             show_run(
                 lambda callback: minimize(
-                    plan.problem, plan.algorithm, engine=chosen, commits=plan.run.commits,
-                    seed=plan.run.seed, evaluate=plan.run.evaluate, callback=callback,
-                    checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+                    plan.problem, plan.algorithm, engine=chosen, callback=callback,
+                    checkpoint=checkpoint, checkpoint_every=checkpoint_every, **plan.run.arguments(),
                 ),
                 plan.run.commits, save, out, one_voice,
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asyncqn.algorithms import ALGORITHMS
+from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
 from asyncqn.cli.output import EXIT_CODES, Json, Output, Quiet, check_run_folder
 from asyncqn.errors import BadInput
 
@@ -25,7 +26,12 @@ def register(app: typer.Typer) -> None:
         job: Annotated[
             Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
         ] = None,
-        commits: Annotated[int | None, typer.Option(help="Commits of the master.")] = None,
+        commits: Commits = None,
+        tol: Tol = None,
+        max_passes: MaxPasses = None,
+        max_time: MaxTime = None,
+        target: Target = None,
+        metric: Metric = None,
         seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None,
         evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None,
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
@@ -71,7 +77,10 @@ def register(app: typer.Typer) -> None:
             "algorithm": {"kind": algorithm, **parse_parameters(parameter or [])},
             "cluster": {"workers": workers, "worker_mean": worker_mean, "worker_std": worker_std,
                         "message": message, "master": master},
-            "run": {"commits": commits, "seed": seed, "evaluate": evaluate},
+            "run": {
+                "commits": commits, "seed": seed, "evaluate": evaluate, "tol": tol, "metric": metric,
+                "max_passes": max_passes, "max_time": max_time, "target": target,
+            },
         }  # fmt: skip
         given = {
             name: {key: value for key, value in section.items() if value is not None}
@@ -98,9 +107,12 @@ def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path |
             advance(progress.commit, note)
 
         run = minimize(
-            plan.problem, plan.algorithm, engine=Simulator(plan.cluster), commits=plan.run.commits,
-            seed=plan.run.seed, evaluate=plan.run.evaluate, callback=progressed,
-        )  # fmt: skip
+            plan.problem,
+            plan.algorithm,
+            engine=Simulator(plan.cluster),
+            callback=progressed,
+            **plan.run.arguments(),
+        )
     if save is not None:
         run.save(save)
     numbers = {**run.summary(), "run": None if save is None else str(save)}

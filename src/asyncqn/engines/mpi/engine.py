@@ -27,6 +27,7 @@ from asyncqn.algorithms import algorithm_to_plain
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.plain import to_plain
+from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
 from asyncqn.engines.mpi.master import Office
@@ -97,6 +98,7 @@ class MPI:
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        stopping: Stopping = TO_THE_END,
         checkpoints: Checkpoints | None = None,
     ) -> Any:
         """The `Run` on rank 0, None on the others."""
@@ -113,6 +115,7 @@ class MPI:
             slow = self.slow
             return Core(
                 potential, algorithm, theta0=theta0, commits=commits, seed=seed, evaluate=evaluate,
+                stopping=stopping,
                 workers=workers, callback=callback,
                 pause=lambda: office.clock.paused(), max_staleness=self.max_staleness,  # type: ignore[union-attr]
                 silence=self.silence, reach=slow.message / 2 if slow is not None else 0.0,

@@ -19,6 +19,7 @@ from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
+from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
 from asyncqn.engines.ray.master import Office
@@ -103,12 +104,14 @@ class Ray:
         seed: int,
         evaluate: int,
         callback: Callback | None,
+        stopping: Stopping = TO_THE_END,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
         ray, slow = _ray(), self.slow
         office: Office | None = None
         core = Core(
             potential, algorithm, theta0=theta0, commits=commits, seed=seed, evaluate=evaluate,
+            stopping=stopping,
             workers=self.workers, callback=callback,
             pause=lambda: office.clock.paused(), max_staleness=self.max_staleness,  # type: ignore[union-attr]
             reach=slow.message / 2 if slow is not None else 0.0,

@@ -1,0 +1,99 @@
+"""When a run ends by itself: converged, stalled, at its target, or at a limit.
+
+A method with exact gradients tells where it stands (`types.Standing`).  With g its gradient and U its
+value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged when
+
+    |g| max(1, |theta|) <= t max(1, |U|)                         the slope is small against U itself,
+    and  |g| <= t |g_first|  or  decrease <= 10 eps |U|          and against the first slope, or what is
+                                                                 left to gain drowns in the rounding of U.
+
+The first line does not depend on the start: a wild one, whose gradient is huge, cannot make a steep point
+look flat.  The second keeps a large constant in U from hiding a slope, and lets a run that starts at the
+minimum end there.  100 eps is what sums over many rows leave of a number: in float32 about 1e-5.
+
+Every decision is a function of the numbers and of the schedule, so a replay ends where the run ended.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from asyncqn.errors import require
+from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.types import Standing
+
+_LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
+"""In units of eps: the smallest tolerance that can be met, and the decrease of U that cannot be seen."""
+
+
+class Ended(Exception):
+    """The run has ended by its own rule, as `status`; the text says why."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to end before the last commit; None: not by this.
+
+    tol: the tolerance above, for methods with exact gradients.  max_passes: rows whose gradient was
+    computed, over n_data.  max_time: on the engine's clock, in its unit.  target: the metric (a column of
+    the metric table, `fun` where none is named) at or below which the run has what was asked for.
+    """
+
+    tol: float | None = None
+    max_passes: float | None = None
+    max_time: float | None = None
+    target: float | None = None
+    metric: str = "fun"
+
+    def __post_init__(self) -> None:
+        for name in ("tol", "max_passes", "max_time"):
+            value = getattr(self, name)
+            positive = value is None or (_is_number(value) and 0.0 < value < math.inf)
+            require(positive, f"{name} must be a positive number, or None, not {value!r}.")
+        require(
+            self.target is None or (_is_number(self.target) and math.isfinite(self.target)),
+            f"target must be a finite number, not {self.target!r}.",
+        )
+        require(isinstance(self.metric, str), f"metric must be the name of a column, not {self.metric!r}.")
+
+    def judge(self, standing: Standing) -> Ended | None:
+        """How a run ends that stands so; None: it goes on."""
+        if self.tol is None:
+            return None
+        if converged(standing, self.tol):
+            return Ended("converged", slope_of(standing))
+        if standing.stalled:
+            return Ended("stalled", f"no step lowers the objective any more, but {slope_of(standing)}")
+        return None
+
+
+TO_THE_END = Stopping()
+"""All commits are made."""
+
+
+def slope_of(standing: Standing) -> str:
+    """The size of the gradient in words."""
+    if not standing.first_grad_norm > 0.0:
+        return "the gradient is zero"
+    return f"the gradient is {standing.grad_norm / standing.first_grad_norm:.1e} of the first"
+
+
+def converged(standing: Standing, tol: float) -> bool:
+    """The test at the top of this file."""
+    eps = float(np.finfo(standing.point.dtype).eps)
+    t = max(tol, _LEAST_TOLERANCE * eps)
+    g, size = standing.grad_norm, abs(standing.value)
+    length = math.sqrt(sum_of_squares(standing.point))
+    flat = g * max(1.0, length) <= t * max(1.0, size)
+    return flat and (g <= t * standing.first_grad_norm or standing.decrease <= _ROUNDING * eps * size)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
