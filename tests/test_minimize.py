@@ -141,7 +141,7 @@ def test_a_callback_stops_the_run_with_stop_iteration():
 
     run = call(callback=stop)
     assert run.status == "stopped"
-    assert run.success
+    assert not run.success, "nobody knows how good the point is"
     assert one_sentence(run.message)
     assert "callback" in run.message
     assert run.nit == 7

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,9 @@ from rich.segment import Segment
 from asyncqn.core.plain import to_plain
 from asyncqn.errors import require
 from asyncqn.storage import check_place
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
@@ -33,8 +36,16 @@ EXIT_CODES = {
     "interrupted": INTERRUPTED,
     "terminated": TERMINATED,
 }
-"""The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run
-before its end only where every worker is gone.  130 and 143 are what a shell makes of SIGINT and SIGTERM."""
+"""The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run before
+its end where a limit was reached or every worker is gone.  130 and 143 are what a shell makes of SIGINT and
+SIGTERM."""
+
+
+def exit_code(run: Run) -> int:
+    """0 for an answer; an exact method that made its commits without converging was stopped by them."""
+    code = EXIT_CODES[run.status]
+    return code if run.success or code else EXIT_CODES["stopped"]
+
 
 LONGEST_WORD = 400
 """Letters of a word, such as a path, that is shown whole in an error."""

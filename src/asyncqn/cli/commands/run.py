@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
-from asyncqn.cli.output import EXIT_CODES, INTERRUPTED, Json, Output, Quiet, check_run_folder
+from asyncqn.cli.output import INTERRUPTED, Json, Output, Quiet, check_run_folder, exit_code
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def show_run(
     if save is not None:
         run.save(save)
     numbers = {**real_summary(run), "run": None if save is None else str(save)}
-    code = EXIT_CODES[run.status]
+    code = exit_code(run)
     if code:
         said = run.status in ("interrupted", "terminated")  # their messages begin with the word
         out.fail(run.message if said else f"{run.status}: {run.message}")

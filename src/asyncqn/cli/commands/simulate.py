@@ -9,7 +9,7 @@ import typer
 
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
-from asyncqn.cli.output import EXIT_CODES, Json, Output, Quiet, check_run_folder
+from asyncqn.cli.output import Json, Output, Quiet, check_run_folder, exit_code
 from asyncqn.errors import BadInput
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path |
     if save is not None:
         run.save(save)
     numbers = {**run.summary(), "run": None if save is None else str(save)}
-    code = EXIT_CODES[run.status]
+    code = exit_code(run)
     if code:
         out.fail(f"{run.status}: {run.message}")
     if not out.json:
