@@ -238,7 +238,7 @@ POTENTIAL_EXTRAS = (
     "inverse_metric_from",
     "reference",
 )
-ALGORITHM_EXTRAS = ("sent", "answers", "standing", "requires", "max_workers", "warnings", "advice")
+ALGORITHM_EXTRAS = ("sent", "answers", "standing", "rows_of", "requires", "max_workers", "warnings", "advice")
 
 
 def extra(of: Potential | Algorithm | None, name: str) -> Any:
