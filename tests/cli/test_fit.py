@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sealed import data_file
 
 from asyncqn.cli.main import main
 from asyncqn.data import Ratings, load, synthetic_ratings
@@ -153,8 +154,9 @@ def test_mistakes_are_one_sentence_with_exit_code_two_and_nothing_written(
     if {"model", "damaged"} & set(arguments):
         Recommender(1, workers=1, passes=2).fit(MADE).save(place / "model")
         Recommender.load(place / "model").save(place / "damaged")
-        content = (place / "damaged" / "arrays.npz").read_bytes()
-        (place / "damaged" / "arrays.npz").write_bytes(content[:100] + b"?" + content[101:])
+        arrays = data_file(place / "damaged")
+        content = arrays.read_bytes()
+        arrays.write_bytes(content[:100] + b"?" + content[101:])
     before = sorted(place.rglob("*"))
     code, out, err = call(capfd, *arguments, "-q")
     assert (code, out) == (2, "")

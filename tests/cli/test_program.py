@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sealed import data_file
 
 from asyncqn.cli.main import COMMANDS, main
 from asyncqn.storage import check_of
@@ -52,9 +53,9 @@ def test_simulate_save_show_replay_in_processes_of_their_own(tmp_path: Path) -> 
     again = asyncqn("replay", "runs/a", "--json", "--quiet", cwd=tmp_path)
     assert (again.returncode, again.stderr) == (0, "")
     assert json.loads(again.stdout)["identical"] is True
-    assert files(tmp_path) == [
-        "a.svg", "runs", "runs/a", "runs/a/arrays.npz", "runs/a/run.json", "t", "t/a.json",
-    ]  # fmt: skip
+    arrays = data_file(tmp_path / "runs" / "a").name
+    expected = ["a.svg", "runs", "runs/a", f"runs/a/{arrays}", "runs/a/run.json", "t", "t/a.json"]
+    assert files(tmp_path) == expected
 
 
 def test_the_promised_keys_are_printed_and_quiet_prints_nothing_else(
@@ -111,8 +112,8 @@ def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
     assert code != 0
     assert json.loads(out)["identical"] is False
     assert "commit 1 of 40" in err
-    arrays = (tmp_path / "a" / "arrays.npz").read_bytes()
-    (tmp_path / "a" / "arrays.npz").write_bytes(arrays[:-9])
+    arrays = data_file(tmp_path / "a")
+    arrays.write_bytes(arrays.read_bytes()[:-9])
     for command in ("replay", "show"):
         code, out, err = call(capfd, command, tmp_path / "a", "--json")
         assert (code, out) == (2, "")

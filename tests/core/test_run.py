@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -14,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence
+from sealed import as_first_layout, data_file, reseal
 
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.core.replay import replay
 from asyncqn.core.run import load_run
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
-from asyncqn.storage import check_of
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +36,8 @@ def folder(run, tmp_path):
 def resealed(folder, arrays=None, **document):
     """Change a saved run and mend its checksums, as a forger would."""
     if arrays is not None:
-        arrays(folder / "arrays.npz")
-    text = json.loads((folder / "run.json").read_text())
-    text["sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
-    text.update(document)
-    text["check"] = check_of(text)
-    (folder / "run.json").write_text(json.dumps(text))
+        arrays(data_file(folder))
+    reseal(folder, lambda text: text.update(document))
 
 
 def damaged(folder, words=None, error=DamagedFile):
@@ -66,15 +61,15 @@ def test_a_loaded_run_is_the_saved_one(run, folder):
 
 
 def test_saving_leaves_the_run_and_nothing_else(run, folder):
-    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
+    assert sorted(os.listdir(folder)) == [data_file(folder).name, "run.json"]
     assert os.listdir(folder.parent) == ["demo"]
     json.loads((folder / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word))
 
 
-def test_saving_again_replaces_the_older_run(run, folder):
+def test_saving_again_replaces_the_older_run_and_nothing_else(run, folder):
     (folder / "note.txt").write_text("from before")
     assert run.save(folder) == folder
-    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
+    assert sorted(os.listdir(folder)) == [data_file(folder).name, "note.txt", "run.json"]
     assert os.listdir(folder.parent) == ["demo"]
 
 
@@ -137,23 +132,24 @@ def test_a_folder_without_a_run_is_named(tmp_path, name):
 
 
 def test_a_missing_array_file_is_named(folder):
-    (folder / "arrays.npz").unlink()
-    damaged(folder, "arrays.npz is missing")
+    data_file(folder).unlink()
+    damaged(folder, r"arrays-\w+\.npz is missing")
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
 @pytest.mark.parametrize("name", ["run.json", "arrays.npz"])
 def test_a_truncated_file_is_damage(folder, name, keep):
-    data = (folder / name).read_bytes()
-    (folder / name).write_bytes(data[: int(keep * len(data))])
+    path = folder / name if name == "run.json" else data_file(folder)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data))])
     damaged(folder)
 
 
 @pytest.mark.parametrize("place", [0.0, 0.01, 0.2, 0.5, 0.8, 0.999])
 def test_a_flipped_byte_of_the_arrays_is_damage(folder, place):
-    data = bytearray((folder / "arrays.npz").read_bytes())
+    data = bytearray(data_file(folder).read_bytes())
     data[int(place * len(data))] ^= 0x10
-    (folder / "arrays.npz").write_bytes(data)
+    data_file(folder).write_bytes(data)
     damaged(folder, "does not match its checksum")
 
 
@@ -196,11 +192,13 @@ def test_an_altered_run_json_is_damage(folder, change):
     damaged(folder, r"run\.json was altered")
 
 
-def test_a_run_of_the_first_format_which_had_no_checksum_of_itself_still_replays(folder, run):
-    text = json.loads((folder / "run.json").read_text())
-    del text["check"]
-    (folder / "run.json").write_text(json.dumps({**text, "format": 1}))
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_run_of_an_older_format_still_replays_and_is_replaced_by_a_new_one(folder, run, number):
+    as_first_layout(folder, number)
+    assert sorted(os.listdir(folder)) == ["arrays.npz", "run.json"]
     assert replay(folder).theta.tobytes() == run.theta.tobytes()
+    run.save(folder)
+    assert sorted(os.listdir(folder)) == [data_file(folder).name, "run.json"]
 
 
 def test_another_format_asks_for_its_own_version(folder):

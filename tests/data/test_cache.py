@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sealed import data_file
 
 from asyncqn.cli.commands.data import data, data_list
 from asyncqn.data import as_ratings, cache_dir, download, fetch, load, synthetic_ratings
@@ -136,7 +137,7 @@ def test_presets_are_generated_once_and_mended_when_damaged():
     expected = synthetic_ratings(300, 200, 12_000)
     assert load("synthetic-demo").digest == expected.digest
     path = fetch("synthetic-demo")
-    file = path / "values.npy"
+    file = data_file(path, "values.npy")
     stamp = file.stat().st_mtime_ns
     assert fetch("synthetic-demo") == path
     assert file.stat().st_mtime_ns == stamp

@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sealed import data_file, reseal
 
 from asyncqn.data import Ratings, open_ratings, save_ratings, synthetic_ratings
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
@@ -88,6 +90,7 @@ def test_a_failed_save_leaves_the_old_set_and_nothing_half_written(stored, monke
 
 
 def test_a_foreign_directory_is_neither_opened_nor_overwritten(tmp_path):
+    (tmp_path / "letter").write_text("dear")
     with pytest.raises(DamagedFile, match="not a stored set"):
         open_ratings(tmp_path)
     with pytest.raises(BadInput, match="not a stored set"):
@@ -99,11 +102,11 @@ def test_a_foreign_directory_is_neither_opened_nor_overwritten(tmp_path):
 @pytest.mark.parametrize("name", [*(f"{column}.npy" for column in COLUMNS), "header.json"])
 def test_a_missing_cut_or_altered_file_is_noticed(stored, name):
     _, path = stored
-    file = path / name
+    file = path / name if name == "header.json" else data_file(path, name)
     data = file.read_bytes()
     altered = bytearray(data)
     altered[len(data) // 2] ^= 1
-    for content in (data[:-1], data[: len(data) // 2], b"", data + b"x", bytes(altered)):
+    for content in (data.rstrip()[:-1], data[: len(data) // 2], b"", data + b"x", bytes(altered)):
         file.write_bytes(content)
         with pytest.raises(DamagedFile) as caught:
             open_ratings(path)
@@ -114,15 +117,30 @@ def test_a_missing_cut_or_altered_file_is_noticed(stored, name):
 
 
 def test_a_set_of_another_version_is_named_as_such(stored):
-    from asyncqn.data import store
-
     _, path = stored
-    header = json.loads((path / "header.json").read_text())
-    header["version"] = 99
-    header["check"] = store._header_check(header)
-    (path / "header.json").write_text(json.dumps(header))
-    with pytest.raises(DamagedFile, match="version 99"):
+    reseal(path, lambda header: header.update(format=99))
+    with pytest.raises(DamagedFile, match="has format 99"):
         open_ratings(path)
+
+
+def test_a_set_of_the_first_format_is_read_and_replaced_by_a_new_one(stored):
+    ratings, path = stored
+    header = json.loads((path / "header.json").read_text())
+    columns = {}
+    for name, entry in header.pop("files").items():
+        (path / entry["name"]).rename(path / name)
+        columns[name.removesuffix(".npy")] = {"bytes": entry["bytes"], "crc32": entry["crc32"]}
+    del header["kind"], header["check"]
+    header |= {"format": "asyncqn ratings", "version": 1, "columns": columns}
+    header["check"] = zlib.crc32(json.dumps(header, sort_keys=True).encode())
+    (path / "header.json").write_text(json.dumps(header))
+    assert open_ratings(path).digest == ratings.digest
+    other = synthetic_ratings(10, 10, 50)
+    save_ratings(other, path)
+    assert open_ratings(path).digest == other.digest
+    assert sorted(os.listdir(path)) == sorted(
+        ["header.json", *(data_file(path, f"{column}.npy").name for column in COLUMNS)]
+    )
 
 
 def test_indices_outside_the_tables_are_noticed(tmp_path):

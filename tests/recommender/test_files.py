@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from recommender_cases import RATINGS, TRAIN, ids
+from sealed import data_file
 
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.recommender.estimator import Recommender
@@ -57,8 +58,8 @@ def test_damaged_models_are_refused_in_one_sentence(model: Recommender, tmp_path
 
         return change
 
-    damaged(lambda folder: (folder / "arrays.npz").unlink())
-    damaged(lambda folder: (folder / "arrays.npz").write_bytes((good / "arrays.npz").read_bytes()[:-7]))
+    damaged(lambda folder: data_file(folder).unlink())
+    damaged(lambda folder: data_file(folder).write_bytes(data_file(good).read_bytes()[:-7]))
     damaged(lambda folder: (folder / "model.json").write_text("{"))
     damaged(lambda folder: (folder / "model.json").write_text("[]"))
     damaged(edit(format=99))

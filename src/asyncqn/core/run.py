@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import shutil
-import uuid
-import zipfile
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -23,13 +18,83 @@ from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.potentials import rebuild
-from asyncqn.storage import check_of, sha256_of
+from asyncqn.storage import (
+    FLOATS,
+    INT32,
+    Kind,
+    Spec,
+    npz,
+    read_arrays,
+    read_document,
+    telling_damage,
+    write_folder,
+)
 from asyncqn.types import Algorithm, Array, Potential, extra
 
-FORMAT = 2
-"""1 had no checksum of run.json; it is still read."""
+RUN = Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz",))
+"""Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
+
+SCHEMA = {
+    "theta": Spec(FLOATS, ("dim",)),
+    "theta0": Spec(FLOATS, ("dim",)),
+    "fingerprints": Spec(("<u4",), ("commits",)),
+    "schedule.worker": Spec(INT32, ("rows",)),
+    "schedule.read": Spec(INT32, ("rows",)),
+    "schedule.commit": Spec(INT32, ("rows",)),
+    "schedule.time": Spec(("<f8",), ("rows",)),
+    "schedule.part": Spec(INT32, ("rows",), optional=True),
+    "metrics.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
+}
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class PotentialEntry(msgspec.Struct):
+    """What a manifest says of the potential."""
+
+    name: str
+    dim: Count
+    n_data: Count
+    reference: dict[str, Any] | None = None
+
+
+class AlgorithmEntry(msgspec.Struct):
+    """What a manifest says of the algorithm."""
+
+    kind: str
+    parameters: dict[str, Any] | None
+
+
+class EngineEntry(msgspec.Struct):
+    """What a manifest says of the engine, as far as a replay or a resumed run needs it."""
+
+    kind: str
+    workers: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+    wire: str | None = None
+
+
+class Manifest(msgspec.Struct):
+    """What a loaded manifest must at least say."""
+
+    potential: PotentialEntry
+    algorithm: AlgorithmEntry
+    engine: EngineEntry
+    seed: int
+    commits: Count
+    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+    versions: dict[str, Any]
+
+
+class RunDocument(msgspec.Struct):
+    """What run.json must at least say."""
+
+    status: str
+    message: str
+    fun: float | str
+    counters: dict[str, Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]]
+    manifest: Manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,38 +177,21 @@ class Run:
 
     def save(self, folder: str | Path) -> Path:
         """Write the run to `folder`, whole or not at all; an older run there is replaced."""
-        folder = Path(folder)
-        ours = folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
-        if folder.exists() and not ours:
-            raise BadInput(f"{folder} exists and is not a run: choose another folder, or empty it.")
         arrays: dict[str, npt.NDArray[Any]] = {
-            "theta": self.theta, "theta0": self.theta0, "fingerprints": self.fingerprints,
+            "theta": self.theta,
+            "theta0": self.theta0,
+            "fingerprints": self.fingerprints,
             **{f"schedule.{name}": column for name, column in self.schedule.arrays().items()},
             **{f"metrics.{name}": column for name, column in self.metrics.items()},
-        }  # fmt: skip
-        scratch = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            scratch.mkdir(parents=True)
-            np.savez(scratch / "arrays.npz", **arrays)  # type: ignore[arg-type]
-            document: dict[str, Any] = {
-                "format": FORMAT, "kind": "asyncqn run", "status": self.status, "message": self.message,
-                "fun": to_plain(self.fun), "counters": self.counters, "manifest": self.manifest,
-                "sha256": sha256_of(scratch / "arrays.npz"),
-            }  # fmt: skip
-            document["check"] = check_of(document)
-            (scratch / "run.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-            if folder.exists():
-                old = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-                os.replace(folder, old)
-                os.replace(scratch, folder)
-                shutil.rmtree(old)
-            else:
-                os.replace(scratch, folder)
-        except OSError as error:
-            raise BadInput(f"the run cannot be saved to {folder}: {error.strerror or error}.") from None
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        return folder
+        }
+        document: dict[str, Any] = {
+            "status": self.status,
+            "message": self.message,
+            "fun": to_plain(self.fun),
+            "counters": self.counters,
+            "manifest": self.manifest,
+        }
+        return write_folder(folder, RUN, document, {"arrays.npz": npz(arrays)})
 
 
 def load_run(
@@ -153,69 +201,44 @@ def load_run(
 
     A potential or an algorithm that is given is taken instead of being rebuilt from the run.
     """
-    folder = Path(folder)
-    if not (folder / "run.json").is_file():
-        raise BadInput(f"{folder} is not a saved run: it has no run.json.")
-    try:
-        document = json.loads((folder / "run.json").read_text())
-        if document.get("kind") != "asyncqn run":
-            raise DamagedFile(f"{folder} was not written by asyncqn: its run.json is of another kind.")
-        if document["format"] not in (1, FORMAT):
-            raise DamagedFile(
-                f"{folder} has format {document['format']}, this version of asyncqn reads {FORMAT}: "
-                "use the version that wrote it."
-            )
-        if (document["format"] != 1 or "check" in document) and check_of(document) != document["check"]:
-            raise DamagedFile(f"{folder} is damaged: run.json was altered.")
-        if sha256_of(folder / "arrays.npz") != document["sha256"]:
-            raise DamagedFile(f"{folder} is damaged: arrays.npz does not match its checksum in run.json.")
-        # Opened here: np.load leaves a file open when it turns out to be no archive.
-        with (folder / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        manifest_ = document["manifest"]
-        theta, theta0 = arrays["theta"], arrays["theta0"]
-        schedule = _schedule(folder, _under("schedule.", arrays))
-        if (
-            theta0.shape != (manifest_["potential"]["dim"],)
-            or (theta.shape, theta.dtype) != (theta0.shape, theta0.dtype)
-            or theta.dtype.kind != "f"
-            or arrays["fingerprints"].shape != (schedule.commits,)
-        ):
-            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together.")
-        return Run(
-            theta=theta,
-            fun=float(document["fun"]),
-            status=document["status"],
-            message=document["message"],
-            schedule=schedule,
+    document = read_document(folder, RUN)
+    with telling_damage(folder, RUN):
+        said = document.typed(RunDocument)
+        arrays = read_arrays(document.path("arrays.npz"), SCHEMA, {"dim": said.manifest.potential.dim})
+        if arrays["theta"].dtype != arrays["theta0"].dtype:
+            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
+        plain = document.plain["manifest"]
+        run = Run(
+            theta=arrays["theta"],
+            fun=float(said.fun),
+            status=said.status,
+            message=said.message,
+            schedule=_schedule(folder, _under("schedule.", arrays), arrays["fingerprints"].size),
             metrics=Table(_under("metrics.", arrays)),
-            counters=document["counters"],
-            manifest=manifest_,
-            theta0=theta0,
+            counters=said.counters,
+            manifest=plain,
+            theta0=arrays["theta0"],
             fingerprints=arrays["fingerprints"],
-            algorithm=algorithm or algorithm_from_plain(manifest_["algorithm"]),
-            potential=potential if potential is not None else rebuild(manifest_["potential"]["reference"]),
         )
-    except AsyncqnError:
-        raise
-    except FileNotFoundError as error:
-        raise DamagedFile(f"{folder} is damaged: {Path(error.filename).name} is missing.") from None
-    except (
-        LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RecursionError,
-        NotImplementedError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
-        text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
-        raise DamagedFile(
-            f"{folder} is damaged or not a run of asyncqn ({type(error).__name__}: {text})."
-        ) from None
+        if algorithm is None:
+            try:
+                algorithm = algorithm_from_plain(plain["algorithm"])
+            except BadInput as error:
+                raise DamagedFile(f"{folder} cannot be used: {error}") from None
+        if potential is None:
+            potential = rebuild(said.manifest.potential.reference)
+        return replace(run, algorithm=algorithm, potential=potential)
 
 
-def _schedule(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
+def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
     """The stored schedule; one that breaks a schedule's rules was not written by us."""
     try:
-        return Schedule.from_arrays(columns)
+        schedule = Schedule.from_arrays(columns)
     except BadInput as error:
         raise DamagedFile(f"{folder} is damaged: {error}") from None
+    if schedule.commits != commits:
+        raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (fingerprints and commits).")
+    return schedule
 
 
 def _under(prefix: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

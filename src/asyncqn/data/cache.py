@@ -58,7 +58,7 @@ def fetch(
     if name in PRESETS:
         require(source is None, f"{name} is generated: choose another name for {source}.")
         origin = {"generator": name, "seed": 0, "revision": REVISION}
-        if _is_sound(target) and read_header(target)["origin"] == origin:
+        if _is_sound(target) and read_header(target).origin == origin:
             return target
         say(f"Generating {name}")
         return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
@@ -118,7 +118,7 @@ def _store_file(
         except OSError as error:
             raise BadInput(f"Cannot read {source}: {error.strerror}.") from error
         if _is_sound(target):
-            stored = read_header(target)["origin"]
+            stored = read_header(target).origin
             if stored.get("md5") == origin["md5"] and (skip_bad or stored.get("skipped") == 0):
                 return target
     if official is not None:

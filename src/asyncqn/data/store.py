@@ -1,30 +1,72 @@
 """The stored form of ratings: a directory of raw columns that any number of processes map into memory.
 
-`header.json` carries the format's version, the length and checksum of every column, and the digest
-of the whole; the columns are plain .npy files.  Processes on one host share their pages through the
-page cache, and nothing is read before it is touched, so a set may be larger than the memory.
+`header.json` carries the length and checksum of every column, and the digest of the whole; the
+columns are plain .npy files.  Processes on one host share their pages through the page cache, and
+nothing is read before it is touched, so a set may be larger than the memory.  Whoever has an old
+version mapped keeps it when a new one is saved.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.data.ratings import Ratings
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage import (
+    INT32,
+    INT64,
+    TEXT,
+    Document,
+    FileEntry,
+    Kind,
+    Spec,
+    decode,
+    map_array,
+    read_document,
+    telling_damage,
+    write_folder,
+)
 
-FORMAT, VERSION = "asyncqn ratings", 1
-HEADER = "header.json"
 _COLUMNS = ("users", "items", "values", "user_ids", "item_ids", "titles")
-_BLOCK = 1 << 24
+RATINGS = Kind(
+    "asyncqn ratings",
+    "stored set of ratings",
+    "header.json",
+    2,
+    tuple(f"{name}.npy" for name in _COLUMNS),
+    checksum="crc32",
+    advice=": import the ratings again",
+)
+"""Format 1 had its columns under their plain names and another header; it is still read."""
+
+SCHEMA = {
+    "users": Spec(INT32, ("ratings",)),
+    "items": Spec(INT32, ("ratings",)),
+    "values": Spec(("<f4",), ("ratings",)),
+    "user_ids": Spec(INT64 + TEXT, ("users",)),
+    "item_ids": Spec(INT64 + TEXT, ("items",)),
+    "titles": Spec(TEXT, ("items",), optional=True),
+}
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
+
+
+class Header(msgspec.Struct):
+    """What header.json must at least say; origin: where the ratings came from."""
+
+    digest: str
+    ratings: Count
+    users: Count
+    items: Count
+    origin: dict[str, Any]
 
 
 def save_ratings(
@@ -34,121 +76,85 @@ def save_ratings(
 
     `origin` is plain data about where the ratings came from, kept in the header.
     """
-    target = Path(path)
-    if target.exists() and not is_store(target):
-        raise BadInput(f"{target} exists and is not a stored set of ratings: choose another place.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise BadInput(f"Cannot write to {target.parent}: {error.strerror}.") from error
-    try:
-        _write_columns(ratings, work, origin or {})
-        _put_in_place(work, target)
-    except OSError as error:
-        raise BadInput(f"Cannot write the ratings to {target}: {error.strerror}.") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return target
+    columns = {name: getattr(ratings, name) for name in _COLUMNS if getattr(ratings, name) is not None}
+    counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
+    header = {"digest": ratings.digest, **counts, "origin": origin or {}}
+
+    def saver(column: npt.NDArray[Any]) -> Any:
+        return lambda file: np.save(file, np.ascontiguousarray(column), allow_pickle=False)
+
+    files = {f"{name}.npy": saver(column) for name, column in columns.items()}
+    return write_folder(Path(path), RATINGS, header, files)
 
 
 def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Ratings:
     """The stored ratings as memory maps; `verify` reads every byte once to compare checksums."""
     folder = Path(path)
-    header = read_header(folder)
-    arrays: dict[str, npt.NDArray[Any] | None] = {"titles": None}
-    try:
-        for name, expected in header["columns"].items():
-            if name not in _COLUMNS:
-                raise DamagedFile(f"{folder} has an unknown column {name!r}: import the ratings again.")
-            arrays[name] = _open_column(folder / f"{name}.npy", expected, verify)
-        ratings = Ratings(**arrays)  # type: ignore[arg-type]
-    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
-        raise DamagedFile(f"{folder} is incomplete or altered: import the ratings again.") from error
-    if verify:
-        _check_range(folder, ratings.users, ratings.n_users)
-        _check_range(folder, ratings.items, ratings.n_items)
+    document = _document(folder)
+    with telling_damage(folder, RATINGS):
+        header = document.typed(Header)
+        sizes = {"ratings": header.ratings, "users": header.users, "items": header.items}
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, spec in SCHEMA.items():
+            if spec.optional and f"{name}.npy" not in document.files:
+                continue
+            arrays[name] = map_array(document.path(f"{name}.npy", verify), name, SCHEMA, sizes)
+        ratings = Ratings(**arrays)
+        if verify:
+            _check_range(folder, ratings.users, ratings.n_users)
+            _check_range(folder, ratings.items, ratings.n_items)
     # The digest was computed when the columns were written: fill the cached property.
-    ratings.__dict__["digest"] = header["digest"]
+    ratings.__dict__["digest"] = header.digest
     return ratings
 
 
-def is_store(path: Path) -> bool:
+def is_store(path: str | Path) -> bool:
     """Whether `path` looks like a stored set, sound or damaged."""
-    return (path / HEADER).is_file() and (path / "users.npy").is_file()
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """The header of a stored set: format, version, columns, digest, origin."""
-    if not folder.is_dir():
-        raise BadInput(f"There is no stored set of ratings at {folder}.")
     try:
-        header = json.loads((folder / HEADER).read_bytes())
-        sound = header["format"] == FORMAT and header["check"] == _header_check(header)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DamagedFile(f"{folder} is not a stored set of ratings, or its header is damaged.") from error
-    if not sound:
+        names = os.listdir(path)
+    except (OSError, ValueError):
+        return False
+    return RATINGS.document in names and any(
+        name == "users.npy" or RATINGS.plain_name(name) == "users.npy" for name in names
+    )
+
+
+def read_header(folder: Path) -> Header:
+    """The header of a stored set."""
+    with telling_damage(folder, RATINGS):
+        return _document(folder).typed(Header)
+
+
+def _document(folder: Path) -> Document:
+    if not os.path.isdir(folder):
+        raise BadInput(f"There is no stored set of ratings at {folder}.")
+    if not os.path.isfile(folder / RATINGS.document):
+        raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
+    with telling_damage(folder, RATINGS):
+        plain = decode(folder / RATINGS.document)
+        return _first_format(folder, plain) if "version" in plain else read_document(folder, RATINGS)
+
+
+def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
+    """The header of format 1, which called the kind its format."""
+    rest = {key: value for key, value in plain.items() if key != "check"}
+    check = zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+    if plain["format"] != RATINGS.name or plain["check"] != check:
         raise DamagedFile(f"The header of {folder} is damaged: import the ratings again.")
-    if header["version"] != VERSION:
+    if plain["version"] != 1:
         raise DamagedFile(
-            f"{folder} is stored in version {header['version']}, and this asyncqn reads {VERSION}."
+            f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads "
+            f"{RATINGS.format}."
         )
-    return dict(header)
-
-
-def _write_columns(ratings: Ratings, work: Path, origin: dict[str, Any]) -> None:
-    columns = {}
-    for name in _COLUMNS:
-        array = getattr(ratings, name)
-        if array is None:
-            continue
-        file = work / f"{name}.npy"
-        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-        columns[name] = {"bytes": file.stat().st_size, "crc32": _crc(file)}
-    counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
-    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "digest": ratings.digest, **counts}
-    header |= {"columns": columns, "origin": origin}
-    header["check"] = _header_check(header)
-    (work / HEADER).write_text(json.dumps(header, indent=1))
-
-
-def _put_in_place(work: Path, target: Path) -> None:
-    # mkdtemp gives 0700; a set in a shared cache follows the umask like any other directory.
-    mask = os.umask(0)
-    os.umask(mask)
-    work.chmod(0o777 & ~mask)
-    if not target.exists():
-        os.replace(work, target)
-        return
-    # A directory cannot be replaced in one step; whoever has the old set mapped keeps it.
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    os.replace(target, old / "old")
-    os.replace(work, target)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _open_column(file: Path, expected: dict[str, int], verify: bool) -> npt.NDArray[Any]:
-    if file.stat().st_size != expected["bytes"]:
-        raise DamagedFile(f"{file} has not the length its header gives: import the ratings again.")
-    if verify and _crc(file) != expected["crc32"]:
-        raise DamagedFile(f"{file} differs from its checksum: import the ratings again.")
-    array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    return array.view(np.ndarray)
+    files = {
+        f"{name}.npy": FileEntry(f"{name}.npy", int(about["bytes"]), crc32=int(about["crc32"]))
+        for name, about in plain["columns"].items()
+    }
+    if not set(files) <= set(RATINGS.files):
+        raise DamagedFile(f"{folder} has an unknown column: import the ratings again.")
+    return Document(folder, RATINGS, plain, files)
 
 
 def _check_range(folder: Path, indices: npt.NDArray[np.int32], size: int) -> None:
     if len(indices) and not (indices.min() >= 0 and indices.max() < size):
         raise DamagedFile(f"{folder} has indices outside its tables: import the ratings again.")
-
-
-def _crc(file: Path) -> int:
-    total = 0
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            total = zlib.crc32(block, total)
-    return total
-
-
-def _header_check(header: dict[str, Any]) -> int:
-    rest = {key: value for key, value in header.items() if key != "check"}
-    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())

@@ -2,127 +2,131 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import uuid
-import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.plain import to_plain
 from asyncqn.core.table import Table
-from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.errors import DamagedFile
 from asyncqn.kernels.als import Grouped
 from asyncqn.recommender.model import FactorModel, Offsets
-from asyncqn.storage import check_of, sha256_of
+from asyncqn.storage import (
+    FLOATS,
+    INT32,
+    INT64,
+    TEXT,
+    Kind,
+    Spec,
+    npz,
+    read_arrays,
+    read_document,
+    telling_damage,
+    write_folder,
+)
 
-KIND, FORMAT = "asyncqn model", 1
-DOCUMENT, ARRAYS = "model.json", "arrays.npz"
+MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
+"""Format 1 had arrays.npz under that name; it is still read."""
+
+SCHEMA = {
+    "item_factors": Spec(FLOATS, ("items", "rank")),
+    "user_factors": Spec(FLOATS, ("users", "rank")),
+    "user_ids": Spec(INT64 + TEXT, ("users",)),
+    "item_ids": Spec(INT64 + TEXT, ("items",)),
+    "item_offsets": Spec(("<f8",), ("items",)),
+    "user_offsets": Spec(("<f8",), ("users",)),
+    "item_counts": Spec(INT64, ("items",)),
+    "user_counts": Spec(INT64, ("users",)),
+    "seen_start": Spec(INT64, ("users + 1",)),
+    "seen_items": Spec(INT32, ("ratings",)),
+    "titles": Spec(TEXT, ("items",), optional=True),
+    "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
+}
+
+Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+
+
+class ModelDocument(msgspec.Struct):
+    """What model.json must at least say."""
+
+    mean: Number
+    lowest: Number
+    highest: Number
+    prior: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    trust: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    residual: bool
+    clip: bool
+    parameters: dict[str, Any]
+    facts: dict[str, Any]
+
+
 _NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip")
-
-
-def check_model_folder(folder: Path) -> None:
-    """Refuse, before any work is done, a folder that `save_model` will refuse after it."""
-    ours = folder.is_dir() and ((folder / DOCUMENT).exists() or not any(folder.iterdir()))
-    if folder.exists() and not ours:
-        raise BadInput(f"{folder} exists and is not a model: choose another folder, or empty it.")
 
 
 def save_model(
     folder: str | Path, model: FactorModel, history: Table, parameters: dict[str, Any], facts: dict[str, Any]
 ) -> Path:
     """Write the model to `folder`, whole or not at all; an older model there is replaced."""
-    folder = Path(folder)
-    check_model_folder(folder)
     arrays: dict[str, npt.NDArray[Any]] = {
-        "item_factors": model.item_factors, "user_factors": model.user_factors,
-        "user_ids": model.user_ids, "item_ids": model.item_ids,
-        "item_offsets": model.offsets.items, "user_offsets": model.offsets.users,
-        "item_counts": model.offsets.item_counts, "user_counts": model.offsets.user_counts,
-        "seen_start": model.seen.start, "seen_items": model.seen.others,
+        "item_factors": model.item_factors,
+        "user_factors": model.user_factors,
+        "user_ids": model.user_ids,
+        "item_ids": model.item_ids,
+        "item_offsets": model.offsets.items,
+        "user_offsets": model.offsets.users,
+        "item_counts": model.offsets.item_counts,
+        "user_counts": model.offsets.user_counts,
+        "seen_start": model.seen.start,
+        "seen_items": model.seen.others,
         **{f"history.{name}": column for name, column in history.items()},
-    }  # fmt: skip
+    }
     if model.titles is not None:
         arrays["titles"] = model.titles
-    scratch, old = (
-        folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}") for _ in ("new", "old")
-    )
-    try:
-        scratch.mkdir(parents=True)
-        np.savez(scratch / ARRAYS, **arrays)  # type: ignore[arg-type]
-        document = {
-            "kind": KIND, "format": FORMAT, "parameters": to_plain(parameters), "facts": to_plain(facts),
-            "mean": model.offsets.mean, **{name: getattr(model, name) for name in _NUMBERS},
-            "sha256": sha256_of(scratch / ARRAYS),
-        }  # fmt: skip
-        document["check"] = check_of(document)
-        (scratch / DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-        if folder.exists():
-            os.replace(folder, old)
-        try:
-            os.replace(scratch, folder)
-        except OSError:
-            if old.exists():
-                os.replace(old, folder)
-            raise
-    except OSError as error:
-        raise BadInput(f"The model cannot be saved to {folder}: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-    return folder
+    document = {
+        "parameters": to_plain(parameters),
+        "facts": to_plain(facts),
+        "mean": model.offsets.mean,
+        **{name: getattr(model, name) for name in _NUMBERS},
+    }
+    return write_folder(folder, MODEL, document, {"arrays.npz": npz(arrays)})
 
 
 def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     """Model, history, parameters and facts; a folder that is none, or is damaged, gives one sentence."""
-    folder = Path(folder)
-    if not (folder / DOCUMENT).is_file():
-        raise BadInput(f"{folder} is not a saved model: it has no {DOCUMENT}.")
-    try:
-        document = json.loads((folder / DOCUMENT).read_text())
-        if document.get("kind") != KIND:
-            raise DamagedFile(f"{folder} was not written by asyncqn: its {DOCUMENT} is of another kind.")
-        if document["format"] != FORMAT:
-            raise DamagedFile(
-                f"{folder} has format {document['format']}, this version of asyncqn reads {FORMAT}: "
-                "use the version that wrote it."
-            )
-        if check_of(document) != document["check"]:
-            raise DamagedFile(f"{folder} is damaged: {DOCUMENT} was altered; fit the model again.")
-        if sha256_of(folder / ARRAYS) != document["sha256"]:
-            raise DamagedFile(
-                f"{folder} is damaged: {ARRAYS} does not match its checksum; fit the model again."
-            )
-        with np.load(folder / ARRAYS, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+    document = read_document(folder, MODEL)
+    with telling_damage(folder, MODEL):
+        said = document.typed(ModelDocument)
+        arrays = read_arrays(document.path("arrays.npz"), SCHEMA)
+        _check_seen(folder, arrays)
         model = FactorModel(
             item_factors=arrays["item_factors"],
             user_factors=arrays["user_factors"],
             offsets=Offsets(
-                float(document["mean"]),
+                said.mean,
                 *(arrays[name] for name in ("item_offsets", "user_offsets", "item_counts", "user_counts")),
             ),
             user_ids=arrays["user_ids"],
             item_ids=arrays["item_ids"],
             titles=arrays.get("titles"),
             seen=Grouped(arrays["seen_start"], arrays["seen_items"], np.empty(0, np.float32)),
-            **{name: document[name] for name in _NUMBERS},
+            **{name: getattr(said, name) for name in _NUMBERS},
         )
         head = "history."
         history = {name.removeprefix(head): a for name, a in arrays.items() if name.startswith(head)}
-        return model, Table(history), document["parameters"], document["facts"]
-    except AsyncqnError:
-        raise
-    except FileNotFoundError as error:
-        raise DamagedFile(f"{folder} is damaged: {Path(error.filename).name} is missing.") from None
-    except (
-        LookupError, ValueError, TypeError, AttributeError, OSError, EOFError, RecursionError,
-        NotImplementedError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
-        text = " ".join(str(error).split()).rstrip(".")
-        raise DamagedFile(f"{folder} is damaged and cannot be read: {text[:200]}.") from None
+        return model, Table(history), said.parameters, said.facts
+
+
+def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """The groups of items by user must tile their list, and name items that exist."""
+    start, items = arrays["seen_start"], arrays["seen_items"]
+    users, n_items = len(arrays["user_ids"]), len(arrays["item_ids"])
+    tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
+    inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
+    if not (tiled and (np.diff(start) >= 0).all() and inside):
+        raise DamagedFile(f"{folder} is damaged: what its users have seen does not fit{MODEL.advice}.")
+    if arrays["item_factors"].dtype != arrays["user_factors"].dtype:
+        raise DamagedFile(f"{folder} is damaged: its factors differ in precision{MODEL.advice}.")

@@ -58,7 +58,7 @@ def data(
 
     path = fetch(name, source, skip_bad=skip_bad, say=lambda sentence: tell(remarks or console, sentence))
     ratings = open_ratings(path)
-    origin = read_header(path)["origin"]
+    origin = read_header(path).origin
     summary = {
         "name": name,
         "path": str(path),

@@ -48,12 +48,12 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Learn a recommender from ratings; prints its RMSE and saves it with --out."""
         from asyncqn.recommender.estimator import Recommender
-        from asyncqn.recommender.files import check_model_folder
-        from asyncqn.storage import check_place
+        from asyncqn.recommender.files import MODEL
+        from asyncqn.storage import check_folder, check_place
 
         output = Output(json, quiet)
         if out is not None:
-            check_model_folder(out)  # before the work, not after it
+            check_folder(out, MODEL)  # before the work, not after it
             check_place(out)
         require(0.0 <= test_fraction < 1.0, f"--test-fraction must lie in [0, 1), not {test_fraction}.")
         model = Recommender(

@@ -1,0 +1,61 @@
+"""The one writer and reader of everything on disk: whole files, sealed folders, growing logs, locks."""
+
+from asyncqn.storage.locks import FolderLock, NoLocks
+from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
+from asyncqn.storage.reading import (
+    FLOATS,
+    INT32,
+    INT64,
+    TEXT,
+    Document,
+    Spec,
+    decode,
+    map_array,
+    read_arrays,
+    read_document,
+    telling_damage,
+)
+from asyncqn.storage.writing import (
+    FileEntry,
+    Kind,
+    check_folder,
+    check_of,
+    check_place,
+    crc32_of,
+    npz,
+    remove_quietly,
+    sha256_of,
+    write_folder,
+    write_whole,
+)
+
+__all__ = [
+    "FLOATS",
+    "INT32",
+    "INT64",
+    "TEXT",
+    "Document",
+    "FileEntry",
+    "FolderLock",
+    "Kind",
+    "Log",
+    "LogEntry",
+    "LogFile",
+    "NoLocks",
+    "Spec",
+    "check_folder",
+    "check_of",
+    "check_place",
+    "crc32_of",
+    "decode",
+    "map_array",
+    "npz",
+    "read_arrays",
+    "read_document",
+    "read_log",
+    "remove_quietly",
+    "sha256_of",
+    "telling_damage",
+    "write_folder",
+    "write_whole",
+]

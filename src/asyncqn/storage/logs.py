@@ -1,0 +1,95 @@
+"""Logs: records that only ever grow, so that storing them again costs what is new.
+
+A log is a raw file of records of one dtype.  Whoever needs it names a length and the checksum of that
+much of it: later appends do not touch it, and what a killed writer left beyond it is overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import DamagedFile
+
+
+@dataclass(frozen=True)
+class Log:
+    """The first `length` records of something that grows; `between(start, stop)` copies some of them."""
+
+    dtype: np.dtype[Any]
+    length: int
+    between: Callable[[int, int], npt.NDArray[Any]]
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """What a document says of a log: the file, how many records of which fields, their checksum."""
+
+    name: str
+    records: int
+    sha256: str
+    fields: list[tuple[str, str]]
+
+
+@dataclass
+class LogFile:
+    """A log on disk as its writer knows it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    records: int = 0
+    digest: Any = field(default_factory=hashlib.sha256, repr=False)
+
+    @classmethod
+    def new(cls, stem: str, dtype: np.dtype[Any]) -> LogFile:
+        return cls(f"{stem}-{uuid.uuid4().hex[:12]}.log", dtype)
+
+    def extended(self, folder: Path, log: Log) -> LogFile:
+        """Append what `log` has beyond this; returns the longer log and leaves this one as it was."""
+        new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
+        handle = os.open(folder / self.name, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            place, rest = self.records * self.dtype.itemsize, memoryview(new)
+            while rest:
+                written = os.pwrite(handle, rest, place)
+                place, rest = place + written, rest[written:]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        digest = self.digest.copy()
+        digest.update(new)
+        return LogFile(self.name, self.dtype, log.length, digest)
+
+    @property
+    def entry(self) -> LogEntry:
+        fields = [(name, self.dtype[name].str) for name in self.dtype.names or ()]
+        return LogEntry(self.name, self.records, self.digest.hexdigest(), fields)
+
+
+def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
+    """The records that an entry names, and the file to go on with."""
+    path = folder / Path(entry.name).name
+    dtype = np.dtype([(str(name), str(kind)) for name, kind in entry.fields])
+    if (
+        path.name != entry.name
+        or not path.name.endswith(".log")
+        or any(dtype[name].str not in ("<i4", "<u4", "<f8", "<i8") for name in dtype.names or ())
+    ):
+        raise DamagedFile(f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn.")
+    length = entry.records * dtype.itemsize
+    if entry.records < 0 or length > path.stat().st_size:
+        raise DamagedFile(f"{path} is shorter than its checkpoint says.")
+    with path.open("rb") as file:
+        content = file.read(length)
+    digest = hashlib.sha256(content)
+    if digest.hexdigest() != entry.sha256:
+        raise DamagedFile(f"{path} does not match its checksum.")
+    return np.frombuffer(content, dtype), LogFile(entry.name, dtype, entry.records, digest)

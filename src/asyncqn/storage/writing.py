@@ -1,0 +1,293 @@
+"""Files and folders that are written whole or not at all.
+
+A folder of ours holds one small JSON document and data files that it names.  A new version is
+written beside the old one: data files under names nobody has used, forced to disk, then the document,
+which one `os.replace` switches; only then are the superseded data files removed.  So whenever the
+writer is killed, the old version or the new one is there, and what else lies in the folder stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput
+
+Write = Callable[[IO[bytes]], Any]
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of folder: `what` in messages, its document's name and format, its data files.
+
+    `files` are the plain names, which formats before `format` used as they stand; a written file has
+    twelve random hexadecimal digits added to its stem.  advice: what to do about a damaged one.
+    """
+
+    name: str
+    what: str
+    document: str
+    format: int
+    files: tuple[str, ...]
+    checksum: str = "sha256"
+    advice: str = ""
+
+    def plain_name(self, name: str) -> str | None:
+        """Which of this kind's files a name with a token stands for; None: not one of ours."""
+        plain, token = _plain_name(name)
+        return plain if token and plain in (*self.files, self.document) else None
+
+
+class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a document says of a data file: where it is, how long, and its checksum."""
+
+    name: str
+    bytes: int
+    sha256: str = ""
+    crc32: int = 0
+
+    @classmethod
+    def of(cls, path: Path, checksum: str) -> FileEntry:
+        size = path.stat().st_size
+        if checksum == "crc32":
+            return cls(path.name, size, crc32=crc32_of(path))
+        return cls(path.name, size, sha256=sha256_of(path))
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def crc32_of(path: Path) -> int:
+    """A checksum against accidents that is quick enough for large columns."""
+    total = 0
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            total = zlib.crc32(block, total)
+    return total
+
+
+def check_of(document: Mapping[str, Any]) -> str:
+    """The checksum of a JSON document, which stores it as its `check`."""
+    rest = {key: value for key, value in document.items() if key != "check"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def check_place(path: str | Path) -> None:
+    """Refuse, before any work is done, a place where nothing can be written after it; leaves no trace."""
+    with _in_words(f"{path} cannot be written"):
+        parents = Path(path).absolute().parents
+        nearest = next(parent for parent in parents if os.path.lexists(parent))
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+        with suppress(FileNotFoundError):
+            os.lstat(path)
+
+
+def npz(arrays: Mapping[str, npt.NDArray[Any]]) -> Write:
+    """Writes named arrays as one archive, each as it lies in memory."""
+    return lambda file: np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def write_whole(path: str | Path, content: bytes | str) -> Path:
+    """Write beside `path`, force to disk, then move into place: nobody ever sees half a file.
+
+    Folders on the way are made; a link stays a link, and what it points to is replaced.
+    """
+    with _in_words(f"{path} cannot be written"):
+        place = Path(os.path.realpath(path))
+        made = _make_folder(place.parent)
+        scratch = place.with_name(f".{uuid.uuid4().hex[:12]}{place.suffix}")
+        try:
+            _fill(scratch, content)
+            os.replace(scratch, place)
+        except BaseException:
+            remove_quietly(scratch)
+            _remove_empty(made)
+            raise
+        _force_folder(place.parent)
+    return Path(path)
+
+
+def check_folder(folder: str | Path, kind: Kind) -> None:
+    """Refuse, before any work is done, a folder that `write_folder` will refuse after it."""
+    if not os.path.lexists(folder):
+        return
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = ["no folder"]
+    if kind.document not in names and any(kind.plain_name(name) is None for name in names):
+        raise BadInput(f"{folder} exists and is not a {kind.what}: choose another folder, or empty it.")
+
+
+def write_folder(
+    folder: str | Path, kind: Kind, document: Mapping[str, Any], files: Mapping[str, Write]
+) -> Path:
+    """Write a folder of this kind, whole or not at all; an older version there is replaced.
+
+    `files` fills the data files by plain name; `document` is plain data, to which the kind, the format,
+    the entries of the files and a checksum are added.
+    """
+    token = uuid.uuid4().hex[:12]
+    with _in_words(f"the {kind.what} cannot be saved to {folder}"):
+        place = Path(os.path.realpath(folder))
+        check_folder(place, kind)
+        made = _make_folder(place)
+        try:
+            with _sole_writer(place) as sole:
+                entries = {}
+                for name, write in files.items():
+                    path = place / _unique_name(name, token)
+                    with path.open("xb") as file:
+                        write(file)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    entries[name] = msgspec.to_builtins(FileEntry.of(path, kind.checksum))
+                sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
+                sealed["check"] = check_of(sealed)
+                scratch = place / _unique_name(kind.document, token)
+                _fill(scratch, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
+                superseded = _named(place, kind)
+                _force_folder(place)
+                os.replace(scratch, os.path.realpath(place / kind.document))
+                _force_folder(place)
+                for name in os.listdir(place):
+                    if _plain_name(name)[1] != token and (
+                        name in superseded or (sole and kind.plain_name(name))
+                    ):
+                        remove_quietly(place / name)
+        except BaseException:
+            _undo(place, kind, token, made)
+            raise
+    return Path(folder)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a file or folder of ours, if it is there and can be removed."""
+    with suppress(OSError):
+        path.unlink()
+        return
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    """What the system refuses becomes one sentence (ValueError: a path with a null character)."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        words = what if len(what) < 300 else f"{what[:140]} ... {what[-140:]}"
+        raise BadInput(f"{words}: {reason}.") from None
+
+
+def _fill(scratch: Path, content: bytes | str) -> None:
+    with scratch.open("xb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Make a folder and those on the way to it; the ones that were missing, innermost first."""
+    missing = []
+    for place in (folder, *folder.parents):
+        if os.path.isdir(place):
+            break
+        missing.append(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _force_folder(folder: Path) -> None:
+    """Force names to disk, where the system can do that for folders."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _sole_writer(folder: Path) -> Iterator[bool]:
+    """Wait until nobody else writes to the folder; False where the system has no locks for folders."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            sole = True
+        except OSError:
+            sole = False
+        yield sole
+    finally:
+        os.close(handle)
+
+
+def _unique_name(plain: str, token: str) -> str:
+    path = PurePath(plain)
+    return f"{path.stem}-{token}{path.suffix}"
+
+
+def _plain_name(name: str) -> tuple[str, str]:
+    """The plain name and the token of a data file; no token: not such a name."""
+    found = re.fullmatch(r"(.+)-([0-9a-f]{12})(\.[a-z]+)", name)
+    return (found[1] + found[3], found[2]) if found else (name, "")
+
+
+def _named(folder: Path, kind: Kind) -> set[str]:
+    """The data files that the folder's present document names, as far as it can be read."""
+    try:
+        document = json.loads((folder / kind.document).read_bytes())
+        if "files" not in document:
+            return set(kind.files)
+        names = {entry["name"] for entry in document["files"].values()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return set()
+    return {name for name in names if isinstance(name, str) and kind.plain_name(name)}
+
+
+def _undo(folder: Path, kind: Kind, token: str, made: list[Path]) -> None:
+    """Remove what a failed writer has made, unless the document names it by now."""
+    with suppress(OSError):
+        if os.path.exists(folder / kind.document) and token in (folder / kind.document).read_text():
+            return
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if _plain_name(name)[1] == token:
+                remove_quietly(folder / name)
+    _remove_empty(made)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
