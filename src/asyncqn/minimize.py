@@ -57,7 +57,7 @@ def minimize(
     evaluate: commits between two rows of the metric table (default: about 200 rows in all, fewer where
     samples grow).
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
-    good order (status "interrupted").
+    good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)

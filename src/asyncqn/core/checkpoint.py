@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import time
 import uuid
 import warnings
@@ -117,8 +118,11 @@ class Checkpoints:
         self._last_commit = start.commit if start is not None else 0
         self._last_time = time.monotonic()
         self._serial = int(start.document["serial"]) if start is not None else 0
-        self.interrupted = False
-        """Set by whoever hears Ctrl-C: the engine finishes the current commit, writes, and ends."""
+        self.interrupted = 0
+        """The signal, set by whoever hears it: the engine finishes the current commit, writes, and ends."""
+        self.hurry = False
+        """Set by a second signal: workers that still compute are not waited for, and not kept."""
+        self.writing = False
         self._previous = str(start.document["generation"]) if start is not None else GENERATIONS[1]
 
     def prepare(self) -> None:
@@ -149,11 +153,20 @@ class Checkpoints:
         self._last_commit, self._last_time = commit, now
         return True
 
-    def advice(self, commit: int) -> str:
-        """How to go on after an interruption."""
-        return f"interrupted after commit {commit}; go on with: asyncqn resume {self.folder}"
+    def ending(self, commit: int) -> tuple[str, str]:
+        """Status and message of a run that a signal ended after `commit`."""
+        status = "terminated" if self.interrupted == signal.SIGTERM else "interrupted"
+        return status, f"{status} after commit {commit}; go on with: asyncqn resume {self.folder}"
 
     def write(self, saved: Saved) -> None:
+        """Write a checkpoint; a signal does not break into it."""
+        self.writing = True
+        try:
+            self._write(saved)
+        finally:
+            self.writing = False
+
+    def _write(self, saved: Saved) -> None:
         """Write a generation: draft beside its place, forced to disk, then exchanged."""
         target = GENERATIONS[1 - GENERATIONS.index(self._previous)]
         draft = self.folder / f".draft-{uuid.uuid4().hex[:8]}"

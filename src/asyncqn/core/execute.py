@@ -15,7 +15,15 @@ import numpy as np
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
 from asyncqn.core.float32_wire import Rounded
-from asyncqn.core.master import Diverged, Master, compute, learn
+from asyncqn.core.master import (
+    CallbackFailed,
+    CallbackStopped,
+    Diverged,
+    Master,
+    compute,
+    learn,
+    potential_stopped,
+)
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, slope_of
@@ -49,7 +57,7 @@ def execute(
     locals_: dict[int, Any] = {}
     steps: dict[int, int] = {}
     pending: dict[int, Any] = {}
-    status, message = "completed", f"{N} commits were made."
+    status, message, failure = "completed", f"{N} commits were made.", None
     worker, read, commit = schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()
     time = schedule.commit_times().tolist()
     part = None if schedule.part is None else schedule.part.tolist()
@@ -90,7 +98,8 @@ def execute(
                 if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
                     checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
                     if checkpoints.interrupted and version < N:
-                        raise KeyboardInterrupt
+                        status, message = checkpoints.ending(version)
+                        break
             while begun < len(starts) and read[starts[begun]] == version:
                 row = starts[begun]
                 begun += 1
@@ -103,19 +112,23 @@ def execute(
                 locals_[w] = learn(worker_side, potential, master.iterate, locals_[w], task, update)
                 if commit[row] != DROPPED:
                     pending[row] = update
-        if commits > N:
-            status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
-    except KeyboardInterrupt:
-        if checkpoints is None or not checkpoints.interrupted:
-            raise
-        status, message = "interrupted", checkpoints.advice(master.version)
+        else:
+            if commits > N:
+                status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
     except Ended as ended:
         status, message = ended.status, f"{ended}, after {master.version} commits."
-    except StopIteration:
+    except (CallbackStopped, CallbackFailed) as end:
+        if checkpoints is not None:
+            checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
+        failure = end.__cause__
         status, message = "stopped", f"the callback stopped the run after commit {master.version}."
+    except StopIteration as error:
+        raise potential_stopped(error, master.version) from error
     except Diverged as divergence:
         status = "diverged"
         message = f"{divergence}: {advise(algorithm, potential, theta0, workers, list(locals_.values()))}"
+    if failure is not None:
+        raise failure
     if status not in ("completed", "diverged"):
         evaluate_the_end(master)
     done = schedule if master.version == N else schedule.until(master.version)

@@ -17,7 +17,7 @@ import numpy as np
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
-from asyncqn.errors import require
+from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
 from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
 
@@ -27,6 +27,22 @@ EXPLOSION = 1e12
 
 class Diverged(Exception):
     """The iterate exploded or updates were rejected again and again."""
+
+
+class CallbackStopped(Exception):
+    """The callback raised StopIteration: the run ends in good order."""
+
+
+class CallbackFailed(Exception):
+    """The callback raised another error, the cause of this one; the run ends in good order too."""
+
+
+def potential_stopped(error: StopIteration, version: int) -> WorkerFailed:
+    """A StopIteration out of the potential or the algorithm: not the callback's, so not a request to stop."""
+    return WorkerFailed(
+        f"the potential or the algorithm raised StopIteration on version {version} ({error}): only a "
+        "callback stops a run by it."
+    )
 
 
 def explosion_limit(theta0: Array) -> float:
@@ -108,7 +124,7 @@ class Master:
     def commit(self, updates: Sequence[Any | None], time: float, reads: Sequence[int]) -> None:
         """Add one update, or the answers of a round, as the next version; `reads` are the versions they read.
 
-        Raises `Diverged`, `Ended`, or StopIteration where the callback asks for it.
+        Raises `Diverged`, `Ended`, and `CallbackStopped` or `CallbackFailed` where the callback raises.
         """
         good = [update for update in updates if update is not None]
         self.rejected += len(updates) - len(good)
@@ -179,9 +195,13 @@ class Master:
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            self.callback(
-                Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
-            )
+            progress = Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
+            try:
+                self.callback(progress)
+            except StopIteration:
+                raise CallbackStopped from None
+            except BaseException as error:
+                raise CallbackFailed from error
         self._check_target(record)
 
     def _check_target(self, record: dict[str, float]) -> None:

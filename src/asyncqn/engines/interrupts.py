@@ -1,9 +1,14 @@
-"""Ctrl-C as a request: with checkpoints, the run ends after the current commit and can be resumed."""
+"""Ctrl-C as a request: with checkpoints, the run ends after the current commit and can be resumed.
+
+An exception out of a signal handler may come between any two instructions, also while a lock is taken
+or a file is written.  So signals only leave notes, which the engines read where nothing is half done.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,22 +16,31 @@ from typing import Any
 from asyncqn.core.checkpoint import Checkpoints
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+GRACE = 10.0
+"""Seconds that a run has to end in good order; after them a further signal breaks it off."""
 
 
 @contextmanager
 def listening_for_interrupts(checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Set `checkpoints.interrupted` on SIGINT or SIGTERM; a second one interrupts at once.
+    """Inside the block SIGINT and SIGTERM are requests to end, written to `checkpoints`.
 
+    The first lets workers finish what they compute; the second waits for them no longer than a second; one
+    that comes `GRACE` seconds after the first raises KeyboardInterrupt, unless a checkpoint is being written.
     Without checkpoints, or outside the main thread, signals do what they always do.
     """
     if checkpoints is None or threading.current_thread() is not threading.main_thread():
         yield
         return
+    first = 0.0
 
     def hear(number: int, frame: Any) -> None:
-        if checkpoints.interrupted:
+        nonlocal first
+        if not checkpoints.interrupted:
+            checkpoints.interrupted, first = number, time.monotonic()
+            return
+        checkpoints.hurry = True
+        if time.monotonic() - first >= GRACE and not checkpoints.writing:
             raise KeyboardInterrupt
-        checkpoints.interrupted = True
 
     before = {number: signal.signal(number, hear) for number in _SIGNALS}
     try:

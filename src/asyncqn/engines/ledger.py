@@ -83,6 +83,7 @@ class Ledger:
         self.recording = Recording()
         self.members: dict[int, Member] = {}
         self.status, self.message = "", ""
+        self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.resumed_from: int | None = None
         self._now = 0.0

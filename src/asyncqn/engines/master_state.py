@@ -12,6 +12,7 @@
     saved  = core.whole_checkpoint()        the checkpoint, once nobody owes a state any more, else None
     run    = core.finish(states)            after the end: the `Run`
     saved  = core.last_checkpoint(states)   after `finish`: the checkpoint of the end
+    core.failure                            what the callback raised, to be raised after all that
 
 An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
 (`core.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
@@ -43,7 +44,7 @@ import numpy as np
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
-from asyncqn.core.master import Diverged, Master
+from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.run import Run
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
@@ -304,8 +305,13 @@ class Core(Ledger):
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
             call(*arguments)
-        except StopIteration:
+        except CallbackStopped:
             self.stop("stopped", f"the callback stopped the run after commit {self.version}.")
+        except CallbackFailed as failure:
+            self.failure = failure.__cause__
+            self.stop("stopped", f"the callback failed after commit {self.version}.")
+        except StopIteration as error:
+            raise potential_stopped(error, self.version) from error
         except Diverged as divergence:
             self.stop("diverged", str(divergence))
         except Ended as ended:

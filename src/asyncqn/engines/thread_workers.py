@@ -31,6 +31,8 @@ GLANCE = 0.2
 """Seconds after which the watching thread looks up at the latest."""
 FAREWELL = 5.0
 """Seconds for which threads are waited for after the run broke off."""
+HURRY = 1.0
+"""Seconds for which they are waited for after a second Ctrl-C."""
 
 
 class Delays:
@@ -87,19 +89,31 @@ class Crew:
             self._watch()
             self._farewell(threads, math.inf)
         except BaseException:
-            with self.lock:
-                self._end("stopped", "the run was broken off.")
-            self._farewell(threads, FAREWELL)
-            self._write_pending()
+            self._break_off(threads)
             raise
         if self.failure is not None:
             self._write_pending()
             raise self.failure
-        states = {w: self.states[w] for w in core.members}
+        over = {_number(thread) for thread in threads if not thread.is_alive()}
+        states = {w: self.states[w] for w in core.members if w in over}
         run = core.finish(states)
         if self.checkpoints is not None and core.status != "diverged":
             self.checkpoints.write(core.last_checkpoint(states))
+        if core.failure is not None:
+            raise core.failure
         return run
+
+    def _break_off(self, threads: list[threading.Thread]) -> None:
+        """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
+        held = self.lock.acquire(timeout=HURRY)
+        self.core.stop("stopped", "the run was broken off.")
+        if held:
+            self._wake()
+            self.lock.release()
+        self._farewell(threads, FAREWELL)
+        saved, self.saved = self.saved, None
+        if saved is not None and self.checkpoints is not None:
+            self.checkpoints.write(saved)
 
     def _muster(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
@@ -124,7 +138,7 @@ class Crew:
                     self.alarm = core.deadline
                     self.watch.wait(min(wait, GLANCE))
                 if checkpoints is not None and checkpoints.interrupted:
-                    self._end("interrupted", checkpoints.advice(core.version))
+                    self._end(*checkpoints.ending(core.version))
                 if self.timed:
                     self._deliver(core.tick(self.clock.now()))
             if not core.done:
@@ -138,14 +152,16 @@ class Crew:
             self.checkpoints.write(saved)
 
     def _farewell(self, threads: list[threading.Thread], patience: float) -> None:
-        """Wait for the threads, except for those of workers that were given up."""
+        """Wait for the threads, except for those of workers that were given up, or computed too long."""
         until = time.monotonic() + patience
         for thread in threads:
-            worker = int(thread.name.split()[-1])
+            worker = _number(thread)
             while thread.is_alive() and time.monotonic() < until:
                 thread.join(min(GLANCE, patience))
                 if self.core.done and worker not in self.core.members:
                     break
+                if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
+                    until = time.monotonic() + HURRY
 
     # -- what all threads do, with the lock held
 
@@ -279,6 +295,10 @@ class Crew:
                 self._deliver(self.core.lost(order.worker, now, replacing=others))
             return False
         return True
+
+
+def _number(thread: threading.Thread) -> int:
+    return int(thread.name.split()[-1])
 
 
 def _failed(order: Assign, error: Exception) -> WorkerFailed:

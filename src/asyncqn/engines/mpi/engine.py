@@ -245,8 +245,12 @@ def _survives_losses() -> bool:
 
 
 def _part(comm: Any, whole: bool) -> None:
-    """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone."""
+    """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone.
+
+    The ranks part together, so that all of them find the last checkpoint, which rank 0 writes.
+    """
     if whole:
+        comm.Barrier()
         comm.Free()
     elif _survives_losses():
         atexit.register(depart, 0)

@@ -100,7 +100,7 @@ class Office:
                     self._carry(core.tick(clock.now()))
                 if checkpoints is not None:
                     if checkpoints.interrupted:
-                        core.stop("interrupted", checkpoints.advice(core.version))
+                        core.stop(*checkpoints.ending(core.version))
                     if (saved := core.whole_checkpoint()) is not None:
                         writing = scribe.submit(checkpoints.write, saved)
             states = self._dismiss()
@@ -109,6 +109,8 @@ class Office:
         run = core.finish(states)
         if checkpoints is not None and core.status != "diverged":
             checkpoints.write(core.last_checkpoint(states))
+        if core.failure is not None:
+            raise core.failure
         return run
 
     # -- the beginning and the end

@@ -29,6 +29,8 @@ from asyncqn.types import Asynchronous, Rounds
 
 GLANCE = 0.1
 """Seconds after which the master looks up at the latest."""
+HURRY = 2.0
+"""Seconds for which workers are waited for after a second Ctrl-C."""
 
 
 class Desk:
@@ -91,6 +93,8 @@ class Office:
         run = core.finish(self.states)
         if checkpoints is not None and core.status != "diverged":
             checkpoints.write(core.last_checkpoint(self.states))
+        if core.failure is not None:
+            raise core.failure
         return run
 
     # -- the beginning and the end
@@ -135,7 +139,7 @@ class Office:
         if not core.members and all(time.monotonic() - d.started > self.patience for d in self.starting):
             core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
         if self.checkpoints is not None and self.checkpoints.interrupted:
-            core.stop("interrupted", self.checkpoints.advice(core.version))
+            core.stop(*self.checkpoints.ending(core.version))
 
     def _give_up_silent(self) -> None:
         """Lose those who compute for too long; the first step may compile, and is given more time."""
@@ -156,9 +160,12 @@ class Office:
                 desk.actor.hurry.remote()
             if not desk.busy:
                 self._call(desk, "farewell", desk.worker)
-        while len(self.states) < len(self.at):
+        until = math.inf
+        while len(self.states) < len(self.at) and time.monotonic() < until:
             self._serve(GLANCE)
             self._give_up_silent()
+            if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
+                until = time.monotonic() + HURRY
 
     # -- actors come and go
 
