@@ -62,7 +62,7 @@ class Crew:
     ) -> None:
         self.core, self.clock, self.slow, self.checkpoints = core, clock, slow, checkpoints
         self.lock = threading.Lock()
-        self.watch = threading.Condition(self.lock)
+        self.alert = threading.Event()  # wakes the watching thread, which must never wait for the lock alone
         self.parked: dict[int, threading.Condition] = {}
         self.mail: dict[int, Assign] = {}
         self.views: dict[int, Any] = {}
@@ -133,10 +133,13 @@ class Crew:
         core, checkpoints = self.core, self.checkpoints
         while not core.done:
             with self.lock:
+                self.alarm = core.deadline
                 wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
-                if self.saved is None and not core.done:
-                    self.alarm = core.deadline
-                    self.watch.wait(min(wait, GLANCE))
+                idle = self.saved is None and not core.done
+            if idle:
+                self.alert.wait(min(wait, GLANCE))
+            self.alert.clear()
+            with self.lock:
                 if checkpoints is not None and checkpoints.interrupted:
                     self._end(*checkpoints.ending(core.version))
                 if self.timed:
@@ -172,7 +175,7 @@ class Crew:
     def _wake(self) -> None:
         for condition in self.parked.values():
             condition.notify()
-        self.watch.notify()
+        self.alert.set()
 
     def _deliver(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
@@ -193,7 +196,7 @@ class Crew:
         if core.done:
             self._wake()
         elif self.timed and core.deadline < self.alarm:
-            self.watch.notify()
+            self.alert.set()
 
     # -- a worker's thread
 
@@ -275,7 +278,7 @@ class Crew:
                 core.deposit(worker, arrays)
                 self.saved = core.whole_checkpoint() or self.saved
                 if self.saved is not None:
-                    self.watch.notify()
+                    self.alert.set()
         return order
 
     def _linger(self, order: Assign, delays: Delays) -> bool:
