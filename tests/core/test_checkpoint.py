@@ -133,7 +133,7 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         (place / "arrays.npz").unlink()
     with pytest.warns(CheckpointWarning, match="goes on from commit 140"):
         older = load_checkpoint(tmp_path / "c")
-    assert older.commit == newest.commit - 20
+    assert older.commit == 140
     whole = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=aq.Simulator(aq.Cluster(2)), commits=240, seed=5)
     with pytest.warns(CheckpointWarning):
         resumed = aq.resume(tmp_path / "c")
