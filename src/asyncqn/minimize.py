@@ -12,8 +12,9 @@ import numpy as np
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.core.arguments import check_first_calls, check_objects
+from asyncqn.core.arguments import check_objects
 from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.core.first_calls import check_first_calls
 from asyncqn.core.run import Run
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
@@ -40,6 +41,7 @@ def minimize(
     evaluate: int | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | float = 30.0,
+    check: bool = True,
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -59,6 +61,8 @@ def minimize(
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
+    check: compare a potential of your own with itself before the run (`core.first_calls`): its gradient with
+    its values, rows with rows, equal calls with each other.
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     check_objects(potential, algorithm, engine, callback, checkpoint)
@@ -95,7 +99,8 @@ def minimize(
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=2)
     start = starting_point(potential, theta0, seed)
-    check_first_calls(potential, start)
+    if check:
+        check_first_calls(potential, start)
     run = engine.minimize(
         potential,
         algorithm,

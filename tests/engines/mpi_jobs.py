@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
@@ -54,6 +55,13 @@ def by_messages() -> None:
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
         run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5)
         show(f"{name} by messages", run)
+
+
+def typed() -> None:
+    """An algorithm that insists on the types of its numbers."""
+    for wire in ("exact", "float32"):
+        run = aq.minimize(problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60)
+        show(wire, run, problem())
 
 
 def several() -> None:
@@ -142,13 +150,13 @@ def faulty(case: str) -> None:
     potential = Faulty(case)
     if case == "unlike" and rank() == 2:
         potential.n_data = 29
-    run = aq.minimize(potential, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400)
+    run = aq.minimize(potential, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False)
     show("faulty", run, Slope())
 
 
 if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
-        "every": every_algorithm, "several": several,
+        "every": every_algorithm, "typed": typed, "several": several,
         "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
     }[case]()  # fmt: skip

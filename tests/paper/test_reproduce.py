@@ -20,15 +20,16 @@ from asyncqn.paper.reproduce import folder_of, load_result, load_results, run_ex
 from asyncqn.paper.theory import slope
 
 
+def compute(context: Context) -> dict[str, Any]:
+    points = [{"x": x, "y": float(x * x)} for x in range(4)]
+    return {"points": points, "parameters": [{"setting": "a | b", "found by": "<hand>"}]}
+
+
 def tiny() -> Experiment:
     def draw(tables: dict[str, Any]) -> dict[str, Any]:
         figure, axes = panels(1, 1)
         axes[0][0].plot([r["x"] for r in tables["points"]], [r["y"] for r in tables["points"]])
         return {"tiny": figure}
-
-    def compute(context: Context) -> dict[str, Any]:
-        points = [{"x": x, "y": float(x * x)} for x in range(4)]
-        return {"points": points, "parameters": [{"setting": "a | b", "found by": "<hand>"}]}
 
     def claims(tables: dict[str, Any]) -> list[Claim]:
         rising = all(a["y"] <= b["y"] for a, b in zip(tables["points"], tables["points"][1:], strict=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import asyncqn
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.paper import reachable_code
 from asyncqn.paper.figures.fig2 import Job, measure
+from asyncqn.paper.reachable_code import reachable
 from asyncqn.paper.records import read_table, summary, where, write_table
-from asyncqn.paper.result_cache import keys_of, own_source, run_jobs
+from asyncqn.paper.result_cache import keys_of, run_jobs
 
 CALLS: list[int] = []
 
@@ -74,11 +78,81 @@ def test_a_key_depends_on_every_parameter_and_on_nothing_else() -> None:
     assert a == c != b
 
 
-def test_the_source_of_a_job_leaves_out_drawing_and_verdicts() -> None:
-    source = own_source(measure)
-    assert "class Job" in source
-    assert "def draw" not in source
-    assert "def claims" not in source
+PACKAGE = Path(asyncqn.__file__).parent
+MEASURE = ("asyncqn.paper.figures.fig2", "measure")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, to be changed."""
+    copy = tmp_path_factory.mktemp("code") / "asyncqn"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def changed(package: Path, name: str, old: str, new: str, module: str, function: str) -> bool:
+    """Whether what a function can run changes with a change of one file."""
+    file = package / name
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    before = reachable(module, function, package)
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    try:
+        return reachable(module, function, package) != before
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("minimize.py", "_START = 0x7E7A0", "_START = 0x7E7A1"),
+        ("core/streams.py", "def check_seed", "UNUSED = 1\ndef check_seed"),
+        ("engines/clock.py", "unit: float = 1.0", "unit: float = 2.0"),  # imported inside functions only
+        ("kernels/random.py", "@kernel", "@reducing_kernel"),
+        ("paper/settings.py", "MESSAGE = ", "MESSAGE = 2 * "),
+        ("paper/figures/fig2.py", "class Job:", "class Job:\n    extra: int = 0"),
+    ],
+)
+def test_a_change_far_away_changes_what_a_job_runs(package: Path, name: str, old: str, new: str) -> None:
+    assert changed(package, name, old, new, *MEASURE)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("cli/view/plots.py", "def ", "async def "),
+        ("paper/drawing.py", "def ", "async def "),
+        ("paper/figures/fig2.py", "def draw(", "async def draw("),
+        ("paper/figures/fig2.py", "def claims(", "async def claims("),
+        ("minimize.py", '"""minimize: the one call', '"""minimize: another docstring'),
+        ("minimize.py", "_START = 0x7E7A0", "_START = 0x7E7A0  # a comment"),
+    ],
+)
+def test_drawing_verdicts_and_words_do_not_change_what_a_job_runs(
+    package: Path, name: str, old: str, new: str
+) -> None:
+    assert not changed(package, name, old, new, *MEASURE)
+
+
+def test_data_of_the_package_count_for_those_who_read_them(package: Path) -> None:
+    name = "paper/tuned/async-sgd-linear-gaussian.json"
+    assert changed(package, name, "{", "{ ", "asyncqn.paper.experiment", "tuned_folder")
+    assert not changed(package, name, "{", "{ ", *MEASURE)
+
+
+def test_versions_are_part_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keys_of(squared, [Square(1)])
+    reachable_code._hash.cache_clear()
+    monkeypatch.setattr(reachable_code, "version", lambda package: "0.0.0")
+    assert keys_of(squared, [Square(1)]) != before
+    reachable_code._hash.cache_clear()
+
+
+def test_what_a_job_borrows_from_another_experiment_s_file_counts() -> None:
+    assert "asyncqn.paper.figures.fig4_claims:WORKERS" in reachable(
+        "asyncqn.paper.figures.fig4", "measure", PACKAGE
+    )
 
 
 def test_a_failing_job_keeps_what_was_finished(tmp_path: Path) -> None:
@@ -122,10 +196,3 @@ def test_a_summary_counts_only_the_numbers_that_exist() -> None:
     mean, spread, share = summary(where(rows, k=1), "t")
     assert (mean, spread, share) == (3.0, np.sqrt(2.0), 2 / 3)
     assert summary([{"t": None}], "t")[2] == 0.0
-
-
-def test_what_a_job_borrows_from_another_experiment_s_file_counts_unless_it_is_of_the_core() -> None:
-    from asyncqn.paper.figures import fig4
-
-    assert "BANDWIDTH" in own_source(fig4.measure)
-    assert "def time_to" not in own_source(measure)

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.errors import BadInput, require
-from asyncqn.types import Array, Potential
-
-_MARK = 1.2345678e-30
-"""Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
+from asyncqn.errors import require
 
 
 def check_objects(
@@ -50,35 +46,3 @@ def check_objects(
         checkpoint is None or isinstance(checkpoint, (str, os.PathLike)),
         f"checkpoint must be the path of a folder, not {checkpoint!r}.",
     )
-
-
-def check_first_calls(potential: Potential, theta0: Array) -> None:
-    """A user's `value` and `grad`, called once: a number comes back, `out` is written, theta stays.
-
-    What they raise is left to the engine, which says where it happened.
-    """
-    if type(potential).__module__.partition(".")[0] == "asyncqn":
-        return
-    name = type(potential).__name__
-    theta, out = theta0.copy(), np.full_like(theta0, _MARK)
-    try:
-        value: Any = potential.value(theta)
-        returned: Any = potential.grad(theta, np.zeros(1, np.int64), out)
-    except Exception:  # the engine meets it again
-        return
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        raise BadInput(f"{name}.value must return a number, not {_shown(value)}.") from None
-    require(
-        theta.tobytes() == theta0.tobytes(),
-        f"{name}.value or {name}.grad changes theta: it must leave theta as it is.",
-    )
-    untouched = bool((out == out.dtype.type(_MARK)).all())
-    came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
-    require(not untouched, f"{name}.grad leaves out as it was{came}: write the gradient, out[:] = ...")
-
-
-def _shown(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    return f"an array of shape {shape}" if shape else f"{value!r}" if value is None else type(value).__name__

@@ -16,19 +16,23 @@ from asyncqn.types import Algorithm, Potential, Task, extra
 
 
 def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
-    """A (named) tuple with its float64 arrays rounded to float32 and back; others stay as they are.
+    """A (named) tuple with its float64 arrays rounded to float32 and back; single numbers stay as they are.
 
     Beyond float32's range lie infinities: such an update is rejected like any that is not finite.
     """
-    names = message._fields if fields is None else fields
     with np.errstate(over="ignore"):
-        return message._replace(
-            **{
-                name: value.astype(np.float32).astype(np.float64)
-                for name in names
-                if isinstance(value := getattr(message, name), np.ndarray) and value.dtype == np.float64
-            }
-        )
+        if fields is None:
+            return _rounded(message)
+        return message._replace(**{name: _rounded(getattr(message, name)) for name in fields})
+
+
+def _rounded(tree: Any) -> Any:
+    if isinstance(tree, np.ndarray) and tree.ndim and tree.dtype == np.float64:
+        return tree.astype(np.float32).astype(np.float64)
+    if isinstance(tree, tuple):
+        children = [_rounded(child) for child in tree]
+        return tree._make(children) if hasattr(tree, "_make") else tuple(children)
+    return tree
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.run import Run
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
+from asyncqn.engines.copies import copied
 from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
 from asyncqn.errors import BadInput
 from asyncqn.types import (
@@ -60,13 +61,6 @@ from asyncqn.types import (
     Rounds,
     Staged,
 )
-
-
-def _copied(update: Any | None) -> Any | None:
-    """An update with arrays of its own."""
-    if update is None:
-        return None
-    return update._make(part.copy() if isinstance(part, np.ndarray) else part for part in update)
 
 
 class Core(Ledger):
@@ -243,7 +237,7 @@ class Core(Ledger):
         assert self.parts is not None
         if not self.parts.complete:
             # Its worker goes on to other blocks, and may use the arrays again.
-            self._answers.append(answer._replace(update=_copied(answer.update)))
+            self._answers.append(answer._replace(update=copied(answer.update)))
             return []
         answers, self._answers = [*self._answers, answer], []
         self._commit(answers)

@@ -22,6 +22,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, learn
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.copies import View
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.master_state import Core
 from asyncqn.errors import WorkerFailed
@@ -66,6 +67,7 @@ class Crew:
         self.parked: dict[int, threading.Condition] = {}
         self.mail: dict[int, Assign] = {}
         self.views: dict[int, Any] = {}
+        self.copies: dict[int, View] = {}
         self.states: dict[int, Any] = {}
         self.saved: Saved | None = None
         self.failure: BaseException | None = None
@@ -183,13 +185,10 @@ class Crew:
         if core.time > self.clock.now():
             self.clock.sleep_until(core.time)  # the service time of a slowed master
         for order in orders:
-            iterate = core.master.iterate
             if self.alone:
-                self.views[order.worker] = iterate
+                self.views[order.worker] = core.master.iterate
             else:
-                for mine, current in zip(self.views[order.worker], iterate):
-                    if mine is not None:
-                        np.copyto(mine, current)
+                self.views[order.worker] = self.copies[order.worker].take(core.sent())
             self.mail[order.worker] = order
             if order.worker in self.parked:
                 self.parked[order.worker].notify()
@@ -240,13 +239,10 @@ class Crew:
         start = self.checkpoints.start if self.checkpoints is not None else None
         if start is not None and str(worker) in start.document["workers"]:
             local = start.tree(f"worker.{worker}", local)
-        iterate = core.master.iterate
-        sent = sent_fields(core.algorithm, iterate)
         with self.lock:
             self.states[worker] = local
-            self.views[worker] = iterate._make(
-                [np.empty_like(getattr(iterate, name)) if name in sent else None for name in iterate._fields]
-            )
+            iterate = core.master.iterate
+            self.copies[worker] = View(iterate, sent_fields(core.algorithm, iterate))
         return local
 
     def _arrive(self, worker: int, joins: float) -> bool:

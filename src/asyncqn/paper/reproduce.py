@@ -11,6 +11,7 @@ import json
 import platform
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from asyncqn import __version__
 from asyncqn.errors import BadInput
 from asyncqn.paper.drawing import save_figure, style
 from asyncqn.paper.experiment import Claim, Context, Experiment, Tables
+from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import read_table, write_table
-from asyncqn.paper.result_cache import core_hash
 from asyncqn.storage import write_whole
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
@@ -58,7 +59,9 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         "manifest": {
             "command": command, "seed": context.seed, "size": "full" if context.full else "quick",
             "extent": experiment.full if context.full else experiment.quick,
-            "seconds": round(time.monotonic() - began, 1), "versions": versions(), "code": core_hash()[:12],
+            "seconds": round(time.monotonic() - began, 1), "versions": versions(),
+            "code": code_hash(experiment.compute)[:12],
+            "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
         },
     }  # fmt: skip
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
@@ -98,7 +101,12 @@ def load_results(output: Path, names: list[str]) -> list[Result]:
 
 def current(result: Result) -> bool:
     """Whether the numerics have not changed since."""
-    return bool(result.manifest.get("code") == core_hash()[:12])
+    module, _, name = str(result.manifest.get("computed_by", "")).partition(":")
+    try:
+        compute = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return bool(result.manifest.get("code") == code_hash(compute)[:12])
 
 
 def versions() -> dict[str, str]:

@@ -1,89 +1,32 @@
 """Jobs: pure functions of frozen parameters, computed once, on two processes, and kept.
 
-A job's key is the hash of its parameters and of the source it depends on: the numerical rooms, the
-core of simulation and replay, its function and what that uses of its own file and of others here.
+A job's key is the hash of its parameters and of the code that its function can run (`reachable_code`).
 Finished jobs are lines of one JSON file per experiment, so that an interrupted experiment goes on
 where it stopped.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import inspect
 import json
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import asyncqn
 from asyncqn.core.plain import to_plain
 from asyncqn.errors import BadInput
+from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import Record
 from asyncqn.tuning.processes import Tell, pool
 
 J = TypeVar("J")
 
-ROOMS = ("kernels", "algorithms", "potentials")
-CORE = (
-    *(f"core/{name}.py" for name in ("cluster", "simulation", "schedule", "streams", "master", "execute")),
-    *(f"paper/{name}.py" for name in ("problems", "settings")),
-    "tuning/measure.py",
-    "engines/simulator.py",
-)
-
-
-@cache
-def core_hash() -> str:
-    """Hash of the rooms that every number depends on; comments and layout do not count."""
-    root = Path(asyncqn.__file__).parent
-    files = [p for room in ROOMS for p in sorted((root / room).rglob("*.py"))] + [
-        root / name for name in CORE
-    ]
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))).encode())
-    return digest.hexdigest()
-
-
-def own_source(function: Callable[..., Any]) -> str:
-    """The source of a job's function and of what it uses of its own module, drawing and verdicts left out."""
-    module = sys.modules[function.__module__]
-    texts: dict[str, str] = {}
-    waiting = [function.__name__]
-    while waiting:
-        name = waiting.pop()
-        thing = inspect.unwrap(getattr(module, name))
-        if name in texts:
-            continue
-        if getattr(thing, "__module__", None) != module.__name__:
-            # Constants by value; what is imported from the core is in the other hash.
-            texts[name] = repr(thing) if isinstance(thing, (int, float, str, tuple)) else _borrowed(thing)
-            continue
-        tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
-        texts[name] = ast.unparse(tree)
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        waiting += sorted(used for used in names if hasattr(module, used))
-    return "\n".join(f"{name}: {texts[name]}" for name in sorted(texts))
-
-
-def _borrowed(thing: Any) -> str:
-    """The file of another experiment that something comes from, unless it belongs to the core."""
-    module = sys.modules.get(getattr(thing, "__module__", None) or "")
-    path = Path(getattr(module, "__file__", None) or "")
-    if "paper" not in path.parts or f"paper/{path.name}" in CORE:
-        return ""
-    return ast.unparse(ast.parse(path.read_text(encoding="utf-8")))
-
 
 def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
     """The keys under which the jobs' records are kept."""
-    source = [function.__module__, own_source(function), core_hash()]
+    source = [function.__module__, function.__name__, code_hash(function)]
     texts = (json.dumps([*source, to_plain(job)], sort_keys=True, allow_nan=False) for job in jobs)
     return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.checkpoint import Arrays
+from asyncqn.engines.copies import leaves, rebuilt
 from asyncqn.errors import BadInput
 
 HEADER = 8
@@ -25,7 +26,7 @@ _ALIGNED = 64
 
 
 class Frame:
-    """The buffer of a message that is a tuple like `sample`, of arrays and numbers.
+    """The buffer of a message that is a tuple like `sample`, of arrays, numbers and such tuples.
 
     narrow: float64 travels as float32; room: memory that sender and receiver share, of `body_bytes`.
     buffer: the bytes that a message carries; slots: where its arrays lie.
@@ -34,10 +35,11 @@ class Frame:
     def __init__(
         self, sample: tuple[Any, ...], narrow: bool = False, room: npt.NDArray[np.uint8] | None = None
     ) -> None:
-        kinds = [None if isinstance(value, np.ndarray) else type(value) for value in sample]
+        kinds = [None if isinstance(value, np.ndarray) else type(value) for value in leaves(sample)]
         self._kinds = kinds if any(kinds) else None
+        self._nested = tuple(sample) if any(isinstance(value, tuple) for value in sample) else None
         self._narrow = narrow
-        leaves, dtypes, starts, end = _layout(sample, narrow)
+        flat, dtypes, starts, end = _layout(sample, narrow)
         head = HEADER * 8
         carried = head + end if room is None else head
         self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
@@ -45,11 +47,10 @@ class Frame:
         body = self.buffer[head:] if room is None else room[:end]
         self.slots = [
             body[start : start + leaf.size * dtype.itemsize].view(dtype).reshape(leaf.shape)
-            for start, leaf, dtype in zip(starts, leaves, dtypes)
+            for start, leaf, dtype in zip(starts, flat, dtypes)
         ]
         self._values: list[Any] = [
-            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf)
-            for slot, leaf in zip(self.slots, leaves)
+            slot if slot.dtype == leaf.dtype else np.zeros_like(leaf) for slot, leaf in zip(self.slots, flat)
         ]
 
     @property
@@ -63,6 +64,7 @@ class Frame:
 
     def pack(self, values: tuple[Any, ...]) -> None:
         """Copy a message into the buffer, but for arrays that are its slots already."""
+        values = values if self._nested is None else tuple(leaves(tuple(values)))
         if self._narrow:
             with np.errstate(over="ignore"):
                 for slot, value in zip(self.slots, values):
@@ -78,9 +80,11 @@ class Frame:
             for value, slot in zip(self._values, self.slots):
                 if value is not slot:
                     np.copyto(value, slot)
-        if self._kinds is None:
+        if self._kinds is None and self._nested is None:
             return self._values
-        return [value if kind is None else kind(value[()]) for value, kind in zip(self._values, self._kinds)]
+        kinds = self._kinds or [None] * len(self._values)
+        flat = [value if kind is None else kind(value[()]) for value, kind in zip(self._values, kinds)]
+        return flat if self._nested is None else list(rebuilt(self._nested, iter(flat)))
 
 
 def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
@@ -92,16 +96,16 @@ def _layout(
     sample: tuple[Any, ...], narrow: bool
 ) -> tuple[list[npt.NDArray[Any]], list[np.dtype[Any]], list[int], int]:
     """The message's leaves, the types in which they travel, where each begins, and where all end."""
-    leaves = [_leaf(value) for value in sample]
+    flat = [_leaf(value) for value in leaves(tuple(sample))]
     dtypes = [
         np.dtype(np.float32) if narrow and leaf.ndim and leaf.dtype == np.float64 else leaf.dtype
-        for leaf in leaves
+        for leaf in flat
     ]
     starts, end = [], 0
-    for leaf, dtype in zip(leaves, dtypes):
+    for leaf, dtype in zip(flat, dtypes):
         starts.append(end)
         end = _round_up(end + leaf.size * dtype.itemsize)
-    return leaves, dtypes, starts, end
+    return flat, dtypes, starts, end
 
 
 def _leaf(value: Any) -> npt.NDArray[Any]:

@@ -21,6 +21,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.float32_wire import Rounded
 from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.core.streams import Stream
+from asyncqn.engines.copies import copied, leaves
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
@@ -78,7 +79,7 @@ def moved(state: Any, places: Mapping[int, Array]) -> Any:
 
 def _lives_in(update: tuple[Any, ...], slots: list[npt.NDArray[Any]]) -> bool:
     """Whether the arrays of an update are those of its message."""
-    for value, slot in zip(update, slots):
+    for value, slot in zip(leaves(tuple(update)), slots):
         if value is not slot and isinstance(value, np.ndarray):
             return False
     return True
@@ -182,11 +183,11 @@ class Worker:
         """
         slots = self.outgoing.slots
         if self.placed is None:
-            arrays = [(v, slot) for v, slot in zip(update, slots) if isinstance(v, np.ndarray)]
+            arrays = [(v, slot) for v, slot in zip(leaves(tuple(update)), slots) if isinstance(v, np.ndarray)]
             self.local = moved(self.local, {id(v): slot for v, slot in arrays})
             self.placed = True
         elif self.placed and not _lives_in(update, slots):
-            update = [v.copy() if isinstance(v, np.ndarray) else v for v in update]
+            update = copied(tuple(update))
             self.local = moved(self.local, {id(slot): np.empty_like(slot) for slot in slots})
             self.placed = False
         return update

@@ -15,12 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.ledger import Assign
 from asyncqn.engines.master_state import Core
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
@@ -275,13 +274,9 @@ class Office:
     def _own(self, desk: Desk, values: tuple[Any, ...]) -> list[Any]:
         """The values in arrays of ours: those of the object store are read-only, and scarce."""
         if desk.inbox is None or not self.reuse:
-            desk.inbox = [np.array(value) if isinstance(value, np.ndarray) else value for value in values]
-            return desk.inbox
-        for i, value in enumerate(values):
-            if isinstance(value, np.ndarray):
-                np.copyto(desk.inbox[i], value)
-            else:
-                desk.inbox[i] = value
+            desk.inbox = list(copied(tuple(values)))
+        else:
+            desk.inbox = [copied_into(mine, value) for mine, value in zip(desk.inbox, values)]
         return desk.inbox
 
     def _carry(self, orders: list[Assign]) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, explosion_limit, learn
+from asyncqn.engines.copies import View
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
@@ -116,9 +115,7 @@ class Worker:
             if state is not None:
                 self.local = Saved({}, state).tree(f"worker.{worker}", self.local)
             iterate = self.algorithm.init(theta0)
-            sent = sent_fields(self.algorithm, iterate)
-            self.slots = [getattr(iterate, name) for name in sent]
-            self.view = iterate._make([getattr(iterate, n) if n in sent else None for n in iterate._fields])
+            self.copy = View(iterate, sent_fields(self.algorithm, iterate))
         except Exception as error:
             return _failed("a worker could not be prepared", error)
         return "ready"
@@ -131,13 +128,12 @@ class Worker:
         Most answers are the values of the update alone, for small messages are what Ray is slow at.
         """
         begun = time.perf_counter()
-        assign, arrays = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
+        assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
         if (failure := self._settle()) is not None:
             return failure
         try:
             state = state_arrays(assign.worker, self.local) if assign.deposit else None
-            for mine, arrived in zip(self.slots, arrays):
-                np.copyto(mine, arrived)
+            self.view = self.copy.take(values)
             task = assign.task(self.seed)
             update = compute(self.algorithm, self.potential, self.view, self.local, task, self.limit)
         except Exception as error:
@@ -149,8 +145,8 @@ class Worker:
             return failure
         if update is None:
             return Answer(None, None, state)
-        values, known, self.told_kind = tuple(update), self.told_kind, True
-        return values if known and state is None else Answer(values, None if known else type(update), state)
+        answer, known, self.told_kind = tuple(update), self.told_kind, True
+        return answer if known and state is None else Answer(answer, None if known else type(update), state)
 
     def farewell(self, worker: int) -> Arrays | Failed:
         """The worker's state after everything it computed."""

@@ -1,0 +1,433 @@
+"""A potential's first calls: `value`, `grad` and the extras compared with each other before a run begins.
+
+A wrong gradient would otherwise be a silent wrong answer.  Everything is compared near the start, at
+theta0 plus a tenth of each coordinate's size, because at the start itself a prior is often flat.
+
+* purity: arguments are left as they are, equal arguments give equal bits, `out` is written and not read;
+* rows: |A| grad(A) + |B| grad(B) = (|A| + |B|) grad(A with B), which holds if and only if the rows are
+  weighted by n_data / len(rows) and the prior is counted once;
+* slope: along a direction v, U(theta + v) - U(theta - v) = 2 v'grad + O(v^3), where U is `value_rows` on a
+  few rows if there is one, else `value`, with `grad` over all rows where these are few;
+* where they are many, `value` against `grad` of a sample, which shows a mean in place of a sum, or a sign.
+
+Two step lengths tell curvature and rounding from a mistake: only what is clearly beyond both is refused.
+What cannot be judged, because a function raises an error or is not finite, passes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+from asyncqn.types import Array, Potential, Rows, extra
+
+_MARK = 1.2345678e-30
+"""Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
+_FEW = 8
+"""Rows of a small sample."""
+_SAMPLE = 64
+"""Rows of a sample whose mean shall stand for that of all rows."""
+_ALL_ROWS, _ALL_NUMBERS = 20_000, 20_000_000
+"""All rows are taken where they are no more than this, and no more numbers than this (rows times dim)."""
+_CHUNK = 4096
+"""Rows of one call where all are taken, so that a copy of their data stays small."""
+_SEED = 0xC4EC
+"""The checks draw the same rows and directions in every run: a mistake is found each time or never."""
+
+Vector = npt.NDArray[np.float64]
+
+
+def check_first_calls(potential: Potential, theta0: Array) -> None:
+    """Compare a user's functions as the top of this file says; our own are compared by our tests.
+
+    At most five calls of `grad` on a few rows, of `value` eighteen, and where `value_rows` is missing and
+    the rows are few, one pass of `grad`.
+    """
+    if type(potential).__module__.partition(".")[0] != "asyncqn":
+        compare_functions(potential, theta0)
+
+
+def compare_functions(potential: Potential, theta0: Array) -> None:
+    """Raise `BadInput` with a sentence that names the mistake, where there clearly is one."""
+    calls = _Calls(potential)
+    rng = np.random.default_rng(_SEED)
+    try:
+        with np.errstate(all="ignore"):
+            _Comparison(calls, theta0, rng).run()
+    except _NothingToJudge:
+        return
+
+
+class _NothingToJudge(Exception):
+    """A function raised an error or is not finite: the run will meet that again, and say where."""
+
+
+class _Calls:
+    """The functions of a potential, called with copies, so that what they change is noticed."""
+
+    def __init__(self, potential: Potential) -> None:
+        self.potential, self.name = potential, type(potential).__name__
+
+    def has(self, function: str) -> bool:
+        return extra(self.potential, function) is not None
+
+    def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
+        """What `value` or `value_rows` returns."""
+        result = self._call(function, theta, rows)
+        return self._as_number(function, result)
+
+    def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:
+        out = np.full_like(theta, fill)
+        returned = self._call("grad", theta, rows, out)
+        if fill == _MARK and bool((out == out.dtype.type(_MARK)).all()):
+            came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
+            raise BadInput(f"{self.name}.grad leaves out as it was{came}: write the gradient, out[:] = ...")
+        return out.astype(np.float64)
+
+    def grad_with_value(self, theta: Array, rows: Rows) -> tuple[Vector, float]:
+        out = np.full_like(theta, np.nan)
+        returned = self._call("grad_with_value", theta, rows, out)
+        return out.astype(np.float64), self._as_number("grad_with_value", returned)
+
+    def _as_number(self, function: str, result: Any) -> float:
+        try:
+            if np.ndim(result) == 0:
+                return float(result)
+        except (TypeError, ValueError):
+            pass
+        raise BadInput(f"{self.name}.{function} must return a number, not {_shown(result)}.")
+
+    def _call(self, function: str, theta: Array, rows: Rows | None, *out: Array) -> Any:
+        given = theta.copy()
+        arguments = [given] if rows is None else [given, rows.copy()]
+        try:
+            result = getattr(self.potential, function)(*arguments, *out)
+        except StopIteration as error:
+            raise BadInput(
+                f"{self.name}.{function} raises StopIteration, which is for callbacks: let it raise another."
+            ) from error
+        except Exception as error:
+            raise _NothingToJudge from error
+        require(
+            given.tobytes() == theta.tobytes(),
+            f"{self.name}.{function} changes theta: it must leave theta as it is.",
+        )
+        require(
+            rows is None or arguments[1].tobytes() == rows.tobytes(),
+            f"{self.name}.{function} changes rows: it must leave rows as they are.",
+        )
+        return result
+
+
+class _Slope(NamedTuple):
+    """One step d: what values say of U(theta + d) - U(theta - d), what the gradient says, how sure."""
+
+    step: Vector
+    """2d."""
+    values: float
+    gradient: float
+    unsure: float
+    """How far apart the two may be by curvature and rounding."""
+
+    @property
+    def wrong(self) -> bool:
+        return abs(self.values - self.gradient) > self.unsure
+
+    @property
+    def share_off(self) -> float:
+        """By how much the two differ, for a step of length one."""
+        return (self.values - self.gradient) / _norm(self.step)
+
+
+class _Comparison:
+    """The checks of one potential from one start."""
+
+    def __init__(self, calls: _Calls, theta0: Array, rng: np.random.Generator) -> None:
+        self.calls, self.theta0, self.rng = calls, theta0, rng
+        self.name, self.n = calls.name, int(calls.potential.n_data)
+        self.eps = float(np.finfo(theta0.dtype).eps)
+        # Gradients computed in single precision, or by differences, pass in float64 too.
+        self.rows_tolerance = max(1e-5, 500 * self.eps)
+        self.value_tolerance = max(1e-6, 1e4 * self.eps)
+        self.slope_tolerance = max(1e-6, 200 * self.eps)
+        self.size = np.maximum(np.abs(theta0.astype(np.float64)), 1.0)
+        self.few = self.n <= _ALL_ROWS and self.n * theta0.size <= _ALL_NUMBERS
+
+    def run(self) -> None:
+        A, B = self._samples()
+        self._check_purity(A)
+        self._move_away()
+        self._check_rows(A, B)
+        if self.calls.has("value_rows"):
+            self._check_value_rows(A, B)
+            both = np.concatenate([A, B])
+            self._check_slope("value_rows", both, self.calls.grad(self.theta, both))
+        elif self.few:
+            self._check_slope("value", None, self._whole_gradient())
+        else:
+            self._check_sample()
+        again = self.calls.number("value", self.theta0)
+        require(
+            struct.pack("d", again) == struct.pack("d", self.start_value),
+            f"{self.name}.value is not pure: the same theta gave another number the second time.",
+        )
+
+    def _samples(self) -> tuple[Rows, Rows]:
+        """Two small samples; the last row of the second is the first of the other."""
+        drawn = self.rng.choice(self.n, min(self.n, 2 * _FEW - 1), replace=False).astype(np.int64)
+        half = (drawn.size + 1) // 2
+        return drawn[:half], np.append(drawn[half:], drawn[0])
+
+    def _check_purity(self, A: Rows) -> None:
+        self.start_value = self.calls.number("value", self.theta0)
+        first = self.calls.grad(self.theta0, A, _MARK)
+        second = self.calls.grad(self.theta0, A)
+        if first.tobytes() == second.tobytes():
+            return
+        require(
+            not bool((np.isnan(second) & ~np.isnan(first)).any()),
+            f"{self.name}.grad reads out, or leaves entries of it unwritten: write every one, out[:] = ...",
+        )
+        raise BadInput(f"{self.name}.grad is not pure: the same theta and rows gave other bits.")
+
+    def _move_away(self) -> None:
+        """Choose `theta` near the start, nearer where the objective is not finite."""
+        draw = self.rng.standard_normal(self.theta0.size)
+        for share in (0.1, 1e-3, 1e-5):
+            self.reach = share * self.size
+            self.theta = (self.theta0 + self.reach * draw).astype(self.theta0.dtype)
+            self.value = self.calls.number("value", self.theta)
+            if math.isfinite(self.value):
+                return
+        raise _NothingToJudge
+
+    # -- rows
+
+    def _check_rows(self, A: Rows, B: Rows) -> None:
+        theta, calls = self.theta, self.calls
+        both = np.concatenate([A, B])
+        gA, gB, gC = (_finite(calls.grad(theta, rows)) for rows in (A, B, both))
+        a, b, c = A.size, B.size, both.size
+        self.gradient = gC
+        self.gradient_size = max(map(_norm, (gA, gB, gC)))
+        allowed = self.rows_tolerance * (a * _norm(gA) + b * _norm(gB) + c * _norm(gC))
+        if _norm(a * gA + b * gB - c * gC) <= allowed:
+            return
+        scale = "multiply the sum over the rows by n_data / len(rows)"
+        if b > 1:  # there is a mistake, and these calls find its name
+            distinct = [A, B[:-1], both[:-1], np.concatenate([A, A])]
+            gA, gB, gC, twice = (_finite(calls.grad(theta, rows)) for rows in distinct)
+            off = a * gA + (b - 1) * gB - (c - 1) * gC
+            if _norm(off) <= allowed:
+                raise BadInput(f"{self.name}.grad does not count a row that occurs twice as two.")
+            if _norm(gA + gB - gC - (2 * gA - twice)) <= allowed / c:
+                raise BadInput(f"{self.name}.grad does not scale the rows: {scale}.")
+            if _norm(off - 2 * a * (gA - twice)) <= allowed:
+                raise BadInput(
+                    f"{self.name}.grad scales the prior with the rows: count it once, and {scale} alone."
+                )
+        raise BadInput(
+            f"{self.name}.grad weights rows wrongly, for two samples disagree with both together: {scale}, "
+            "and count the prior once."
+        )
+
+    def _whole_gradient(self) -> Vector:
+        """grad over all rows: as just shown, the weighted mean over parts of them."""
+        parts = np.array_split(np.arange(self.n), -(-self.n // _CHUNK))
+        whole = sum(part.size / self.n * self.calls.grad(self.theta, part) for part in parts)
+        return _finite(np.asarray(whole))
+
+    # -- value_rows and grad_with_value
+
+    def _check_value_rows(self, A: Rows, B: Rows) -> None:
+        name, n, theta, calls = self.name, self.n, self.theta, self.calls
+        both = np.concatenate([A, B])
+        vA, vB, vC = (calls.number("value_rows", theta, rows) for rows in (A, B, both))
+        if not all(map(math.isfinite, (vA, vB, vC))):
+            raise _NothingToJudge
+        allowed = self.value_tolerance * (abs(vA) + abs(vB) + abs(vC))
+        require(
+            abs(A.size * vA + B.size * vB - both.size * vC) <= both.size * allowed,
+            f"{name}.value_rows weights rows wrongly, for two samples disagree with both together: multiply "
+            "the sum over the rows by n_data / len(rows), and count the prior once.",
+        )
+        if calls.has("grad_with_value"):
+            gradient, value = calls.grad_with_value(theta, both)
+            require(
+                abs(value - vC) <= allowed,
+                f"{name}.grad_with_value returns {value:.6g} where {name}.value_rows says {vC:.6g}.",
+            )
+            require(
+                _norm(gradient - self.gradient) <= self.rows_tolerance * _norm(self.gradient),
+                f"{name}.grad_with_value writes another gradient than {name}.grad.",
+            )
+        mean = f"one of {name}.value and {name}.value_rows is a mean over the data and the other a sum"
+        if self.few:
+            whole = calls.number("value_rows", theta, np.arange(n))
+            allowed = self.value_tolerance * (abs(whole) + abs(self.value) + abs(vC))
+            if math.isfinite(whole) and abs(whole - self.value) > allowed:
+                pair = sorted((abs(whole), abs(self.value)))
+                require(n == 1 or not _near(pair[0] * n, pair[1], 1e-3), f"{mean}: both must be the sum.")
+                raise BadInput(
+                    f"{name}.value_rows of all rows is {whole:.6g} where {name}.value is {self.value:.6g}: a "
+                    "term, such as the prior, is in one of them alone."
+                )
+        elif _near(vA, vB, 0.3):
+            small, large = sorted((abs(vC), abs(self.value)))
+            require(not _near(small * n, large, 0.5), f"{mean}: both must be the sum.")
+
+    # -- slopes
+
+    def _check_slope(self, function: str, rows: Rows | None, g: Vector) -> None:
+        """Refuse where values and gradient disagree along most of four directions; one suffices to pass."""
+        first = self._slope(function, rows, g, self._direction(_finite(g)))
+        if not first.wrong:
+            return
+        none = np.zeros_like(g)
+        others = [self._slope(function, rows, g, self._direction(none)) for _ in range(3)]
+        slopes = [slope for slope in [first, *others] if slope.wrong]
+        if len(slopes) >= 3:
+            raise BadInput(_mistake(self.name, function, self.n, slopes, self.theta))
+
+    def _slope(self, function: str, rows: Rows | None, g: Vector, direction: Vector) -> _Slope:
+        """Differences of values along `direction`, over shorter steps while curvature or noise shows.
+
+        A wrong gradient is off in proportion to the step, noise and curvature are not: only what two step
+        lengths agree on counts as wrong.
+        """
+        before: _Slope | None = None
+        slope: _Slope | None = None
+        for length in 10 * self.eps**0.25 / np.array([1.0, 4.0, 16.0]):
+            slope, calm = self._measured(function, rows, g, length * direction)
+            if slope is None:
+                continue
+            if not slope.wrong:
+                if calm:
+                    return slope
+            elif before is not None and _near(before.share_off, slope.share_off, 0.15):
+                return slope
+            before = slope
+        if before is None:
+            raise _NothingToJudge
+        return before._replace(unsure=math.inf)
+
+    def _measured(self, function: str, rows: Rows | None, g: Vector, d: Vector) -> tuple[_Slope | None, bool]:
+        """Differences over d and 2d, and whether they show no more than rounding; None if not finite."""
+        theta, calls = self.theta.astype(np.float64), self.calls
+        points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 0, 1, 2)]
+        U = [calls.number(function, point, rows) for point in points]
+        left, right = ([point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3))
+        near, far = right[0] - left[1], right[1] - left[0]
+        off_near, off_far = U[3] - U[1] - float(g @ near), U[4] - U[0] - float(g @ far)
+        # A wrong slope e adds 2e and 4e to these, curvature c adds 2c and 16c: e without c, then c alone.
+        off, bent = (8 * off_near - off_far) / 6, abs(off_far - 2 * off_near)
+        rough = 2 * abs(U[0] + U[4] - 4 * (U[1] + U[3]) + 6 * U[2])
+        rounding = 16 * self.eps * max(map(abs, U))
+        size = max(self.gradient_size, _norm(g)) if g.any() else 0.0
+        unsure = 2 * (bent + rough + rounding) + self.slope_tolerance * size * _norm(near)
+        if not math.isfinite(unsure):
+            return None, False
+        slope = _Slope(near, float(g @ near) + off, float(g @ near), unsure)
+        return slope, bent + rough <= 2 * rounding
+
+    def _direction(self, g: Vector) -> Vector:
+        """Random, of the size of `reach`, with a share along theta, where priors show, and one along g."""
+        theta, long = self.theta.astype(np.float64), _norm(self.reach)
+        v: Vector = self.reach * self.rng.standard_normal(g.size)
+        for other in (theta, g):
+            if other.any():
+                v += other * (long / _norm(other))
+        return v
+
+    # -- many rows and no value_rows
+
+    def _check_sample(self) -> None:
+        """The slope of `value` along the gradient of one sample, against four other samples.
+
+        Rows may differ wildly, so only what a mean or a sign explains is refused: samples that agree
+        with each other to a third, and with `value` to a third after that correction alone.
+        """
+        n, name, calls = self.n, self.name, self.calls
+        drawn = self.rng.choice(n, 5 * _SAMPLE, replace=False).astype(np.int64)
+        first, *others = (_finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5))
+        if not first.any():
+            raise _NothingToJudge
+        direction = first * (_norm(self.reach) / _norm(first))
+        slope = self._slope("value", None, np.zeros_like(first), direction)
+        said = [float(g @ slope.step) for g in others]
+        middle = sum(said) / len(said)
+        agree = all(_near(one, middle, 0.3) for one in said) and slope.wrong
+        for factor, sentence in _factors(name, "value", n):
+            require(not (agree and _near(slope.values, factor * middle, 0.3)), sentence)
+
+
+def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
+    """What U's slope over the gradient's may be by mistake, and the sentence that says so."""
+    grad, value = f"{name}.grad", f"{name}.{function}"
+    sign = (-1.0, f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.")
+    mean = (
+        float(n),
+        f"{grad} is a mean over the rows where {value} is a sum: multiply the sum over the rows by n_data / "
+        "len(rows), not by 1 / len(rows).",
+    )
+    total = (1.0 / n, f"{value} is a mean over the data where {grad} is of the sum: both must be of the sum.")
+    return [sign] if n < 3 else [mean, total, sign]
+
+
+def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Array) -> str:
+    """The sentence for slopes that disagree: U's are `factor` times the gradient's, or that and a prior's.
+
+    The prior's share is sought as c theta'd, as a Gaussian prior has it.
+    """
+    values, gradients = (np.array([slope[i] for slope in slopes]) for i in (1, 2))
+    priors = np.array([float(theta.astype(np.float64) @ slope.step) for slope in slopes])
+    unsure = np.array([slope.unsure for slope in slopes])
+
+    def explained(factor: float, with_prior: bool) -> bool:
+        rest = values - factor * gradients
+        allowed = 1e-3 * np.abs(values).max() + unsure
+        if with_prior:
+            allowed = 1e-2 * np.abs(rest).max() + unsure
+            rest = rest - priors * (float(priors @ rest) / float(priors @ priors))
+        return bool((np.abs(rest) <= allowed).all())
+
+    for with_prior in (False, True):
+        for factor, sentence in _factors(name, function, n):
+            if explained(factor, with_prior):
+                return sentence
+        if with_prior and explained(1.0, True):
+            return (
+                f"the prior is in {name}.{function} and not in {name}.grad, or not with the same weight: "
+                "it must be in both, once."
+            )
+    return (
+        f"{name}.grad is not the gradient of {name}.{function}: along a line it says {gradients[0]:.6g} and "
+        f"differences say {values[0]:.6g}, so a derivative is wrong, or a term such as the prior is in one "
+        "of them alone."
+    )
+
+
+def _finite(g: Vector) -> Vector:
+    """g, where it can be judged."""
+    if not math.isfinite(_norm(g)):
+        raise _NothingToJudge
+    return g
+
+
+def _norm(g: Vector) -> float:
+    return float(np.linalg.norm(g))
+
+
+def _near(a: float, b: float, share: float) -> bool:
+    """Whether b is a, but for a share of a."""
+    return abs(a - b) <= share * abs(a)
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {shape}" if shape else f"{value!r}" if value is None else type(value).__name__

@@ -1,0 +1,62 @@
+"""States and messages as trees: NamedTuples, also within each other, of arrays and single numbers.
+
+Arrays are copied into places of the receiver's own, which are used again and again; a number is taken over
+as it is, so that an `int` stays an `int` on every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The arrays and numbers of a tree, in order."""
+    return [leaf for child in tree for leaf in leaves(child)] if isinstance(tree, tuple) else [tree]
+
+
+def rebuilt(tree: Any, new: Iterator[Any]) -> Any:
+    """A tree of the same shape with other leaves."""
+    if not isinstance(tree, tuple):
+        return next(new)
+    children = [rebuilt(child, new) for child in tree]
+    return tree._make(children) if hasattr(tree, "_make") else tuple(children)
+
+
+def copied(tree: Any) -> Any:
+    """A tree with arrays of its own."""
+    return rebuilt(tree, (np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves(tree)))
+
+
+def copied_into(places: Any, tree: Any) -> Any:
+    """`tree` with its arrays copied into those of `places`, a tree of the same shape."""
+    if type(places) is np.ndarray:
+        np.copyto(places, tree)
+        return places
+    if not isinstance(tree, tuple):
+        return tree
+    children = [copied_into(place, child) for place, child in zip(places, tree)]
+    return tree._make(children) if hasattr(tree, "_make") else tuple(children)
+
+
+class View:
+    """A worker's own copy of the fields `sent` of the iterate; the others are None."""
+
+    def __init__(self, iterate: Any, sent: Sequence[str]) -> None:
+        fields = iterate._fields
+        self._state = iterate._make([copied(getattr(iterate, f)) if f in sent else None for f in fields])
+        self._at = [fields.index(name) for name in sent]
+        self._all_arrays = all(type(self._state[i]) is np.ndarray for i in self._at)
+
+    def take(self, values: Sequence[Any]) -> Any:
+        """The iterate with these values in the fields that are sent; valid until the next call."""
+        if self._all_arrays:
+            for i, value in zip(self._at, values):
+                np.copyto(self._state[i], value)
+            return self._state
+        children = list(self._state)
+        for i, value in zip(self._at, values):
+            children[i] = copied_into(self._state[i], value)
+        return self._state._make(children)

@@ -1,0 +1,89 @@
+"""Numbers in states and messages stay what they are on every engine, also within nested tuples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Mpirun
+from engines.runs import assert_replays, problem
+from engines.typed_states import Iterate, Size, TypedSGD, assert_types
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncqn as aq
+from asyncqn.core.float32_wire import rounded
+from asyncqn.engines.copies import View, copied, leaves
+from asyncqn.engines.mpi.wire import Frame
+
+TYPED = TypedSGD(h=1e-6)
+
+
+def replays(run: aq.Run) -> None:
+    assert run.counters["commits_counted"] == run.nit
+    assert_replays(run, problem())
+
+
+@pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3), aq.Simulator(aq.Cluster(3))], ids=repr)
+def test_numbers_stay_numbers_in_this_process(engine: Any) -> None:
+    replays(aq.minimize(problem(), TYPED, engine=engine, commits=60))
+
+
+def test_numbers_stay_numbers_from_a_checkpoint(tmp_path: Path) -> None:
+    def enough(progress: Any) -> None:
+        if progress.commit == 40:
+            raise StopIteration
+
+    aq.minimize(
+        problem(), TYPED, engine=aq.Threads(2), commits=60, evaluate=20, checkpoint=tmp_path / "c",
+        checkpoint_every=15, callback=enough,
+    )  # fmt: skip
+    replays(aq.resume(tmp_path / "c", algorithm=TYPED))
+
+
+def test_numbers_stay_numbers_on_ranks(mpirun: Mpirun) -> None:
+    done = mpirun(3, [str(Path(__file__).with_name("mpi_jobs.py")), "typed"])
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["name"], line["commits"]) for line in lines] == [("exact", 60), ("float32", 60)]
+
+
+def test_numbers_stay_numbers_on_actors(ray_local: Any) -> None:
+    replays(aq.minimize(problem(), TYPED, engine=aq.Ray(2), commits=60))
+
+
+def state(numbers: list[float]) -> Iterate:
+    a, b, c, d = numbers
+    return Iterate(np.array([a, b]), int(c), Size(c, np.array([d])), np.float32(b), c > d)
+
+
+REAL = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
+
+
+@given(REAL, REAL)
+def test_a_view_holds_what_it_took_in_arrays_of_its_own(first: list[float], second: list[float]) -> None:
+    master = state(first)
+    view = View(master, ("theta", "count", "size"))
+    given_ = state(second)
+    taken = view.take((given_.theta, given_.count, given_.size))
+    assert [str(leaf) for leaf in leaves(taken[:3])] == [str(leaf) for leaf in leaves(given_[:3])]
+    assert taken[3:] == (None, None)
+    assert_types(taken.size)
+    for mine, theirs in zip(leaves(taken), leaves(given_)):
+        assert not (isinstance(mine, np.ndarray) and np.shares_memory(mine, theirs))
+
+
+@given(REAL, st.booleans())
+def test_a_frame_carries_nested_tuples(numbers: list[float], narrow: bool) -> None:
+    sent = state(numbers)
+    frame = Frame(sent, narrow)
+    frame.pack(copied(sent))
+    arrived = Iterate(*frame.unpack())
+    assert_types(arrived)
+    expected = rounded(sent) if narrow else sent
+    assert [np.asarray(leaf).tobytes() for leaf in leaves(arrived)] == [
+        np.asarray(leaf).tobytes() for leaf in leaves(expected)
+    ]
