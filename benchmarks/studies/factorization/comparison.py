@@ -216,9 +216,13 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
 
         def call() -> Any:
             return minimize(
-                potential, AsyncSGD(h=h, batch=batch, sampling="blocks"), engine=Threads(workers),
-                commits=commits, evaluate=50, callback=watch,
-            )  # fmt: skip
+                potential,
+                AsyncSGD(h=h, batch=batch, sampling="blocks"),
+                engine=Threads(workers),
+                commits=commits,
+                evaluate=50,
+                callback=watch,
+            )
 
         seconds, found = duration(call, potential)
         return (seconds if found.metrics["rmse"][-1] <= target else np.inf), h

@@ -22,9 +22,19 @@ def cmfrec(columns: Any, rank: int, threads: int, passes: int, _: Any) -> tuple[
 
     users, items, values = columns
     model = CMF(
-        k=rank, lambda_=1.0, method="als", use_cg=False, niter=passes, nthreads=threads, user_bias=False,
-        item_bias=False, center=False, use_float=True, verbose=False, precompute_for_predictions=False,
-    )  # fmt: skip
+        k=rank,
+        lambda_=1.0,
+        method="als",
+        use_cg=False,
+        niter=passes,
+        nthreads=threads,
+        user_bias=False,
+        item_bias=False,
+        center=False,
+        use_float=True,
+        verbose=False,
+        precompute_for_predictions=False,
+    )
     model.fit(coo_matrix((values, (users, items))))
     return model.A_, model.B_
 
@@ -35,9 +45,15 @@ def libmf(columns: Any, rank: int, threads: int, passes: int, setting: Any) -> t
     users, items, values = columns
     ridge, rate = setting  # its ridge counts once per rating
     engine = mf.MF(
-        k=rank, lambda_p2=ridge, lambda_q2=ridge, eta=rate, nr_iters=passes, nr_threads=threads, quiet=True,
+        k=rank,
+        lambda_p2=ridge,
+        lambda_q2=ridge,
+        eta=rate,
+        nr_iters=passes,
+        nr_threads=threads,
+        quiet=True,
         copy_data=False,
-    )  # fmt: skip
+    )
     engine.fit(np.column_stack([users, items, values]))
     return np.asarray(engine.p_factors()), np.asarray(engine.q_factors())
 

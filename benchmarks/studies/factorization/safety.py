@@ -57,11 +57,18 @@ def cell(name: str, potential: ProfiledFactorization, workers: int, spread: floa
         failures += diverged(run, start, run.fun, rmse)
         trials += diverged(run, start, last, float(run.metrics["rmse"][-1]))
     return {
-        "problem": name, "spread": f"{spread:g}", "workers": workers, "runs": len(SEEDS),
-        "diverged": failures, "bad_last_trials": trials,
-        "best_rmse": min(rmses), "median_rmse": float(np.median(rmses)), "worst_rmse": max(rmses),
-        "worst_fun_over_start": max(falls), "seconds": time.perf_counter() - begin,
-    }  # fmt: skip
+        "problem": name,
+        "spread": f"{spread:g}",
+        "workers": workers,
+        "runs": len(SEEDS),
+        "diverged": failures,
+        "bad_last_trials": trials,
+        "best_rmse": min(rmses),
+        "median_rmse": float(np.median(rmses)),
+        "worst_rmse": max(rmses),
+        "worst_fun_over_start": max(falls),
+        "seconds": time.perf_counter() - begin,
+    }
 
 
 def kept_rows(cells: list[tuple[str, str]]) -> list[Any]:

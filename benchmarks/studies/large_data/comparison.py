@@ -84,8 +84,13 @@ def ours(potential: Any, levels: list[float], repeats: int) -> Iterator[Record]:
                     best[k] = min(best[k], seconds_of(potential, algorithm, workers, n))
         for k, (name, algorithm, _) in enumerate(methods):
             n = commits[k][i]
-            yield {"method": name, "target": target, "setting": "",
-                   "passes": math.inf if n is None else passes(algorithm, n), "seconds": best[k]}  # fmt: skip
+            yield {
+                "method": name,
+                "target": target,
+                "setting": "",
+                "passes": math.inf if n is None else passes(algorithm, n),
+                "seconds": best[k],
+            }
 
 
 def optimum(potential: Any, theta0: np.ndarray) -> float:

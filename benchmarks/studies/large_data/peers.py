@@ -43,16 +43,26 @@ def scipy_lbfgsb(potential: Any, theta0: np.ndarray, levels: list[float], repeat
 
         begin = time.perf_counter()
         with suppress(StopIteration):
-            minimize(both, theta0.astype(np.float64), jac=True, method="L-BFGS-B",
-                     options={"maxiter": MOST, "maxfun": MOST, "ftol": 0.0, "gtol": 0.0})  # fmt: skip
+            minimize(
+                both,
+                theta0.astype(np.float64),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": MOST, "maxfun": MOST, "ftol": 0.0, "gtol": 0.0},
+            )
         for i, level in enumerate(levels):
             for calls, (at, value) in enumerate(trace):
                 if value <= level:
                     best[i], used[i] = min(best[i], at - begin), float(calls + 1)
                     break
     for i, target in enumerate(TARGETS):
-        yield {"method": "SciPy L-BFGS-B", "target": target, "setting": "", "passes": used[i],
-               "seconds": best[i]}  # fmt: skip
+        yield {
+            "method": "SciPy L-BFGS-B",
+            "target": target,
+            "setting": "",
+            "passes": used[i],
+            "seconds": best[i],
+        }
 
 
 def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
@@ -63,24 +73,37 @@ def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
         for iterations in ITERATIONS if solver == "lbfgs" else STOCHASTIC_ITERATIONS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = LogisticRegression(C=1.0 / potential.prior, fit_intercept=False, solver=solver,
-                                           tol=0.0 if solver == "lbfgs" else 1e-12, max_iter=iterations,
-                                           random_state=0)  # fmt: skip
+                model = LogisticRegression(
+                    C=1.0 / potential.prior,
+                    fit_intercept=False,
+                    solver=solver,
+                    tol=0.0 if solver == "lbfgs" else 1e-12,
+                    max_iter=iterations,
+                    random_state=0,
+                )
                 begin = time.perf_counter()
                 model.fit(potential.X, potential.y)
                 spent = time.perf_counter() - begin
             U = potential.value(model.coef_[0].astype(potential.dtype))
             while done < len(levels) and levels[done] >= U:
-                yield {"method": f"scikit-learn {solver}", "target": TARGETS[done],
-                       "setting": f"max_iter={iterations}", "passes": float(iterations),
-                       "seconds": spent}  # fmt: skip
+                yield {
+                    "method": f"scikit-learn {solver}",
+                    "target": TARGETS[done],
+                    "setting": f"max_iter={iterations}",
+                    "passes": float(iterations),
+                    "seconds": spent,
+                }
                 done += 1
             if done == len(levels):
                 break
         for target in TARGETS[done:]:
-            yield {"method": f"scikit-learn {solver}", "target": target,
-                   "setting": f"not by max_iter={iterations}", "passes": math.inf,
-                   "seconds": math.inf}  # fmt: skip
+            yield {
+                "method": f"scikit-learn {solver}",
+                "target": target,
+                "setting": f"not by max_iter={iterations}",
+                "passes": math.inf,
+                "seconds": math.inf,
+            }
 
 
 def sklearn_sgd(potential: Any, levels: list[float], epochs: int = 8) -> Iterator[Record]:
@@ -91,9 +114,16 @@ def sklearn_sgd(potential: Any, levels: list[float], epochs: int = 8) -> Iterato
     for rate in RATES:
         for schedule in ("constant", "invscaling"):
             eta0 = rate * 100.0 / scale * (1.0 if schedule == "constant" else 30.0)
-            model = SGDClassifier("log_loss", alpha=potential.prior / potential.n_data, fit_intercept=False,
-                                  learning_rate=schedule, eta0=eta0, power_t=0.25, average=True,
-                                  random_state=0)  # fmt: skip
+            model = SGDClassifier(
+                "log_loss",
+                alpha=potential.prior / potential.n_data,
+                fit_intercept=False,
+                learning_rate=schedule,
+                eta0=eta0,
+                power_t=0.25,
+                average=True,
+                random_state=0,
+            )
             spent = 0.0
             for epoch in range(1, epochs + 1):
                 begin = time.perf_counter()
@@ -110,5 +140,10 @@ def sklearn_sgd(potential: Any, levels: list[float], epochs: int = 8) -> Iterato
                 if spent > best[-1][0]:
                     break
     for target, (spent, epoch, setting) in zip(TARGETS, best):
-        yield {"method": "scikit-learn SGD, tuned", "target": target, "setting": setting, "passes": epoch,
-               "seconds": spent}  # fmt: skip
+        yield {
+            "method": "scikit-learn SGD, tuned",
+            "target": target,
+            "setting": setting,
+            "passes": epoch,
+            "seconds": spent,
+        }

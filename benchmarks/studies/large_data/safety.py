@@ -44,9 +44,13 @@ def falls(potential: Any, workers: int, seed: int) -> tuple[bool, float]:
     n = algorithm.growing_versions + 60
     run = aq.minimize(potential, algorithm, engine=engine, commits=n, evaluate=n, seed=seed)
     exact = aq.minimize(
-        potential, exact_blocks(potential, 1), engine=Simulator(aq.Cluster(1)), theta0=run.theta0,
-        commits=60, evaluate=60,
-    )  # fmt: skip
+        potential,
+        exact_blocks(potential, 1),
+        engine=Simulator(aq.Cluster(1)),
+        theta0=run.theta0,
+        commits=60,
+        evaluate=60,
+    )
     start = float(run.metrics["fun"][0])
     share = (start - run.fun) / max(start - exact.fun, 1e-12 * abs(start))
     return run.status != "completed" or not run.fun <= start, 1.0 - share
@@ -65,11 +69,14 @@ def main() -> None:
                     ends = [falls(p, workers, seed) for seed, p in zip(SEEDS, potentials)]
                     records.append(
                         {
-                            "problem": kind, "scale": f"{scale:g}", "workers": workers, "runs": len(ends),
+                            "problem": kind,
+                            "scale": f"{scale:g}",
+                            "workers": workers,
+                            "runs": len(ends),
                             "diverged": sum(diverged for diverged, _ in ends),
                             "worst_shortfall": max(missed for _, missed in ends),
                         }
-                    )  # fmt: skip
+                    )
                     print(records[-1], flush=True)
                     write("large_data/safety", records, 4)
 

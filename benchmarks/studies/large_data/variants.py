@@ -176,8 +176,9 @@ def main() -> None:
             if all((problem, name) in known for name in VARIANTS):
                 continue
             potential = make()
-            run = aq.minimize(potential, aq.GrowingLBFGS(1, 3, memory=100), engine=aq.Threads(1), commits=400,
-                              evaluate=400)  # fmt: skip
+            run = aq.minimize(
+                potential, aq.GrowingLBFGS(1, 3, memory=100), engine=aq.Threads(1), commits=400, evaluate=400
+            )
             start, lowest = potential.value(run.theta0), run.fun
             levels = [lowest + target * (start - lowest) for target in TARGETS]
             for name, variant in VARIANTS.items():

@@ -80,10 +80,13 @@ def _speedup(spectrum: str) -> list[Record]:
         records.append(record)
     alone = records[0]["mean"]
     return [
-        {**record, "speedup": alone / record["mean"],
-         "speedup_in_one_piece": alone / record["mean_in_one_piece"]}
+        {
+            **record,
+            "speedup": alone / record["mean"],
+            "speedup_in_one_piece": alone / record["mean_in_one_piece"],
+        }
         for record in records
-    ]  # fmt: skip
+    ]
 
 
 def speedup() -> None:
@@ -93,8 +96,7 @@ def speedup() -> None:
         here = [row for row in rows if int(row["workers"]) == workers]
         means = [np.mean([float(row[c]) for row in here]) for c in ("speedup", "speedup_in_one_piece")]
         least = min(float(row["speedup"]) for row in here)
-        print(f"W = {workers}: mean speedup {means[0]:.2f}, least {least:.2f}; "
-              f"in one piece {means[1]:.2f}")  # fmt: skip
+        print(f"W = {workers}: mean speedup {means[0]:.2f}, least {least:.2f}; in one piece {means[1]:.2f}")
 
 
 def _safety(spectrum: str) -> list[Record]:
@@ -139,12 +141,22 @@ def summary() -> None:
         ratio = float(row["mean"]) / mean
         if mean >= TRIVIAL:
             ratios.append(ratio)
-        records.append({"spectrum": cell[0], "sigma_w": cell[1], "best_rival": kind, "rival": mean,
-                        "block_lbfgs": float(row["mean"]), "ratio": ratio,
-                        "counts": mean >= TRIVIAL})  # fmt: skip
+        records.append(
+            {
+                "spectrum": cell[0],
+                "sigma_w": cell[1],
+                "best_rival": kind,
+                "rival": mean,
+                "block_lbfgs": float(row["mean"]),
+                "ratio": ratio,
+                "counts": mean >= TRIVIAL,
+            }
+        )
     write("beyond/summary", records)
-    print(f"{len(ratios)} cells to error {EPSILON}: geometric mean {np.exp(np.mean(np.log(ratios))):.3f}, "
-          f"worst {max(ratios):.3f}")  # fmt: skip
+    print(
+        f"{len(ratios)} cells to error {EPSILON}: geometric mean {np.exp(np.mean(np.log(ratios))):.3f}, "
+        f"worst {max(ratios):.3f}"
+    )
 
 
 PARTS = {part.__name__: part for part in (rivals, blocks, speedup, safety, summary)}

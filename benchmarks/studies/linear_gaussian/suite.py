@@ -61,20 +61,39 @@ _PAIRS = {"cosine_floor": 0.3, "batch_share": 1 / 100, "overlap_share": 1 / 3, "
 GOOD: dict[str, list[dict[str, Any]]] = {
     "async-sgd": [{"r": r, "batch_share": share} for r in (0.4, 0.7, 1.2) for share in (1 / 100, 1 / 40)],
     "mb-lbfgs": [
-        {**_PAIRS, "r": r, "first": 1.0, "timeout_share": 2.0, "quorum": 0.6, "cosine_floor": 0.0,
-         "batch_share": share, "overlap_share": 1 / 2, "memory": 3}
-        for r in (0.3, 0.5, 1.0) for share in (1 / 100, 1 / 40, 1 / 20)
+        {
+            **_PAIRS,
+            "r": r,
+            "first": 1.0,
+            "timeout_share": 2.0,
+            "quorum": 0.6,
+            "cosine_floor": 0.0,
+            "batch_share": share,
+            "overlap_share": 1 / 2,
+            "memory": 3,
+        }
+        for r in (0.3, 0.5, 1.0)
+        for share in (1 / 100, 1 / 40, 1 / 20)
     ],
     "as-lbfgs": [
-        {**_PAIRS, "gamma_share": 0.3, "H0": "fixed", "power": power, "r": r, "memory": memory,
-         "temperature": 0.002}
-        for power, r in ((1.0, 0.3), (0.8, 0.1), (0.8, 0.33)) for memory in (1, 3)
+        {
+            **_PAIRS,
+            "gamma_share": 0.3,
+            "H0": "fixed",
+            "power": power,
+            "r": r,
+            "memory": memory,
+            "temperature": 0.002,
+        }
+        for power, r in ((1.0, 0.3), (0.8, 0.1), (0.8, 0.33))
+        for memory in (1, 3)
     ],
     "momentum-lbfgs": [
         {**_PAIRS, "gamma_share": 4.0, "H0": "fixed", "power": power, "r": r, "memory": memory}
-        for power, r in ((1.0, 0.6), (0.8, 0.2), (0.8, 0.5)) for memory in (1, 3)
+        for power, r in ((1.0, 0.6), (0.8, 0.2), (0.8, 0.5))
+        for memory in (1, 3)
     ],
-}  # fmt: skip
+}
 
 
 def problem(spectrum: str) -> LinearGaussian:

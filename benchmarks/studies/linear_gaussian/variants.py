@@ -76,8 +76,13 @@ class TableLBFGS:
 
     def init(self, theta0: Array) -> Iterate:
         d = theta0.size
-        return Iterate(theta0.copy(), np.zeros((2, self.blocks, d)), np.zeros(self.blocks), np.zeros((2, d)),
-                       empty_memory(self.memory, "pair", None, theta0))  # fmt: skip
+        return Iterate(
+            theta0.copy(),
+            np.zeros((2, self.blocks, d)),
+            np.zeros(self.blocks),
+            np.zeros((2, d)),
+            empty_memory(self.memory, "pair", None, theta0),
+        )
 
     def init_worker(self, potential: Potential, theta0: Array) -> tuple[()]:
         return ()
@@ -166,10 +171,17 @@ def run_momentum(spectrum: str) -> list[Record]:
         if trials:
             measured = [record for record, _ in shortlisted(cell, trials)]
             best = min(measured, key=lambda record: float(record["mean"]))
-        records.append({
-            "kind": kind, "spectrum": spectrum, "sigma_w": math.sqrt(cell.variance), "trials": BUDGET,
-            "succeeded": len(trials), "mean": best["mean"], "reached": best["reached"],
-        })  # fmt: skip
+        records.append(
+            {
+                "kind": kind,
+                "spectrum": spectrum,
+                "sigma_w": math.sqrt(cell.variance),
+                "trials": BUDGET,
+                "succeeded": len(trials),
+                "mean": best["mean"],
+                "reached": best["reached"],
+            }
+        )
     return records
 
 

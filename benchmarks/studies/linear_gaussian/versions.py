@@ -42,9 +42,12 @@ WORKERS = (2, 5, 10, 20, 40, 80)
 SPREADS = (0.0, 1.0, 3.0, 5.0, 8.0, math.sqrt(200.0), 30.0, 100.0)
 NEVER, MASTER, SEED = 1e9, 30.0, 3
 RULES = {
-    "no help": (NEVER, 1), "in one piece": (3.0, 1), "in 2 pieces": (2.0, 2), "in 4 pieces": (2.0, 4),
+    "no help": (NEVER, 1),
+    "in one piece": (3.0, 1),
+    "in 2 pieces": (2.0, 2),
+    "in 4 pieces": (2.0, 4),
     "in 8 pieces": (2.0, 8),
-}  # fmt: skip
+}
 
 
 def length(cluster: Cluster, backup_after: float, pieces: int, versions: int = 600) -> float:
@@ -62,8 +65,13 @@ def lengths() -> None:
     records: list[Record] = []
     for workers, spread in itertools.product(WORKERS, SPREADS):
         cluster = Cluster(workers, 1000.0 / workers, spread, MESSAGE, MASTER)
-        records.append({"workers": workers, "sigma_w": spread,
-                        **{name: length(cluster, *rule) for name, rule in RULES.items()}})  # fmt: skip
+        records.append(
+            {
+                "workers": workers,
+                "sigma_w": spread,
+                **{name: length(cluster, *rule) for name, rule in RULES.items()},
+            }
+        )
     write("beyond/versions", records)
     show([record for record in records if record["workers"] == 40])
 
@@ -75,8 +83,13 @@ def uneven() -> None:
         mean = 1000.0 / workers
         means, stds = (4 * mean, *[mean] * (workers - 1)), (4 * spread, *[spread] * (workers - 1))
         cluster = Cluster(workers, means, stds, MESSAGE, MASTER)
-        records.append({"workers": workers, "sigma_w": spread,
-                        **{name: length(cluster, *rule) for name, rule in RULES.items()}})  # fmt: skip
+        records.append(
+            {
+                "workers": workers,
+                "sigma_w": spread,
+                **{name: length(cluster, *rule) for name, rule in RULES.items()},
+            }
+        )
     write("beyond/versions_uneven", records)
     show(records)
 
@@ -101,16 +114,23 @@ def patience() -> None:
             columns = [np.zeros(size, np.int32) for _ in range(3)]
             columns += [np.zeros(size), np.zeros(size, np.int32)]
             for i, (backup_after, deviations) in enumerate(rules):
-                n, rows, short = queues[deviations](*timing, workers, backup_after, 1.0, PIECES, SEED,
-                                                    versions, *columns)  # fmt: skip
+                n, rows, short = queues[deviations](
+                    *timing, workers, backup_after, 1.0, PIECES, SEED, versions, *columns
+                )
                 assert (n, short) == (versions, -1), "the columns are too short"
                 table[i, cell] = columns[3][:rows].max() / versions
         table /= table.min(axis=0)
         for (backup_after, deviations), relative in zip(rules, table):
-            records.append({
-                "master": master, "message": message, "backup_after": backup_after, "deviations": deviations,
-                "mean": float(np.exp(np.log(relative).mean())), "worst": float(relative.max()),
-            })  # fmt: skip
+            records.append(
+                {
+                    "master": master,
+                    "message": message,
+                    "backup_after": backup_after,
+                    "deviations": deviations,
+                    "mean": float(np.exp(np.log(relative).mean())),
+                    "worst": float(relative.max()),
+                }
+            )
     write("beyond/patience", records)
     show(records)
 
@@ -139,8 +159,14 @@ def threads(repeats: int = 7) -> None:
         theta0 = 0.3 * np.random.default_rng(1).standard_normal(potential.dim)
         times: dict[int, list[float]] = {1: [], 2: [], 4: []}
         for _, pieces in itertools.product(range(repeats), times):
-            run = minimize(potential, BlockLBFGS(2, pieces=pieces), engine=Threads(2), theta0=theta0,
-                           commits=versions, evaluate=versions)  # fmt: skip
+            run = minimize(
+                potential,
+                BlockLBFGS(2, pieces=pieces),
+                engine=Threads(2),
+                theta0=theta0,
+                commits=versions,
+                evaluate=versions,
+            )
             times[pieces].append(1e3 * float(run.metrics["time"][-1]) / versions)
         rule = pieces_of_a_block(potential.dim, potential.n_data, 2)
         best = {f"ms in {pieces}": min(measured) for pieces, measured in times.items()}

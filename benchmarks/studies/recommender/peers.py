@@ -34,9 +34,13 @@ def cmfrec_als(split: Split, rank: int, seed: int) -> np.ndarray:
     import pandas
     from cmfrec import CMF
 
-    frame = pandas.DataFrame({
-        "UserId": split["train_users"], "ItemId": split["train_items"], "Rating": split["train_values"],
-    })  # fmt: skip
+    frame = pandas.DataFrame(
+        {
+            "UserId": split["train_users"],
+            "ItemId": split["train_items"],
+            "Rating": split["train_values"],
+        }
+    )
     model = CMF(
         k=rank, lambda_=0.05, scale_lam=True, use_float=True, nthreads=2, random_state=seed, verbose=False
     )
@@ -62,10 +66,11 @@ def main(file: str, seed: int, ranks: list[int]) -> None:
                 print(f"{name} is not installed: {error}", file=sys.stderr)
                 continue
             found: dict[str, Any] = {
-                "what": name, "rank": rank,
+                "what": name,
+                "rank": rank,
                 "test_rmse": round(float(np.sqrt(np.mean((predicted - split["test_values"]) ** 2))), 4),
                 "seconds": round(time.perf_counter() - begun, 1),
-            }  # fmt: skip
+            }
             print(json.dumps(found), flush=True)
 
 

@@ -75,13 +75,21 @@ def measure() -> list[Record]:
             begun = time.process_time()
             model = Recommender(rank, seed=seed).fit(train)
             used = time.process_time() - begun
-            records.append({
-                "what": "asyncqn", "rank": rank, "split": seed, "train_rmse": round(model.rmse(train), 4),
-                "test_rmse": round(model.rmse(test), 4), "target": TARGETS[rank],
-                "seconds": round(model.seconds_, 2), "cpu_seconds": round(used, 2),
-                "passes": int(model.history_["passes"][-1]), "status": model.status_,
-                "met": model.rmse(test) <= TARGETS[rank] and model.seconds_ <= SECONDS,
-            })  # fmt: skip
+            records.append(
+                {
+                    "what": "asyncqn",
+                    "rank": rank,
+                    "split": seed,
+                    "train_rmse": round(model.rmse(train), 4),
+                    "test_rmse": round(model.rmse(test), 4),
+                    "target": TARGETS[rank],
+                    "seconds": round(model.seconds_, 2),
+                    "cpu_seconds": round(used, 2),
+                    "passes": int(model.history_["passes"][-1]),
+                    "status": model.status_,
+                    "met": model.rmse(test) <= TARGETS[rank] and model.seconds_ <= SECONDS,
+                }
+            )
     return records
 
 

@@ -24,10 +24,20 @@ LOOKS: list[dict[str, Any]] = [
 ALGORITHM_LOOKS = {"async-sgd": LOOKS[1], "mb-lbfgs": LOOKS[2], "as-lbfgs": LOOKS[0]}
 
 _STYLE: Any = {
-    "font.size": 9, "axes.titlesize": 9, "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.5,
-    "axes.spines.top": False, "axes.spines.right": False, "lines.markersize": 4, "lines.linewidth": 1.3,
-    "legend.frameon": False, "legend.fontsize": 8, "svg.hashsalt": "asyncqn", "figure.dpi": 100,
-}  # fmt: skip
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.markersize": 4,
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "asyncqn",
+    "figure.dpi": 100,
+}
 
 
 def style() -> AbstractContextManager[Any]:

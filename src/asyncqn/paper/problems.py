@@ -84,6 +84,31 @@ class Autoregressive(Problem):
         return np.asarray(1.0 + N_Y / NOISE * np.linalg.eigvalsh(self.correlation**lag))
 
 
+@dataclass(frozen=True)
+class AlikeRows:
+    """Rows that nearly coincide: a_i = v + 0.1 z_i / sqrt(d) with v = (e_1 + e_2) / sqrt(2), z_i ~ N(0, I),
+    scaled so that the largest eigenvalue of A'A / sigma_x^2 is `top`.
+
+    Two rows then measure the curvature of all, and theta_1, theta_2 are strongly correlated.
+    """
+
+    top: float
+    draw: int = 0
+
+    def potential(self) -> LinearGaussian:
+        return _alike(self)
+
+
+@cache
+def _alike(problem: AlikeRows) -> LinearGaussian:
+    rng = np.random.Generator(np.random.Philox(key=[problem.draw, 0xA11CE]))
+    A = 0.1 * rng.standard_normal((N_Y, DIM)) / np.sqrt(DIM)
+    A[:, :2] += np.sqrt(0.5)
+    A *= np.sqrt(problem.top * NOISE / np.linalg.eigvalsh(A.T @ A)[-1])
+    truth = rng.standard_normal(DIM)
+    return LinearGaussian(A, A @ truth + np.sqrt(NOISE) * rng.standard_normal(N_Y), NOISE)
+
+
 STANDARD = Spectrum()
 """Our reading of the paper's description: d = 100, N_Y = 600, sigma_x^2 = 10, strong posterior correlation
 (largest 0.84, multiple correlation 0.88 in the mean); the map of parameters says why 100."""

@@ -53,17 +53,23 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         for name, figure in figures.items():
             save_figure(figure, folder / name)
     document = {
-        "name": experiment.name, "title": experiment.title, "about": experiment.about,
+        "name": experiment.name,
+        "title": experiment.title,
+        "about": experiment.about,
         "claims": [claim._asdict() for claim in experiment.claims(saved)],
-        "figures": list(figures), "tables": list(tables),
+        "figures": list(figures),
+        "tables": list(tables),
         "manifest": {
-            "command": command, "seed": context.seed, "size": "full" if context.full else "quick",
+            "command": command,
+            "seed": context.seed,
+            "size": "full" if context.full else "quick",
             "extent": experiment.full if context.full else experiment.quick,
-            "seconds": round(time.monotonic() - began, 1), "versions": versions(),
+            "seconds": round(time.monotonic() - began, 1),
+            "versions": versions(),
             "code": code_hash(experiment.compute)[:12],
             "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
         },
-    }  # fmt: skip
+    }
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(folder / "experiment.json", text)
     return load_result(folder)
@@ -74,9 +80,14 @@ def load_result(folder: Path) -> Result:
     try:
         document = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
         return Result(
-            document["name"], document["title"], document["about"], [Claim(**c) for c in document["claims"]],
-            document["figures"], document["manifest"], folder,
-        )  # fmt: skip
+            document["name"],
+            document["title"],
+            document["about"],
+            [Claim(**c) for c in document["claims"]],
+            document["figures"],
+            document["manifest"],
+            folder,
+        )
     except (OSError, ValueError, KeyError, TypeError):
         raise BadInput(
             f"{folder} holds no finished experiment: run asyncqn reproduce {folder.name}."

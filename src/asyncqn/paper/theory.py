@@ -62,17 +62,29 @@ def measure(job: Job) -> list[Record]:
     theta0 = optimum + np.random.Generator(np.random.Philox(key=[job.seed, 7])).standard_normal(DIM)
     thetas: list[Array] = []
     run = Simulator(Cluster(job.workers, 1.0, 0.3)).minimize(
-        potential, method, theta0=theta0, commits=job.N, seed=job.seed, evaluate=1,
+        potential,
+        method,
+        theta0=theta0,
+        commits=job.N,
+        seed=job.seed,
+        evaluate=1,
         callback=lambda progress: thetas.append(progress.theta),
-    )  # fmt: skip
+    )
     require(run.success, f"theory: {job} diverged, so its step is outside the region of the theorem.")
     iterates = np.array(thetas[1:])
     excess = 0.5 * np.einsum("ni,ij,nj->n", iterates - optimum, P, iterates - optimum)
     running = np.cumsum(excess) / np.arange(1, job.N + 1)
     half = slice(job.N // 2, None)
-    shared = {"study": job.study, "h": job.h, "workers": job.workers, "beta": job.beta, "batch": job.batch,
-              "seed": job.seed, "length": job.N,
-              "l_max": int(run.schedule.staleness.max(initial=0))}  # fmt: skip
+    shared = {
+        "study": job.study,
+        "h": job.h,
+        "workers": job.workers,
+        "beta": job.beta,
+        "batch": job.batch,
+        "seed": job.seed,
+        "length": job.N,
+        "l_max": int(run.schedule.staleness.max(initial=0)),
+    }
     at = np.unique(np.geomspace(10, job.N, CHECKPOINTS).astype(int))
     records = [
         {**shared, "what": "mean", "N": int(n), "index": None, "value": float(running[n - 1])} for n in at
@@ -111,9 +123,13 @@ def jobs(full: bool, seed: int) -> list[Job]:
         *(Job("beta", 8000 * length, 0.05, 1, beta, LARGE, s) for beta in BETAS for s in seeds),
         *(Job("rate", N, 2.0 / N**0.5, 1, cold, SMALL, s) for N in RATE_N for s in seeds),
         *(Job("law", 40_000 * length, LAW_STEP, W, 1.0, LARGE, s) for W in (1, 4) for s in seeds),
-        *(Job("speedup", N, STALE_STEP, W, cold, SMALL, s)
-          for N in SPEEDUP_N for W in (1, 4, 8, 16, 32) for s in seeds),
-    ]  # fmt: skip
+        *(
+            Job("speedup", N, STALE_STEP, W, cold, SMALL, s)
+            for N in SPEEDUP_N
+            for W in (1, 4, 8, 16, 32)
+            for s in seeds
+        ),
+    ]
 
 
 def slope(x: Any, y: Any) -> tuple[float, float]:
@@ -148,10 +164,16 @@ def compute(context: Context) -> Tables:
         far = x >= 500 if study == "N" else np.ones(x.size, bool)
         b, error = slope(x[far], y[far])
         slopes += [
-            {"study": study, "x": float(a), "error": float(e), "slope": b, "standard error": error,
-             "bound": expected[study]}
+            {
+                "study": study,
+                "x": float(a),
+                "error": float(e),
+                "slope": b,
+                "standard error": error,
+                "bound": expected[study],
+            }
             for a, e in zip(x, y, strict=True)
-        ]  # fmt: skip
+        ]
     law = [
         {
             "workers": W,
@@ -183,9 +205,12 @@ def draw(tables: Tables) -> dict[str, Any]:
     """Six small panels."""
     figure, axes = panels(2, 3, width=3.0, height=2.3)
     labels = {
-        "N": "iterations N", "h": "step h of the SDE", "l": "workers W", "beta": "inverse temperature β",
+        "N": "iterations N",
+        "h": "step h of the SDE",
+        "l": "workers W",
+        "beta": "inverse temperature β",
         "rate": "N, with h = 2/√N",
-    }  # fmt: skip
+    }
     for axis, (study, label) in zip(axes.flat, labels.items(), strict=False):
         rows = where(tables["slopes"], study=study)
         x, y = column(rows, "x"), column(rows, "error")

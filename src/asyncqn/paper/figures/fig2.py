@@ -69,15 +69,23 @@ def measure(job: Job) -> list[Record]:
     records = []
     for seed in job.seeds:
         outcome = time_to(
-            potential, method, cluster(job.kind, job.workers, job.variance), seed=seed, target=job.epsilon,
+            potential,
+            method,
+            cluster(job.kind, job.workers, job.variance),
+            seed=seed,
+            target=job.epsilon,
             limit=job.limit,
-        )  # fmt: skip
+        )
         records.append(
             {
-                "setting": job.setting, "algorithm": job.kind, "variance": job.variance,
-                "quorum": dict(job.parameters).get("quorum"), "seed": seed, **outcome._asdict(),
+                "setting": job.setting,
+                "algorithm": job.kind,
+                "variance": job.variance,
+                "quorum": dict(job.parameters).get("quorum"),
+                "seed": seed,
+                **outcome._asdict(),
             }
-        )  # fmt: skip
+        )
     return records
 
 
@@ -97,9 +105,14 @@ def compute(context: Context) -> Tables:
             if kind == "mb-lbfgs" and setting == "tuned":
                 for share in spec.quorums:
                     quorum += _jobs(
-                        spec, spec.quorum_repetitions, context.seed, "quorum", problem, kind,
+                        spec,
+                        spec.quorum_repetitions,
+                        context.seed,
+                        "quorum",
+                        problem,
+                        kind,
                         {**parameters, "quorum": share},
-                    )  # fmt: skip
+                    )
     return {
         "times": context.jobs("Fig. 2, three algorithms", measure, times),
         "quorum": context.jobs("Fig. 2, quorums", measure, quorum),
@@ -114,12 +127,19 @@ def _jobs(
     seeds = range(seed, seed + repetitions)
     return [
         Job(
-            setting, problem, kind, tuple(sorted(parameters.items())), variance, tuple(seeds[k : k + 10]),
-            spec.workers, spec.epsilon, spec.limit,
+            setting,
+            problem,
+            kind,
+            tuple(sorted(parameters.items())),
+            variance,
+            tuple(seeds[k : k + 10]),
+            spec.workers,
+            spec.epsilon,
+            spec.limit,
         )
         for variance in spec.variances
         for k in range(0, repetitions, 10)
-    ]  # fmt: skip
+    ]
 
 
 def curve(records: Sequence[Record], name: str = "variance") -> tuple[Any, Any, Any, Any]:

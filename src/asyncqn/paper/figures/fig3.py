@@ -68,16 +68,26 @@ def measure(job: Job) -> list[Record]:
     records = []
     for seed in job.seeds:
         outcome = time_to(
-            STANDARD.potential(), method, timing, seed=seed, target=job.epsilon,
+            STANDARD.potential(),
+            method,
+            timing,
+            seed=seed,
+            target=job.epsilon,
             limit=job.patience * cycle / job.workers,
-        )  # fmt: skip
+        )
         records.append(
             {
-                "role": job.role, "workers": job.workers, "variance": job.variance, "rate": job.rate,
-                "friction": job.friction, "h": dict(job.parameters)["h"],
-                "gamma": dict(job.parameters)["gamma"], "seed": seed, **outcome._asdict(),
+                "role": job.role,
+                "workers": job.workers,
+                "variance": job.variance,
+                "rate": job.rate,
+                "friction": job.friction,
+                "h": dict(job.parameters)["h"],
+                "gamma": dict(job.parameters)["gamma"],
+                "seed": seed,
+                **outcome._asdict(),
             }
-        )  # fmt: skip
+        )
     return records
 
 
@@ -210,9 +220,13 @@ def claims(tables: Tables) -> list[Claim]:
         because = f"iterations {ends}, {least_at}; h {steps[0]:.1e} at the first, {steps[1]:.1e} at the last"
         rising = float(np.mean(np.diff(commits) > 0))
         found.append(
-            Claim("more workers need more iterations, since the step must shrink", words,
-                  verdict(growth > 1.1 and rising > 0.5, commits[-1] > 1.1 * commits.min()), because)
-        )  # fmt: skip
+            Claim(
+                "more workers need more iterations, since the step must shrink",
+                words,
+                verdict(growth > 1.1 and rising > 0.5, commits[-1] > 1.1 * commits.min()),
+                because,
+            )
+        )
         falls = bool((np.diff(time) < 0).all())
         ends = f"{time[0]:.0f} at W = {W[0]}, {time[-1]:.0f} at W = {W[-1]}"
         because = f"time {ends}: {time[0] / time[-1]:.1f} times faster"

@@ -78,18 +78,28 @@ def measure(job: Job) -> list[Record]:
             raise StopIteration
 
     run = Simulator(workers).minimize(
-        model, method, theta0=starting_point(model, None, job.seed), seed=job.seed, callback=stop,
-        commits=commits_within(method, workers, job.duration), evaluate=max(1, int(expected / POINTS)),
-    )  # fmt: skip
+        model,
+        method,
+        theta0=starting_point(model, None, job.seed),
+        seed=job.seed,
+        callback=stop,
+        commits=commits_within(method, workers, job.duration),
+        evaluate=max(1, int(expected / POINTS)),
+    )
     rows = [run.metrics.row(i) for i in range(run.metrics.rows)]
     return [
         {
-            "setting": job.setting, "ratings": job.name, "algorithm": job.kind,
-            "diverged": run.status == "diverged", "commit": int(row["commit"]), "time": row["time"],
-            "rmse": _number(row["rmse"]), "grad_norm": _number(row["grad_norm"]),
+            "setting": job.setting,
+            "ratings": job.name,
+            "algorithm": job.kind,
+            "diverged": run.status == "diverged",
+            "commit": int(row["commit"]),
+            "time": row["time"],
+            "rmse": _number(row["rmse"]),
+            "grad_norm": _number(row["grad_norm"]),
         }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _number(value: float) -> float | None:

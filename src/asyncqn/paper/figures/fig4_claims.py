@@ -75,9 +75,13 @@ def _four(rows: list[Record], words: str) -> list[Claim]:
         first,
         Claim("mb-L-BFGS ends with a poorer RMSE than both", words, poorer, settled),
         Claim("as-L-BFGS gains slightly on a-SGD", words, verdict(0 < sgd - as_ < 0.1, ahead > 0), equal),
-        Claim("as-L-BFGS fluctuates more than a-SGD", words, verdict(more > 1.2, more > 1.0),
-              f"jitter of the gradient norm around its trend in the second half: {jitter}"),
-    ]  # fmt: skip
+        Claim(
+            "as-L-BFGS fluctuates more than a-SGD",
+            words,
+            verdict(more > 1.2, more > 1.0),
+            f"jitter of the gradient norm around its trend in the second half: {jitter}",
+        ),
+    ]
 
 
 def _final(curve: list[Record]) -> float:

@@ -44,19 +44,30 @@ def measure(job: Job) -> list[Record]:
     """The metrics along the run."""
     model, method = potential(job.name), algorithm("as-lbfgs", dict(job.parameters))
     run = Simulator(measured_cluster(Timing(*job.timing), job.workers)).minimize(
-        model, method, theta0=starting_point(model, None, job.seed), commits=job.commits, seed=job.seed,
-        evaluate=25, callback=None,
-    )  # fmt: skip
+        model,
+        method,
+        theta0=starting_point(model, None, job.seed),
+        commits=job.commits,
+        seed=job.seed,
+        evaluate=25,
+        callback=None,
+    )
     rows = [run.metrics.row(i) for i in range(run.metrics.rows)]
     return [
         {
-            "role": job.role, "ratings": job.name, "workers": job.workers, "h": job.h, "gamma": job.gamma,
-            "status": run.status, "commit": int(row["commit"]), "time": row["time"],
+            "role": job.role,
+            "ratings": job.name,
+            "workers": job.workers,
+            "h": job.h,
+            "gamma": job.gamma,
+            "status": run.status,
+            "commit": int(row["commit"]),
+            "time": row["time"],
             "rmse": float(row["rmse"]) if np.isfinite(row["rmse"]) else None,
             "grad_norm": float(row["grad_norm"]) if np.isfinite(row["grad_norm"]) else None,
         }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def compute(context: Context) -> Tables:
@@ -73,9 +84,7 @@ def compute(context: Context) -> Tables:
 
     def job(role: str, workers: int, plain: dict[str, Any]) -> Job:
         values = tuple(sorted(plain.items()))
-        return Job(
-            role, name, workers, plain["h"], plain["gamma"], values, seconds, commits, context.seed
-        )  # fmt: skip
+        return Job(role, name, workers, plain["h"], plain["gamma"], values, seconds, commits, context.seed)
 
     jobs = [job("paper", W, given) for W in WORKERS] + [job("tuned", WORKERS[-1], tuned)]
     curves = context.jobs("Figs. 5 and S1", measure, jobs)
@@ -109,13 +118,19 @@ def _reach(curves: list[Record]) -> list[Record]:
                 norms = column(run, "grad_norm")[len(run) // 2 :]
                 rows.append(
                     {
-                        "role": role, "workers": W, "h": h, "gamma": gamma, "target": target,
+                        "role": role,
+                        "workers": W,
+                        "h": h,
+                        "gamma": gamma,
+                        "target": target,
                         "commits": first["commit"] if first else None,
-                        "time": first["time"] if first else None, "last rmse": run[-1]["rmse"],
+                        "time": first["time"] if first else None,
+                        "last rmse": run[-1]["rmse"],
                         "lowest rmse": float(np.nanmin(rmse)),
-                        "rises": float(np.mean(~(np.diff(norms) <= 0))), "friction limit": delay_limit(W - 1),
+                        "rises": float(np.mean(~(np.diff(norms) <= 0))),
+                        "friction limit": delay_limit(W - 1),
                     }
-                )  # fmt: skip
+                )
     return rows
 
 

@@ -58,15 +58,20 @@ def measure(job: Job) -> list[Record]:
     correlation = potential.posterior_correlation()
     return [
         {
-            "spectrum": job.spectrum.label, "algorithm": job.kind, "batch": given["batch"],
-            "overlap": given.get("overlap"), "scale": str(given.get("initial_scale", "pair")),
-            "cosine_floor": given.get("cosine_floor", 0.0), "runs": len(runs),
+            "spectrum": job.spectrum.label,
+            "algorithm": job.kind,
+            "batch": given["batch"],
+            "overlap": given.get("overlap"),
+            "scale": str(given.get("initial_scale", "pair")),
+            "cosine_floor": given.get("cosine_floor", 0.0),
+            "runs": len(runs),
             **{word: sum(run.status == word for run in runs) / len(runs) for word in OUTCOMES},
             "time": float(np.mean(times)) if times else None,
-            "largest correlation": correlation["largest"], "multiple correlation": correlation["multiple"],
+            "largest correlation": correlation["largest"],
+            "multiple correlation": correlation["multiple"],
             "condition": correlation["condition"],
         }
-    ]  # fmt: skip
+    ]
 
 
 def compute(context: Context) -> Tables:

@@ -44,8 +44,12 @@ TUNING_STARTS, TUNING_FIRST = 20, 10_000
 BETAS = (0.01, 0.03, 0.1, 0.3)
 RESTARTS = (2, 3, 5, 8)
 TRIALS = 12
-STEPS = {("sgld", 1): (0.1, 0.4), ("sgld", 10): (0.3, 1.2),
-         ("as-lbfgs", 1): (0.01, 0.1), ("as-lbfgs", 10): (0.02, 0.2)}  # fmt: skip
+STEPS = {
+    ("sgld", 1): (0.1, 0.4),
+    ("sgld", 10): (0.3, 1.2),
+    ("as-lbfgs", 1): (0.01, 0.1),
+    ("as-lbfgs", 10): (0.02, 0.2),
+}
 """The range of r, the step relative to 1 / (W times the largest curvature), by method and workers."""
 
 
@@ -97,9 +101,14 @@ def descend(potential: Any, theta0: Array, gradients: int) -> Descent:
             raise StopIteration
 
     run = minimize(
-        potential, BlockLBFGS(1), engine=Simulator(Cluster(1)), theta0=theta0, commits=gradients, evaluate=1,
+        potential,
+        BlockLBFGS(1),
+        engine=Simulator(Cluster(1)),
+        theta0=theta0,
+        commits=gradients,
+        evaluate=1,
         callback=look,
-    )  # fmt: skip
+    )
     return lowest[-1]._replace(gradients=run.schedule.commits)
 
 
@@ -116,9 +125,16 @@ def algorithm(job: Job, top: float, commits: int) -> SGLD | ASLBFGS:
         return SGLD(h=job.r / (top * job.workers), beta=beta, batch=ROWS)
     gamma = 0.5 / job.workers
     return ASLBFGS(
-        h=job.r * gamma * top / job.workers, gamma=gamma, beta=beta, memory=3, batch=ROWS - OVERLAP,
-        overlap=OVERLAP, initial_scale=1.0 / top, cosine_floor=0.5, epsilon=0.3 * top,
-    )  # fmt: skip
+        h=job.r * gamma * top / job.workers,
+        gamma=gamma,
+        beta=beta,
+        memory=3,
+        batch=ROWS - OVERLAP,
+        overlap=OVERLAP,
+        initial_scale=1.0 / top,
+        cosine_floor=0.5,
+        epsilon=0.3 * top,
+    )
 
 
 def last_points(job: Job, seed: int) -> list[Array]:
@@ -138,9 +154,13 @@ def last_points(job: Job, seed: int) -> list[Array]:
     cluster = Cluster(job.workers, worker_std=0.3)
     for number in range(job.restarts):
         run = minimize(
-            potential, algorithm(job, top, commits), engine=Simulator(cluster), commits=commits,
-            seed=seed + 100_000 * number, evaluate=commits,
-        )  # fmt: skip
+            potential,
+            algorithm(job, top, commits),
+            engine=Simulator(cluster),
+            commits=commits,
+            seed=seed + 100_000 * number,
+            evaluate=commits,
+        )
         if run.status == "completed":
             points.append(run.theta)
     return points
@@ -149,9 +169,14 @@ def last_points(job: Job, seed: int) -> list[Array]:
 def setting(job: Job) -> Record:
     """The columns that say what was run; beta = inf is None."""
     return {
-        "problem": job.problem, "method": job.method, "workers": job.workers, "arm": job.arm, "r": job.r,
-        "beta": None if math.isinf(job.beta) else job.beta, "restarts": job.restarts,
-    }  # fmt: skip
+        "problem": job.problem,
+        "method": job.method,
+        "workers": job.workers,
+        "arm": job.arm,
+        "r": job.r,
+        "beta": None if math.isinf(job.beta) else job.beta,
+        "restarts": job.restarts,
+    }
 
 
 def measure(job: Job) -> list[Record]:
@@ -164,10 +189,14 @@ def measure(job: Job) -> list[Record]:
         if points:
             best = min(points, key=potential.value)
             excess = descend(potential, best, POLISH).fun - planted
-        records.append({
-            **setting(job), "start": seed, "excess": excess,
-            "success": excess is not None and excess < TOLERANCE,
-        })  # fmt: skip
+        records.append(
+            {
+                **setting(job),
+                "start": seed,
+                "excess": excess,
+                "success": excess is not None and excess < TOLERANCE,
+            }
+        )
     return records
 
 

@@ -58,8 +58,13 @@ def draw(tables: Tables) -> dict[str, Any]:
             for workers, look in zip(distinct(rows, "workers"), LOOKS, strict=False):
                 _curve(axis, where(rows, workers=workers), f"W = {workers}", look)
             exact = where(runs, problem=problem, method="block-lbfgs", arm="restarts")
-            axis.axhline(_share(exact), color="black", linewidth=1, linestyle=(0, (6, 2)),
-                         label="Block L-BFGS, restarts")  # fmt: skip
+            axis.axhline(
+                _share(exact),
+                color="black",
+                linewidth=1,
+                linestyle=(0, (6, 2)),
+                label="Block L-BFGS, restarts",
+            )
     for axis in axes[-1]:
         axis.set_xlabel("inverse temperature β; annealed; restarts at β = ∞")
     for axis in axes[:, 0]:
@@ -110,15 +115,20 @@ def claims(tables: Tables) -> list[Claim]:
         exact = where(runs, method="block-lbfgs", arm="restarts")
         for method, name in NAMES.items():
             for workers in distinct(where(runs, method=method), "workers"):
-                arms = {a: where(runs, method=method, workers=workers, arm=a)
-                        for a in ("none", "constant", "annealed", "restarts")}  # fmt: skip
+                arms = {
+                    a: where(runs, method=method, workers=workers, arm=a)
+                    for a in ("none", "constant", "annealed", "restarts")
+                }
                 wins, losses, p = compare(arms["constant"], arms["none"])
                 verdict = HOLDS if wins > losses and p < 0.05 else PARTLY if wins > losses else FAILS
                 shares = ", ".join(f"{a} {_share(rows):.2f}" for a, rows in arms.items())
-                found.append(Claim(
-                    f"{name} finds better minima with constant noise than without",
-                    f"{WORDS[problem]}, W = {workers}, {len(exact)} starts", verdict,
-                    f"{shares}, Block L-BFGS restarts {_share(exact):.2f}; with noise against without: "
-                    f"{wins} starts won, {losses} lost (sign test p = {p:.2g})",
-                ))  # fmt: skip
+                found.append(
+                    Claim(
+                        f"{name} finds better minima with constant noise than without",
+                        f"{WORDS[problem]}, W = {workers}, {len(exact)} starts",
+                        verdict,
+                        f"{shares}, Block L-BFGS restarts {_share(exact):.2f}; with noise against without: "
+                        f"{wins} starts won, {losses} lost (sign test p = {p:.2g})",
+                    )
+                )
     return found
