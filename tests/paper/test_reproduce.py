@@ -74,7 +74,7 @@ def test_the_report_needs_nothing_outside_itself_and_escapes_what_it_shows(tmp_p
     assert re.findall(r"""(?:src|href)=['"](?!data:)""", text) == []
     assert "y rises &lt;with&gt; x" in text
     assert "&lt;hand&gt;" in text
-    assert "1 statements were checked: 1 holds." in text
+    assert "Statements checked: 1; hold: 1." in text
 
 
 def test_the_page_has_one_row_per_claim_with_bars_escaped(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from asyncqn.paper.experiment import Experiment
 MODULES = {
     "fig1": "figures.fig1",
     "fig2": "figures.fig2",
+    "order": "figures.order",
     "fig3": "figures.fig3",
     "fig4": "figures.fig4",
     "fig5": "figures.fig5",

@@ -116,4 +116,10 @@ STANDARD = Spectrum()
 STIFF = Spectrum(weak=0, low=1.0, high=1.2, strong=1, top=300.0)
 """One direction that all rows share, over a bulk that is little more than the prior: hard for a-SGD."""
 
-PROBLEMS = {"linear-gaussian": STANDARD, "linear-gaussian-stiff": STIFF}
+PROBLEMS: dict[str, Spectrum | AlikeRows] = {
+    "linear-gaussian": STANDARD,
+    "linear-gaussian-stiff": STIFF,
+    "five-weak-10": Spectrum(low=10.0, high=10.0),
+    "rows-alike-8": AlikeRows(8.0),
+    "rows-alike-2": AlikeRows(2.0),
+}

@@ -19,6 +19,12 @@ td, th { border-bottom: 1px solid #ccc; padding: 0.35rem 0.6rem; text-align: lef
 .verdict { white-space: nowrap; font-weight: 600; } code { background: #f2f2f2; padding: 0 0.2rem; }
 figure { margin: 1rem 0; } footer, .about { color: #555; font-size: 0.9rem; } td.code { font-size: 0.75rem; }
 """
+_PLURAL = {
+    HOLDS: "hold",
+    PARTLY: "hold partly",
+    FAILS: "do not hold",
+    UNTESTABLE: "cannot be tested here",
+}
 _SIGN = {HOLDS: "✓", PARTLY: "≈", FAILS: "✗", UNTESTABLE: "–"}
 
 
@@ -106,8 +112,8 @@ def _verdicts(result: Result) -> dict[str, int]:
 
 def _count(results: list[Result]) -> str:
     counts = Counter(claim.verdict for result in results for claim in result.claims)
-    shown = ", ".join(f"{counts[word]} {word}" for word in (HOLDS, PARTLY, FAILS, UNTESTABLE) if counts[word])
-    return f"{sum(counts.values())} statements were checked: {shown}."
+    shown = "; ".join(f"{plural}: {counts[word]}" for word, plural in _PLURAL.items() if counts[word])
+    return f"Statements checked: {sum(counts.values())}; {shown}."
 
 
 def _parameters(result: Result) -> list[Record]:

@@ -10,7 +10,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.errors import require
 from asyncqn.paper import movielens
 from asyncqn.paper.movielens import Timing
-from asyncqn.paper.problems import STANDARD, Spectrum
+from asyncqn.paper.problems import STANDARD, AlikeRows, Spectrum
 from asyncqn.paper.settings import N_OMEGA, PAPER, algorithm, cluster
 from asyncqn.tuning.problem import TuningProblem
 from asyncqn.tuning.spaces import FixedTrial
@@ -31,7 +31,7 @@ class GaussianProblem(TuningProblem):
 
     workers: int = 40
     variance: float = 200.0
-    problem: Spectrum = STANDARD
+    problem: Spectrum | AlikeRows = STANDARD
     epsilon: float = 0.05
     limit: float = 9000.0
 

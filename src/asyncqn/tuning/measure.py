@@ -8,6 +8,7 @@ import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
@@ -24,6 +25,14 @@ class Outcome(NamedTuple):
     commits: int | None
     last: float
     """The metric at the end, to tell a near miss from a far one."""
+    pairs: float | None = None
+    """The share of curvature pairs that were accepted; None where none was offered."""
+
+
+def accepted_share(run: Run) -> float | None:
+    """The share of the offered curvature pairs that a run's memories accepted."""
+    accepted, rejected = (run.counters.get(f"pairs_{word}", 0) for word in ("accepted", "rejected"))
+    return accepted / (accepted + rejected) if accepted + rejected else None
 
 
 def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
@@ -85,7 +94,8 @@ def time_to(
         callback=look,
     )
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
+    pairs = accepted_share(run)
     if reached:
-        return Outcome("reached", float(reached[0].time), reached[0].commit, last)
+        return Outcome("reached", float(reached[0].time), reached[0].commit, last, pairs)
     lost = run.status == "diverged" or not last <= hopeless * max(1.0, abs(seen[0]))
-    return Outcome("diverged" if lost else "too slow", None, None, last)
+    return Outcome("diverged" if lost else "too slow", None, None, last, pairs)

@@ -15,11 +15,13 @@ from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
+from asyncqn.paper.controls import accepted_words
 from asyncqn.paper.drawing import LOOKS, panels
 from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import STANDARD
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import MENDED, algorithm, cluster
+from asyncqn.tuning.measure import accepted_share
 
 ENGINES = {"simulated": "simulated", "real": "real (threads, stretched)"}
 TIME_UNIT = 0.004
@@ -35,13 +37,15 @@ class Job:
     engine: str
     commits: int
     seed: int
+    memory: int = 3
     workers: int = 40
     variance: float = 200.0
 
 
 def measure(job: Job) -> list[Record]:
     """The error along the run, then the shares of staleness."""
-    potential, method = STANDARD.potential(), algorithm("as-lbfgs", MENDED["as-lbfgs"])
+    potential = STANDARD.potential()
+    method = algorithm("as-lbfgs", {**MENDED["as-lbfgs"], "memory": job.memory})
     timing = cluster("as-lbfgs", job.workers, job.variance)
     engine = Simulator(timing) if job.engine == "simulated" else Threads(slow=timing, time_unit=TIME_UNIT)
     theta0 = starting_point(potential, None, job.seed)
@@ -74,18 +78,24 @@ def measure(job: Job) -> list[Record]:
         }
         for l, n in enumerate(counts)
     ]
-    return curve + shares
+    pairs = {"engine": job.engine, "seed": job.seed, "what": "pairs", "x": 0.0, "y": accepted_share(run)}
+    return [{**row, "memory": job.memory} for row in [*curve, *shares, pairs]]
 
 
 def compute(context: Context) -> Tables:
-    """Tables `runs` and `parameters`; one run at a time, since real time is measured."""
+    """Tables `runs`, `controls` (M = 0) and `parameters`; one run at a time, since real time is measured."""
     alone = Context(context.folder, context.full, 1, context.seed, context.progress)
     commits = 2000 if context.full else 1200
     seeds = range(context.seed, context.seed + (3 if context.full else 1))
     jobs = [Job(engine, commits, seed) for seed in seeds for engine in ENGINES]
     found = "the paper's table, with H0 and floor from the map"
     used = [{"setting": "both engines", "parameters": str(MENDED["as-lbfgs"]), "found by": found}]
-    return {"runs": alone.jobs("Fig. 1", measure, jobs), "parameters": used}
+    controls = [Job("simulated", commits, seed, memory=0) for seed in seeds]
+    return {
+        "runs": alone.jobs("Fig. 1", measure, jobs),
+        "controls": alone.jobs("Fig. 1, without pairs", measure, controls),
+        "parameters": used,
+    }
 
 
 def draw(tables: Tables) -> dict[str, Any]:
@@ -115,13 +125,26 @@ def claims(tables: Tables) -> list[Claim]:
     because = (
         f"the real run lasted {_range(paces, 2)} times the simulated one; median gap of the error curves "
         f"{_range([100 * g for g in gaps])} %; the distributions of staleness differ in "
-        f"{_range([100 * d for d in distances])} % of their mass"
+        f"{_range([100 * d for d in distances])} % of their mass{_controls(tables)}"
     )
     close = paces[0] > 0.9 and paces[-1] < 1.15 and gaps[-1] < 0.25 and distances[-1] < 0.2
     word = verdict(close, paces[0] > 0.7 and paces[-1] < 1.5 and gaps[-1] < 1.0)
     text = "the simulator gives a realistic picture of a real run, fluctuations included"
     words = f"W = 40, threads stretched to drawn times, {len(pairs)} pair{'s' * (len(pairs) > 1)} of runs"
     return [Claim(text, words, word, because)]
+
+
+def _controls(tables: Tables) -> str:
+    """The share of accepted pairs, and where the error ends with and without any."""
+    pairs = [{"pairs": r["y"]} for r in where(tables["runs"], what="pairs")]
+    words = f"; {accepted_words(pairs)}" if pairs else ""
+    both = [
+        where(rows, engine="simulated", what="error") for rows in (tables["runs"], tables.get("controls", []))
+    ]
+    if all(both):
+        with_, without = (column(rows, "y")[-1] for rows in both)
+        words += f"; the error ends at {with_:.3g}, with M = 0 at {without:.3g}"
+    return words
 
 
 def _compare(runs: list[Record]) -> tuple[float, float, float]:

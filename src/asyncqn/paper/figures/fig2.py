@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.paper.controls import control_words, without_pairs
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, LOOKS, band, few_decades, panels
 from asyncqn.paper.experiment import UNTESTABLE, Claim, Context, Experiment, Tables, verdict
 from asyncqn.paper.problems import PROBLEMS
@@ -31,25 +32,25 @@ PRINTED = {
 }
 
 
-@dataclass(frozen=True)
-class Spec:
-    """The sizes of the experiment; the limit is the simulated time after which a run counts as too slow."""
+class Size(NamedTuple):
+    """How often each point is measured."""
 
     repetitions: int
     quorum_repetitions: int
-    variances: tuple[float, ...] = VARIANCES
-    quorums: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
-    workers: int = 40
-    epsilon: float = 0.05
-    limit: float = 12_000.0
 
 
-QUICK, FULL = Spec(10, 4), Spec(100, 25)
+QUICK, FULL = Size(10, 4), Size(100, 25)
+QUORUMS = (0.25, 0.5, 0.75, 1.0)
+CONTROLLED = (1.0, 200.0, 900.0)
+"""The values of sigma_w^2 at which as-L-BFGS is also run with M = 0."""
+
+Curve = tuple[Any, Any, Any, Any]
+Curves = dict[str, Curve]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Some repetitions of one point of a curve."""
+    """Some repetitions of one point of a curve; a run that needs longer than `limit` is too slow."""
 
     setting: str
     problem: str
@@ -57,9 +58,10 @@ class Job:
     parameters: tuple[tuple[str, Any], ...]
     variance: float
     seeds: tuple[int, ...]
-    workers: int
-    epsilon: float
-    limit: float
+    workers: int = 40
+    epsilon: float = 0.05
+    limit: float = 12_000.0
+    serial: float = 0.0
 
 
 def measure(job: Job) -> list[Record]:
@@ -71,7 +73,7 @@ def measure(job: Job) -> list[Record]:
         outcome = time_to(
             potential,
             method,
-            cluster(job.kind, job.workers, job.variance),
+            cluster(job.kind, job.workers, job.variance, serial=job.serial),
             seed=seed,
             target=job.epsilon,
             limit=job.limit,
@@ -90,9 +92,10 @@ def measure(job: Job) -> list[Record]:
 
 
 def compute(context: Context) -> Tables:
-    """Tables `times`, `quorum` and `parameters`."""
+    """Tables `times`, `controls`, `quorum` and `parameters`."""
     spec = FULL if context.full else QUICK
-    times, quorum, used = [], [], []
+    seeds = range(context.seed, context.seed + spec.repetitions)
+    times, controls, quorum, used = [], [], [], []
     for setting, (problem, _) in SETTINGS.items():
         for kind in NAMES:
             study = None if setting == "paper" else context.tuned(f"{kind}-{problem}")
@@ -101,48 +104,42 @@ def compute(context: Context) -> Tables:
             used.append(
                 {"setting": setting, "algorithm": kind, "found by": found, "parameters": str(parameters)}
             )
-            times += _jobs(spec, spec.repetitions, context.seed, setting, problem, kind, parameters)
+            times += jobs_of(setting, problem, kind, parameters, VARIANCES, seeds)
+            if kind == "as-lbfgs":
+                plain = without_pairs(parameters)
+                controls += jobs_of(setting, problem, kind, plain, CONTROLLED, seeds)
             if kind == "mb-lbfgs" and setting == "tuned":
-                for share in spec.quorums:
-                    quorum += _jobs(
-                        spec,
-                        spec.quorum_repetitions,
-                        context.seed,
-                        "quorum",
-                        problem,
-                        kind,
-                        {**parameters, "quorum": share},
-                    )
+                for share in QUORUMS:
+                    given = {**parameters, "quorum": share}
+                    few = seeds[: spec.quorum_repetitions]
+                    quorum += jobs_of("quorum", problem, kind, given, VARIANCES, few)
     return {
         "times": context.jobs("Fig. 2, three algorithms", measure, times),
+        "controls": context.jobs("Fig. 2, as-L-BFGS without pairs", measure, controls),
         "quorum": context.jobs("Fig. 2, quorums", measure, quorum),
         "parameters": used,
     }
 
 
-def _jobs(
-    spec: Spec, repetitions: int, seed: int, setting: str, problem: str, kind: str, parameters: dict[str, Any]
+def jobs_of(
+    setting: str,
+    problem: str,
+    kind: str,
+    parameters: Mapping[str, Any],
+    variances: Sequence[float],
+    seeds: range,
+    serial: float = 0.0,
 ) -> list[Job]:
     """Batches of at most ten repetitions."""
-    seeds = range(seed, seed + repetitions)
+    plain = tuple(sorted(parameters.items()))
     return [
-        Job(
-            setting,
-            problem,
-            kind,
-            tuple(sorted(parameters.items())),
-            variance,
-            tuple(seeds[k : k + 10]),
-            spec.workers,
-            spec.epsilon,
-            spec.limit,
-        )
-        for variance in spec.variances
-        for k in range(0, repetitions, 10)
+        Job(setting, problem, kind, plain, variance, tuple(seeds[k : k + 10]), serial=serial)
+        for variance in variances
+        for k in range(0, len(seeds), 10)
     ]
 
 
-def curve(records: Sequence[Record], name: str = "variance") -> tuple[Any, Any, Any, Any]:
+def curve(records: Sequence[Record], name: str = "variance") -> Curve:
     """x, mean, standard deviation; points that fewer than half of the runs reached are left out."""
     xs = distinct(records, name)
     rows = [summary(where(records, **{name: x}), "time") for x in xs]
@@ -185,63 +182,89 @@ def draw(tables: Tables) -> dict[str, Any]:
 
 
 def claims(tables: Tables) -> list[Claim]:
-    """The four statements, for each setting."""
+    """The four statements for each setting, and the quorums."""
     found = []
     for setting, (_, words) in SETTINGS.items():
-        curves = {kind: curve(where(tables["times"], setting=setting, algorithm=kind)) for kind in NAMES}
-        mean = {kind: c[1] for kind, c in curves.items()}
-        ran = {kind: bool(np.isfinite(m).all()) for kind, m in mean.items()}
-        sgd, mb, as_ = mean["async-sgd"], mean["mb-lbfgs"], mean["as-lbfgs"]
-        at = f"at the smallest σ_w²: a-SGD {_n(sgd[0])}, mb-L-BFGS {_n(mb[0])}, as-L-BFGS {_n(as_[0])}"
-        partial = [
-            f"{NAMES[k]} {100 * c[3].min():.0f} %" for k, c in curves.items() if ran[k] and c[3].min() < 1
-        ]
-        if partial:
-            at += f"; means leave out runs that miss ε, which at worst only {', '.join(partial)} reach"
-        text = "a-SGD is slower than both quasi-Newton methods when the workers are alike (small σ_w²)"
-        if not np.isfinite(sgd[0]):
-            found.append(Claim(text, words, UNTESTABLE, f"a-SGD does not reach ε with these numbers; {at}"))
-        else:
-            slower = [bool(sgd[0] > mean[k][0]) for k in ("mb-lbfgs", "as-lbfgs")]
-            found.append(Claim(text, words, verdict(all(slower), any(slower)), at))
-        text = "mb-L-BFGS gets slower as σ_w² grows"
-        if ran["mb-lbfgs"]:
-            growth = mb[-1] / mb[0]
-            range_ = mb.max() / mb.min()
-            because = f"time at σ_w² = 900 over time at 1: {growth:.2f}, largest over smallest {range_:.2f}"
-            found.append(Claim(text, words, verdict(growth > 1.15, growth > 1.05), because))
-        else:
-            lost = ", ".join(f"{v:g}" for v in curves["mb-lbfgs"][0][~np.isfinite(mb)])
-            found.append(Claim(text, words, UNTESTABLE, f"it does not reach ε at σ_w² = {lost}"))
-        text = "both asynchronous methods are robust against σ_w²"
-        growths = {NAMES[k]: mean[k].max() / mean[k][0] for k in ("async-sgd", "as-lbfgs") if ran[k]}
-        because = "largest time over time at σ_w² = 1: " + ", ".join(
-            f"{n} {g:.2f}" for n, g in growths.items()
-        )
-        robust = [g < 1.25 for g in growths.values()]
-        if len(growths) == 2:
-            found.append(Claim(text, words, verdict(all(robust), any(robust)), because))
-        elif growths:
-            word = verdict(False, all(robust))
-            found.append(Claim(text, words, word, f"{because}; the other does not reach ε"))
-        else:
-            found.append(Claim(text, words, UNTESTABLE, "neither reaches ε at every σ_w²"))
-        text = "as-L-BFGS is the fastest of the three"
-        if not ran["as-lbfgs"]:
-            found.append(Claim(text, words, verdict(False), "it does not reach ε at every σ_w²"))
-        else:
-            rivals = np.nanmin([np.where(np.isfinite(m), m, np.inf) for m in (sgd, mb)], axis=0)
-            wins = int((as_ < rivals).sum())
-            because = f"fastest at {wins} of {as_.size} values of σ_w²"
-            if np.isfinite(rivals).all():
-                ratio = float(np.exp(np.mean(np.log(as_ / rivals))))
-                because += f"; {ratio:.2f} times the better rival's time"
-            if not ran["async-sgd"]:
-                because += "; a-SGD does not reach ε with these numbers"
-            found.append(
-                Claim(text, words, verdict(wins == as_.size and ran["async-sgd"], wins > 0), because)
-            )
+        rows = where(tables["times"], setting=setting)
+        controls = where(tables.get("controls", []), setting=setting)
+        found += order_claims(rows, words, control_words(rows, controls))
     return [*found, *_quorum_claims(tables)]
+
+
+def order_claims(rows: list[Record], words: str, controls: str = "") -> list[Claim]:
+    """The paper's four statements about Fig. 2; `controls` says whether curvature pairs acted."""
+    curves = {kind: curve(where(rows, algorithm=kind)) for kind in NAMES}
+    return [
+        _slow_sgd(curves, words),
+        _mb_slows(curves["mb-lbfgs"], words),
+        _robust(curves, words),
+        _fastest(curves, words, controls),
+    ]
+
+
+def _slow_sgd(curves: Curves, words: str) -> Claim:
+    text = "a-SGD is slower than both quasi-Newton methods when the workers are alike (small σ_w²)"
+    first = {kind: c[1][0] for kind, c in curves.items()}
+    because = "at the smallest σ_w²: " + ", ".join(f"{NAMES[k]} {_n(t)}" for k, t in first.items())
+    partial = [
+        f"{NAMES[k]} {100 * c[3].min():.0f} %" for k, c in curves.items() if _ran(c) and c[3].min() < 1
+    ]
+    if partial:
+        because += f"; means leave out runs that miss ε, which at worst only {', '.join(partial)} reach"
+    if not np.isfinite(first["async-sgd"]):
+        return Claim(text, words, UNTESTABLE, f"a-SGD does not reach ε with these numbers; {because}")
+    slower = [bool(first["async-sgd"] > first[k]) for k in ("mb-lbfgs", "as-lbfgs")]
+    return Claim(text, words, verdict(all(slower), any(slower)), because)
+
+
+def _mb_slows(curve_: Curve, words: str) -> Claim:
+    text = "mb-L-BFGS gets slower as σ_w² grows"
+    x, mean, *_ = curve_
+    if not _ran(curve_):
+        lost = ", ".join(f"{v:g}" for v in x[~np.isfinite(mean)])
+        return Claim(text, words, UNTESTABLE, f"it does not reach ε at σ_w² = {lost}")
+    growth = mean[-1] / mean[0]
+    because = (
+        f"time at σ_w² = {x[-1]:g} over time at {x[0]:g}: {growth:.2f}, "
+        f"largest over smallest {mean.max() / mean.min():.2f}"
+    )
+    return Claim(text, words, verdict(growth > 1.15, growth > 1.05), because)
+
+
+def _robust(curves: Curves, words: str) -> Claim:
+    text = "both asynchronous methods are robust against σ_w²"
+    ran = [k for k in ("async-sgd", "as-lbfgs") if _ran(curves[k])]
+    if not ran:
+        return Claim(text, words, UNTESTABLE, "neither reaches ε at every σ_w²")
+    growths = {k: curves[k][1].max() / curves[k][1][0] for k in ran}
+    because = "largest time over time at the smallest σ_w²: " + ", ".join(
+        f"{NAMES[k]} {g:.2f}" for k, g in growths.items()
+    )
+    robust = [g < 1.25 for g in growths.values()]
+    if len(ran) == 2:
+        return Claim(text, words, verdict(all(robust), any(robust)), because)
+    return Claim(text, words, verdict(False, all(robust)), f"{because}; the other does not reach ε")
+
+
+def _fastest(curves: Curves, words: str, controls: str) -> Claim:
+    text = "as-L-BFGS is the fastest of the three"
+    sgd, mb, mean = (curves[k][1] for k in ("async-sgd", "mb-lbfgs", "as-lbfgs"))
+    if not _ran(curves["as-lbfgs"]):
+        return Claim(text, words, verdict(False), f"it does not reach ε at every σ_w²{controls}")
+    rivals = np.nanmin([np.where(np.isfinite(m), m, np.inf) for m in (sgd, mb)], axis=0)
+    wins = int((mean < rivals).sum())
+    because = f"fastest at {wins} of {mean.size} values of σ_w²"
+    if np.isfinite(rivals).all():
+        because += f"; {float(np.exp(np.mean(np.log(mean / rivals)))):.2f} times the better rival's time"
+    if not _ran(curves["async-sgd"]):
+        because += "; a-SGD does not reach ε with these numbers"
+    everywhere = wins == mean.size and _ran(curves["async-sgd"])
+    return Claim(text, words, verdict(everywhere, wins > 0), because + controls)
+
+
+def _ran(curve_: Curve) -> bool:
+    """Whether every point was reached."""
+    return bool(np.isfinite(curve_[1]).all())
 
 
 def _quorum_claims(tables: Tables) -> list[Claim]:

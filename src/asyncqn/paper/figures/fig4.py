@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
+from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4_claims import SETTINGS, WORKERS, claims, words_of
@@ -29,7 +30,7 @@ from asyncqn.paper.movielens import (
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES, algorithm
 from asyncqn.paper.studies import carried
-from asyncqn.tuning.measure import commits_within
+from asyncqn.tuning.measure import accepted_share, commits_within
 from asyncqn.types import Progress
 
 POINTS = 60
@@ -93,6 +94,7 @@ def measure(job: Job) -> list[Record]:
             "ratings": job.name,
             "algorithm": job.kind,
             "diverged": run.status == "diverged",
+            "pairs": accepted_share(run),
             "commit": int(row["commit"]),
             "time": row["time"],
             "rmse": _number(row["rmse"]),
@@ -107,7 +109,10 @@ def _number(value: float) -> float | None:
 
 
 def compute(context: Context) -> Tables:
-    """Tables `timings`, `curves` and `parameters`; runs last as long as `steps` of a-SGD take."""
+    """Tables `timings`, `curves`, `controls` (as-L-BFGS with M = 0) and `parameters`.
+
+    Runs last as long as `steps` of a-SGD take.
+    """
     steps = {"1m": 8000, "10m": 1500, "20m": 1500} if context.full else {"1m": 3000}
     names = {size: source(size) for size in steps}
     # One at a time: a neighbour on the other core would be measured too.
@@ -115,7 +120,7 @@ def compute(context: Context) -> Tables:
     timings = alone.jobs(
         "Fig. 4, timings", timing, [TimingJob(names[s], s, kind) for s in steps for kind in NAMES]
     )
-    jobs, used = [], []
+    jobs, controls, used = [], [], []
     for size in steps:
         rows = where(timings, size=size)
         seconds = {r["algorithm"]: Timing(r["worker"], r["master"], r["message"]) for r in rows}
@@ -137,10 +142,18 @@ def compute(context: Context) -> Tables:
             for setting, values, origin in (("paper", printed, found), ("tuned", given, how)):
                 plain = tuple(sorted(values.items()))
                 jobs.append(Job(setting, names[size], kind, plain, times, duration, context.seed))
+                if kind == "as-lbfgs":
+                    plain = tuple(sorted(without_pairs(values).items()))
+                    controls.append(Job(setting, names[size], kind, plain, times, duration, context.seed))
                 what: Record = {"setting": setting, "ratings": label(names[size]), "algorithm": kind}
                 what["tuned on"] = tuned_on if setting == "tuned" else None
                 used.append({**what, "parameters": str(values), "found by": origin})
-    return {"timings": timings, "curves": context.jobs("Fig. 4, runs", measure, jobs), "parameters": used}
+    return {
+        "timings": timings,
+        "curves": context.jobs("Fig. 4, runs", measure, jobs),
+        "controls": context.jobs("Fig. 4, as-L-BFGS without pairs", measure, controls),
+        "parameters": used,
+    }
 
 
 def draw(tables: Tables) -> dict[str, Any]:

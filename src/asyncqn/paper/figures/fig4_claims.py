@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from asyncqn.paper.controls import accepted_words
 from asyncqn.paper.experiment import UNTESTABLE, Claim, Tables, verdict
 from asyncqn.paper.movielens import label
 from asyncqn.paper.records import Record, column, distinct, where
@@ -22,7 +23,8 @@ def claims(tables: Tables) -> list[Claim]:
         for setting in SETTINGS:
             rows = where(tables["curves"], ratings=name, setting=setting)
             words = words_of(tables, setting, name)
-            found += _four(rows, f"{label(name)}, {words}, W = {WORKERS}, time from measured steps")
+            control = where(tables.get("controls", []), ratings=name, setting=setting)
+            found += _four(rows, f"{label(name)}, {words}, W = {WORKERS}, time from measured steps", control)
     names = distinct(tables["curves"], "ratings")
     missing = ", ".join(s for s in ("1m", "10m", "20m") if not any(n.endswith(f"-{s}") for n in names))
     if missing:
@@ -38,7 +40,7 @@ def words_of(tables: Tables, setting: str, name: str) -> str:
     return SETTINGS[setting] + (f" on {origin}" if origin not in (None, label(name)) else "")
 
 
-def _four(rows: list[Record], words: str) -> list[Claim]:
+def _four(rows: list[Record], words: str, control: list[Record]) -> list[Claim]:
     curves = {kind: where(rows, algorithm=kind) for kind in NAMES}
     end = max(column(curve, "time")[-1] for curve in curves.values())
     final = {kind: _final(curve) for kind, curve in curves.items()}
@@ -47,6 +49,9 @@ def _four(rows: list[Record], words: str) -> list[Claim]:
         f"{NAMES[kind]} {final[kind]:.3f}" if math.isfinite(final[kind]) else f"{NAMES[kind]} diverged"
         for kind in ("as-lbfgs", "mb-lbfgs", "async-sgd")
     )
+    pairs = accepted_words(curves["as-lbfgs"])
+    at += f"; {pairs}" if pairs else ""
+    at += f"; with M = 0 it ends at {_final(control):.3f}" if control else ""
     text = "as-L-BFGS is clearly faster than mb-L-BFGS"
     if math.isfinite(mb):
         share = _first(curves["as-lbfgs"], mb) / end

@@ -1,0 +1,37 @@
+"""Is the quasi-Newton part on?  The share of accepted pairs, and the same run without any (M = 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from asyncqn.paper.records import Record, column, distinct, summary, where
+
+
+def without_pairs(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The control: the same parameters with M = 0, so that H stays H0."""
+    return {**parameters, "memory": 0}
+
+
+def accepted_words(rows: Sequence[Record]) -> str:
+    """How many of the offered pairs were accepted, in the mean of the runs that say so."""
+    known = [r for r in rows if r.get("pairs") is not None]
+    return f"{100 * float(column(known, 'pairs').mean()):.2g} % of its pairs are accepted" if known else ""
+
+
+def control_words(rows: Sequence[Record], controls: Sequence[Record]) -> str:
+    """The share of accepted pairs of as-L-BFGS, and its times beside those with M = 0."""
+    runs = where(rows, algorithm="as-lbfgs")
+    words = accepted_words(runs)
+    times = []
+    for variance in distinct(controls, "variance"):
+        with_, without = (summary(where(r, variance=variance), "time")[0] for r in (runs, controls))
+        times.append(f"{_number(without)} against {_number(with_)} at σ_w² = {variance:g}")
+    words += f"; with M = 0 it takes {', '.join(times)}" if times else ""
+    return f"; {words}" if words else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if np.isfinite(value) else "(not reached)"
