@@ -10,7 +10,6 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.memory import empty_memory
-from asyncqn.algorithms.quasi_newton.exact_passes import KEPT
 from asyncqn.algorithms.quasi_newton.metric_memory import consider_pair, product
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.core.execute import answer
@@ -136,7 +135,7 @@ def test_a_warm_up_that_did_harm_is_undone() -> None:
     iterate = algorithm.apply(iterate, [last], Commit(1, [0], potential.value))
     assert iterate.theta.tobytes() == start.tobytes()
     again = algorithm.step(iterate, None, potential, Task(0, algorithm.warmup + 1, Stream(0, 0, 2), 0))
-    assert algorithm.apply(iterate, [again], Commit(1, [0], potential.value)).judge[KEPT] == 1
+    assert algorithm.apply(iterate, [again], Commit(1, [0], potential.value)).trial.kept == 1
 
 
 def test_an_answer_that_is_no_number_makes_the_trial_shrink_and_not_the_run_fail() -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
+from asyncqn.algorithms.safeguard import rebase
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.types import Commit
 from benchmarks.studies.large_data.models import Robust, TanhNetwork
@@ -87,22 +88,23 @@ class Loop:
         g, value, finite = exact.share_of(self.potential, self.iterate.theta, rows, 1.0)
         return exact.Update(g, value, 0, finite)
 
+    def apply(self, update: exact.Update) -> None:
+        self.iterate = self.method.apply(self.iterate, [update], Commit(1, [0], self.potential.value))
+
     def rebase(self, g: np.ndarray, value: float) -> None:
         """Go on from theta with another sample's value and gradient."""
-        iterate, method = self.iterate, self.method
+        pairs = exact.Pairs(self.iterate.memory, self.method.conjugacy)
         if self.variant.forget:
-            exact.clear(iterate.memory, "pair")
-        iterate.work[0][...] = g
-        iterate.values[...] = -math.inf
-        method._keep(iterate, value)
-        method._aim(iterate, exact.LONGEST * max(iterate.judge[exact.STRIDE], np.linalg.norm(iterate.base)))
+            pairs.forget()
+        trial = rebase(self.iterate, pairs, g[None], value, self.potential.value)
+        self.iterate = self.iterate._replace(trial=trial)
 
     def grown(self, rows: np.ndarray) -> bool:
         """Whether the gradient at the last point kept drowns in its sampling error."""
         parts = np.array_split(rows, 16)
         G = np.stack([exact.share_of(self.potential, self.iterate.base, part, 1.0)[0] for part in parts])
         error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.potential.n_data)
-        return bool(np.sum(self.iterate.g_base**2) < self.variant.test**2 * error)
+        return bool(np.sum(self.iterate.at_base[0]**2) < self.variant.test**2 * error)
 
     def most(self, level: int) -> int:
         """How many versions a sample serves at most."""
@@ -126,7 +128,7 @@ class Loop:
                 if first:
                     self.rebase(update.g, update.value)
                 else:
-                    self.method.apply(iterate, [update], Commit(1, [0], self.potential.value))
+                    self.apply(update)
                 yield self.passes, iterate.base
                 if self.variant.test and level and version >= 2 and self.grown(rows):
                     break
@@ -149,11 +151,7 @@ class Loop:
             for _ in range(16):
                 update = self.ask(sample)
                 value = update.value + (whole.value - there.value) + tilt @ (iterate.theta - anchor)
-                self.method.apply(
-                    iterate,
-                    [update._replace(g=update.g + tilt * update.finite, value=value)],
-                    Commit(1, [0], self.potential.value),
-                )
+                self.apply(update._replace(g=update.g + tilt * update.finite, value=value))
             iterate.theta[...] = iterate.base
 
 

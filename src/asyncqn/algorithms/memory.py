@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
+from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters, Potential, extra
 
 COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
@@ -121,6 +122,13 @@ def clear(memory: Memory, scale: InitialScale) -> None:
     memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
     if scale == "pair":
         memory.scale[0] = 1.0
+
+
+def softness(memory: Memory) -> float:
+    """The largest s's / s'y of the pairs in memory, one over the least curvature; infinite without any."""
+    own = memory.gram[0].diagonal()
+    found = [float(dot(s, s)) / float(sy) for s, sy in zip(memory.pairs[0], own) if sy > 0.0]
+    return max(found, default=np.inf)
 
 
 def product(memory: Memory, v: Array, out: Array) -> Array:

@@ -12,12 +12,9 @@ cluster decides when a number is known, never what it is: every bit is the same 
 workers, any delays, backups and deaths.  What makes the method fast is the schedule, in which idle
 workers take pieces from the end of late blocks (`types.Blocks`).
 
-A new theta is a trial.  It is kept when U falls by 1e-4 of what the slope promised, below the
-largest of the last five kept values.  U comes from the potential's `value_rows`; where it has none,
-the change of U is taken as the mean of the slopes at both ends, which is exact for a quadratic.
-After a trial that fails, the next one starts from the same base with the new pair in memory: on a
-quadratic that is the point the method would have gone to anyway, for H y = s.  From the third failure
-on the step shrinks.  This safeguard and the length of the first step are our own choices.
+A new theta is a trial, which `algorithms.safeguard` judges.  After one that fails the next starts from the
+same base with the new pair in memory: on a quadratic that is the point the method would have gone to anyway,
+for H y = s.
 """
 
 from __future__ import annotations
@@ -40,39 +37,31 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     pair_totals,
     product,
+    softness,
 )
+from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Task, extra
+from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Standing, Task, extra
 
-_SUFFICIENT = 1e-4
-_KEPT_VALUES = 5
-_NEW_DIRECTIONS, _GIVE_UP = 2, 20
-"""Failures in a row after which the step only shrinks, and after which the memory is emptied."""
-LONGEST = 10.0
-"""A step is at most this times the longest so far, or times |theta|."""
-_FIRST = 0.01
-"""The first step has this share of |theta|'s length, or promises to lower U by 1, if that is more."""
+KEPT_VALUES = 5
+"""A trial may lie above the last point kept, but not above all of the last five."""
+_FITS = 1e-3
+"""How far from symmetric pairs may be for U to be called a quadratic, on which the slopes tell the rise."""
 _RULE = PairRule(1e-30, 1e-5)
 """Pairs of any scale are welcome, so the cautious rule stands on the cosine alone."""
 
-KEPT, FAILURES, VALUE, SLOPE, STRIDE = range(5)
-
 
 class Iterate(NamedTuple):
-    """`theta` is the trial under way, `base` the last point kept, with its gradient and the memory.
-
-    judge = [points kept, failures in a row, U(base), slope g_base'(theta - base), longest step].
-    """
+    """The trial under way, the last point kept, what is known there, and the memory."""
 
     theta: Array
     base: Array
-    g_base: Array
+    at_base: Array  # (1, d): its gradient
+    anchor: Array  # (2, d): see `safeguard.Walk`
     memory: Memory
-    work: Array  # (3, d): g, step, y
-    judge: Array
-    values: Array  # of the last points kept
+    trial: Trial
 
 
 class Update(NamedTuple):
@@ -134,11 +123,10 @@ class BlockLBFGS:
         return Iterate(
             theta=theta0.copy(),
             base=theta0.copy(),
-            g_base=np.zeros_like(theta0),
+            at_base=np.zeros((1, theta0.size), theta0.dtype),
+            anchor=np.zeros((2, theta0.size), theta0.dtype),
             memory=empty_memory(self.memory, "pair", None, theta0),
-            work=np.zeros((3, theta0.size), theta0.dtype),
-            judge=np.zeros(5),
-            values=np.full(_KEPT_VALUES, -np.inf),
+            trial=Trial((-math.inf,) * KEPT_VALUES),
         )
 
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
@@ -158,98 +146,12 @@ class BlockLBFGS:
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        theta, base, g_base, memory, work, judge, values = iterate
-        g, step, y = work
-        g[...] = 0.0
-        value = 0.0
-        for update in sorted(updates, key=lambda update: update.part):
-            add_one(g, update.g)
-            value += update.value
-        parts = {update.part for update in updates if update.finite}
-        whole = len(parts) == self.blocks * self.pieces
-        if judge[KEPT] == 0:
-            if whole:
-                self._keep(iterate, 0.0 if math.isnan(value) else value)
-                self._aim(iterate, math.inf)
-            else:  # not finite even at the start: the master's guard ends the run
-                theta[...] = math.nan
-            return iterate
-        np.subtract(theta, base, out=step)
-        length, slope = math.sqrt(sum_of_squares(step)), dot(g, step)
-        paired = whole and self._pair(memory, step, np.subtract(g, g_base, out=y))
-        if whole:
-            risen = 0.5 * (judge[SLOPE] + slope)
-            # Where rounding would drown the difference of two values, the slopes still tell.
-            if not math.isnan(value):
-                drowned = abs(value - judge[VALUE]) <= 100 * np.finfo(theta.dtype).eps * abs(value)
-                value = judge[VALUE] + risen if drowned else value
-            else:
-                value = judge[VALUE] + risen
-            if value <= values.max() + _SUFFICIENT * judge[SLOPE]:
-                judge[STRIDE] = max(judge[STRIDE], length)
-                self._keep(iterate, value)
-                far = max(judge[STRIDE], math.sqrt(sum_of_squares(base)))
-                # The step after the first is the first that knows any curvature: let it go.
-                self._aim(iterate, LONGEST * far if judge[KEPT] > 2 else math.inf)
-                return iterate
-        judge[FAILURES] += 1
-        if paired and judge[FAILURES] <= _NEW_DIRECTIONS:
-            self._aim(iterate, length)
-            return iterate
-        if judge[FAILURES] == _GIVE_UP:
-            clear(memory, "pair")
-            judge[STRIDE] = 0.1 * length
-            self._aim(iterate, 0.1 * length)
-            return iterate
-        bend = slope - judge[SLOPE]
-        shrink = min(max(-judge[SLOPE] / bend, 0.1), 0.5) if whole and bend > 0.0 else 0.1
-        np.subtract(theta, base, out=step)
-        step *= shrink
-        judge[SLOPE] *= shrink
-        np.add(base, step, out=theta)
-        return iterate
+        at, value = whole_sum(updates, self.blocks * self.pieces)
+        trial = advance(iterate, Pairs(iterate.memory, self.conjugacy), at, value, commit.value)
+        return iterate._replace(trial=trial)
 
-    def _keep(self, iterate: Iterate, value: float) -> None:
-        """Make the trial the base."""
-        judge, values = iterate.judge, iterate.values
-        iterate.base[...] = iterate.theta
-        iterate.g_base[...] = iterate.work[0]
-        values[int(judge[KEPT]) % values.size] = value
-        judge[VALUE] = value
-        judge[KEPT] += 1
-        judge[FAILURES] = 0
-
-    def _pair(self, memory: Memory, s: Array, y: Array) -> bool:
-        """Offer the pair to the memory; s and y may be changed."""
-        if self.conjugacy > 0.0:
-            least = math.sqrt(np.finfo(s.dtype).eps)
-            conjugate(memory.pairs, memory.gram, s, y, self.conjugacy, least)
-        zero = np.zeros_like(s)
-        return consider_pair(memory, _RULE, "pair", s, zero, y, zero)
-
-    def _aim(self, iterate: Iterate, longest: float) -> None:
-        """Set the next trial: theta = base - H g_base, or a first step along -g_base."""
-        base, g_base, memory, judge = iterate.base, iterate.g_base, iterate.memory, iterate.judge
-        step = iterate.work[1]
-        norm = math.sqrt(sum_of_squares(g_base))
-        if norm == 0.0:
-            iterate.theta[...] = base
-            return
-        if memory.ring[COUNT] == 0:
-            np.multiply(g_base, -1.0 / norm, out=step)
-            length = max(1.0 / norm, _FIRST * math.sqrt(sum_of_squares(base)))
-            longest = min(longest, max(length, 2.0 * judge[STRIDE]) if judge[STRIDE] else length)
-            step *= longest
-        else:
-            product(memory, g_base, step)
-            length = math.sqrt(sum_of_squares(step))
-            step *= -min(1.0, longest / length)
-            if not dot(g_base, step) < 0.0:  # rounding in a long memory: H is positive definite
-                clear(memory, "pair")
-                self._aim(iterate, longest)
-                return
-        judge[SLOPE] = dot(g_base, step)
-        np.add(base, step, out=iterate.theta)
+    def standing(self, iterate: Iterate) -> Standing | None:
+        return standing(iterate)
 
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept: theta itself is a trial that nobody has judged."""
@@ -267,6 +169,54 @@ def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:
     first = part.astype(np.int64)
     rows: Rows = (first + 1) * n_data // parts - first * n_data // parts
     return rows
+
+
+class Pairs(NamedTuple):
+    """The memory as `safeguard.Metric`: H0 = (s'y / y'y) I, pairs made conjugate near a quadratic."""
+
+    memory: Memory
+    conjugacy: float
+
+    def direction(self, at: Array, out: Array) -> bool:
+        if self.memory.ring[COUNT] == 0:
+            return False
+        product(self.memory, at[0], out)
+        return True
+
+    def learn(self, s: Array, change: Array) -> bool:
+        y = change[0]
+        if self.conjugacy > 0.0:
+            least = math.sqrt(np.finfo(s.dtype).eps)
+            conjugate(self.memory.pairs, self.memory.gram, s, y, self.conjugacy, least)
+        zero = np.zeros_like(s)
+        return consider_pair(self.memory, _RULE, "pair", s, zero, y, zero)
+
+    def fits(self, s: Array, y: Array) -> bool:
+        (S, Y), own, sy = self.memory.pairs, self.memory.gram[0].diagonal(), dot(s, y)
+        used = np.flatnonzero(own > 0.0)
+        return used.size > 1 and all(
+            abs(dot(Y[i], s) - dot(S[i], y)) <= _FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
+        )
+
+    def forget(self) -> None:
+        clear(self.memory, "pair")
+
+    def softness(self) -> float:
+        return softness(self.memory)
+
+    def keep(self) -> None:
+        pass
+
+
+def whole_sum(updates: Sequence[Any], parts: int) -> tuple[Array | None, float]:
+    """The gradient and U of all parts, in the parts' own order; None where one is missing or not finite."""
+    if len({update.part for update in updates if update.finite}) < parts:
+        return None, math.nan
+    g, value = np.zeros_like(updates[0].g), 0.0
+    for update in sorted(updates, key=lambda update: update.part):
+        add_one(g, update.g)
+        value += update.value
+    return g[None], value
 
 
 def share_of(potential: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:

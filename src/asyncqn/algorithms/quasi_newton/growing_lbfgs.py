@@ -22,17 +22,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.memory import Memory, pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
-from asyncqn.kernels.vectors import add_one, sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Growing, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Growing, Potential, Rows, Standing, Task
 
 FACTOR = 4
 """How much a sample grows."""
@@ -45,13 +45,13 @@ class Iterate(NamedTuple):
 
     theta: Array
     base: Array
-    g_base: Array
+    at_base: Array
+    anchor: Array
     memory: Memory
-    work: Array
-    judge: Array
-    values: Array
+    trial: Trial
     start: Array
-    stage: Counters  # (1,); -1: none yet
+    stage: int = -1
+    """-1: none yet."""
 
 
 class Update(NamedTuple):
@@ -117,7 +117,7 @@ class GrowingLBFGS:
         )
 
     def init(self, theta0: Array) -> Iterate:
-        return Iterate(*self._exact().init(theta0), start=theta0.copy(), stage=np.array([-1]))
+        return Iterate(*self._exact().init(theta0), start=theta0.copy())
 
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         return Worker()
@@ -147,33 +147,32 @@ class GrowingLBFGS:
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         pattern, read = self.pattern, updates[0].read
-        stage, block = pattern.stage(read), exact.Iterate(*iterate[:7])
-        if stage == iterate.stage[0] or iterate.judge[exact.KEPT] == 0:
-            self._exact().apply(block, cast(Sequence[exact.Update], updates), commit)
-            iterate.stage[0] = stage
+        stage, last = pattern.stage(read), len(pattern.versions)
+        at, value = exact.whole_sum(updates, self.blocks * self.pieces)
+        pairs = exact.Pairs(iterate.memory, BlockLBFGS.conjugacy)
+        ask = commit.value if stage == last else None  # nobody else knows U of a sample
+        if stage == iterate.stage or iterate.trial.kept == 0:
+            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
         elif iterate.theta.tobytes() == iterate.base.tobytes():
-            self._grow(iterate, block, updates, stage)
-        if pattern.stage(read + 1) != iterate.stage[0]:
+            if at is None:
+                iterate.base[...] = 0.5 * (iterate.base + iterate.start)
+            elif ask is not None and math.isnan(value) and not ask(iterate.base) <= ask(iterate.start):
+                # Slopes alone led the samples uphill: begin again at the start, on all rows.
+                iterate.theta[...] = iterate.base[...] = iterate.start
+                pairs.forget()
+                fresh = self._exact().init(iterate.start).trial
+                iterate = iterate._replace(
+                    trial=fresh._replace(first_norm=iterate.trial.first_norm), stage=stage
+                )
+            else:
+                iterate = iterate._replace(trial=rebase(iterate, pairs, at, value, ask), stage=stage)
+        if pattern.stage(read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base
         return iterate
 
-    def _grow(self, iterate: Iterate, block: exact.Iterate, updates: Sequence[Update], stage: int) -> None:
-        """Take U and its gradient at the last point kept from the larger sample."""
-        parts = {update.part for update in updates if update.finite}
-        if len(parts) < self.blocks * self.pieces:
-            iterate.base[...] = 0.5 * (iterate.base + iterate.start)
-            return
-        g, value = iterate.work[0], 0.0
-        g[...] = 0.0
-        for update in sorted(updates, key=lambda update: update.part):
-            add_one(g, update.g)
-            value += update.value
-        iterate.values[...] = -math.inf
-        method = self._exact()
-        method._keep(block, 0.0 if math.isnan(value) else value)
-        far = max(iterate.judge[exact.STRIDE], math.sqrt(sum_of_squares(iterate.base)))
-        method._aim(block, exact.LONGEST * far if iterate.judge[exact.KEPT] > 2 else math.inf)
-        iterate.stage[0] = stage
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
+        return standing(iterate) if iterate.stage == len(self.pattern.versions) else None
 
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept, and the start, which a run never does worse than."""

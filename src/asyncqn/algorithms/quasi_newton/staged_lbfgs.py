@@ -16,8 +16,7 @@ made of, a short summary of the curvature, comes with every answer; it is averag
 up and then kept until it has changed much, because pairs are only comparable under one H0.
 
 Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a trial
-theta is kept only if U, which comes with the gradient, falls enough, else the next one is aimed from the
-same base with the new pair, and from the third failure on shrinks; a warm-up that did harm is undone.
+theta is judged by `algorithms.safeguard`, U coming with the gradient; a warm-up that did harm is undone.
 """
 
 from __future__ import annotations
@@ -32,19 +31,11 @@ import numpy as np
 from asyncqn.algorithms.checks import check_positive
 from asyncqn.algorithms.memory import empty_memory, pair_totals
 from asyncqn.algorithms.quasi_newton.block_lbfgs import rows_of_parts
-from asyncqn.algorithms.quasi_newton.exact_passes import (
-    COMMITS,
-    GAIN,
-    LOSS,
-    STARTS,
-    TURNED,
-    Iterate,
-    Update,
-    take_pass,
-)
+from asyncqn.algorithms.quasi_newton.exact_passes import Iterate, Update, WarmUp, take_pass
+from asyncqn.algorithms.safeguard import Trial, standing
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Staged, Task, extra
+from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Staged, Standing, Task, extra
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -107,16 +98,15 @@ class StagedLBFGS:
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
 
     def init(self, theta0: Array) -> Iterate:
-        judge = np.zeros(10)
-        judge[GAIN] = 1.0
         return Iterate(
             theta=theta0.copy(),
             curvature=np.zeros(self.curvature, theta0.dtype),
             base=theta0.copy(),
             at_base=np.zeros((2, theta0.size), theta0.dtype),
+            anchor=np.zeros((3, theta0.size), theta0.dtype),
             memory=empty_memory(self.memory, 1.0, None, theta0),
-            work=np.zeros((4, theta0.size), theta0.dtype),
-            judge=judge,
+            trial=Trial((-math.inf,)),
+            warm_up=WarmUp(),
         )
 
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
@@ -155,34 +145,36 @@ class StagedLBFGS:
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read < self.warmup:
             for update in updates:
-                self._warm_up(iterate, update)
-        else:
-            take_pass(iterate, sorted(updates, key=lambda update: update.part), self.blocks)
-        return iterate
+                iterate = iterate._replace(warm_up=self._warm_up(iterate, update))
+            return iterate
+        return take_pass(iterate, sorted(updates, key=lambda update: update.part), self.blocks)
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        return standing(iterate)
 
     def _step_size(self, k: int, staleness: int) -> float:
         return min(0.5 / (1 + max(staleness, self.delay)), 2.5 / (k + 1))
 
-    def _warm_up(self, iterate: Iterate, update: Update) -> None:
-        judge, curvature = iterate.judge, iterate.curvature
-        k = int(judge[COMMITS])
-        judge[COMMITS] += 1
-        if update.read < judge[TURNED]:
-            return  # from a theta that was given up
+    def _warm_up(self, iterate: Iterate, update: Update) -> WarmUp:
+        """Take a stochastic step, in place; returns how it went."""
+        warm_up, curvature = iterate.warm_up, iterate.curvature
+        k = warm_up.commits
+        warm_up = warm_up._replace(commits=k + 1)
+        if update.read < warm_up.turned:
+            return warm_up  # from a theta that was given up
         loss = update.value / max(float(update.curvature[-1]), 1e-30)
         if update.read == 0 and loss < math.inf:
-            judge[STARTS] += 1
-            judge[LOSS] += (loss - judge[LOSS]) / judge[STARTS]
-        elif not loss <= _HARM * judge[LOSS]:
+            starts = warm_up.starts + 1
+            warm_up = warm_up._replace(starts=starts, loss=warm_up.loss + (loss - warm_up.loss) / starts)
+        elif not loss <= _HARM * warm_up.loss:
             iterate.theta[...] = iterate.base
-            judge[GAIN] *= 0.5
-            judge[TURNED] = k + 1
-            return
+            return warm_up._replace(gain=0.5 * warm_up.gain, turned=k + 1)
         if loss == math.inf:
-            return
+            return warm_up
         curvature += (update.curvature - curvature) * curvature.dtype.type(_weight(k))
-        h = judge[GAIN] * self._step_size(k, k - update.read)
+        h = warm_up.gain * self._step_size(k, k - update.read)
         add_scaled(iterate.theta, -h, update.image)
+        return warm_up
 
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept, theta0 in the warm-up: theta itself is a trial that nobody has judged."""
