@@ -103,7 +103,7 @@ def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
 def test_no_bit_depends_on_the_cluster(workers, algorithm):
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4)
+    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
     *_, alone = versions(potential, algorithm, run.theta0, 12)
     assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
 
@@ -114,7 +114,7 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
     cluster = aq.Cluster(6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0})
     algorithm = BlockLBFGS(9, pieces=pieces)
-    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1)
+    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None)
     assert run.schedule.dropped > 0
     assert run.status == "completed"
     run.save(tmp_path / "run")

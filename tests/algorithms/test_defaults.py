@@ -44,9 +44,9 @@ def test_the_default_cuts_blocks_into_pieces():
 def test_minimize_needs_nothing_but_the_problem():
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     run = aq.minimize(potential)
-    # 100 versions solve it to rounding: U is known to 1e-13 of its size.
+    # U falls with the square of the gradient, which is 1e-8 of the first.
     assert run.fun - potential.optimum < 1e-10 * potential.optimum
-    assert run.status == "completed"
+    assert run.status == "converged"
 
 
 def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
@@ -56,9 +56,9 @@ def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
 
 
-def test_a_named_algorithm_needs_a_number_of_commits():
+def test_an_exact_method_needs_a_tolerance_or_a_number_of_commits():
     with pytest.raises(aq.BadInput, match="commits is missing"):
-        aq.minimize(Quadratic.random(), BlockLBFGS(2), engine=aq.Simulator(aq.Cluster(1)))
+        aq.minimize(Quadratic.random(), BlockLBFGS(2), engine=aq.Simulator(aq.Cluster(1)), tol=None)
 
 
 def test_no_workers_are_refused():

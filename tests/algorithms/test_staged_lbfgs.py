@@ -68,7 +68,7 @@ def test_wild_starts_and_scales_do_not_diverge(scale: float, spread: float) -> N
     start = (spread * np.random.default_rng(1).standard_normal(potential.dim)).astype(np.float32)
     for workers in (1, 10, 80):
         found = run(potential, workers, theta0=start)
-        assert found.status == "completed"
+        assert found.status in ("completed", "converged")
         assert found.fun < potential.value(start)
 
 

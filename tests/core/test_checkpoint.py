@@ -43,7 +43,7 @@ def broken_off(folder: Path, algorithm: Any, engine: Any, potential: Any = POTEN
     with pytest.raises(Broken):
         aq.minimize(
             potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25, callback=breaks_at(150),
-            checkpoint=folder, checkpoint_every=20, **options,
+            checkpoint=folder, checkpoint_every=20, tol=None, **options,
         )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
     algorithm, potential = EXAMPLES[name], problem(name)
     if name in SERIAL and engine.workers > 1:
         engine = aq.Simulator(aq.Cluster(1))
-    whole = aq.minimize(potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25)
+    whole = aq.minimize(potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None)
     broken_off(tmp_path / "c", algorithm, engine, potential)
     assert load_checkpoint(tmp_path / "c").commit == 150
     resumed = aq.resume(tmp_path / "c", potential)

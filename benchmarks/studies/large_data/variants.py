@@ -104,7 +104,7 @@ class Loop:
         parts = np.array_split(rows, 16)
         G = np.stack([exact.share_of(self.potential, self.iterate.base, part, 1.0)[0] for part in parts])
         error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.potential.n_data)
-        return bool(np.sum(self.iterate.at_base[0]**2) < self.variant.test**2 * error)
+        return bool(np.sum(self.iterate.at_base[0] ** 2) < self.variant.test**2 * error)
 
     def most(self, level: int) -> int:
         """How many versions a sample serves at most."""

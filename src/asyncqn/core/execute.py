@@ -26,7 +26,7 @@ from asyncqn.core.master import (
 )
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
-from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, slope_of
+from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, converged, slope_of
 from asyncqn.core.streams import Stream
 from asyncqn.types import Algorithm, Array, Callback, Potential, Task, extra
 
@@ -177,7 +177,10 @@ def evaluate_the_end(master: Master) -> None:
 
 
 def answer(master: Master) -> tuple[Array, float]:
-    """The point that a run reports, and U there: the lowest that the algorithm offers, theta if equal."""
+    """The point that a run reports, and U there: where it converged, else the lowest that is offered."""
+    standing, tol = master.standing(), master.stopping.tol
+    if tol is not None and standing is not None and converged(standing, tol):
+        return np.array(standing.point, copy=True), float(master.potential.value(standing.point))
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
     lowest = records[-1]["fun"] if known else float(master.potential.value(theta))

@@ -190,8 +190,8 @@ class Master:
         metrics = extra(self.potential, "metrics")
         if metrics is not None:
             record.update({name: float(value) for name, value in metrics(theta).items()})
-        standing = self.standing()
-        if hasattr(self.algorithm, "standing"):
+        if hasattr(self.algorithm, "standing") and "grad_norm" not in record:
+            standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)
         if not np.isfinite(fun):

@@ -32,7 +32,7 @@ from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
 from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
-from asyncqn.types import Array, Commit, Growing, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Growing, Potential, Rows, Standing, Task
 
 FACTOR = 4
 """How much a sample grows."""
