@@ -35,7 +35,10 @@ def show(name: str, run: aq.Run | None, potential: Any = None) -> None:
 
 def every_algorithm() -> None:
     for name, algorithm in EVERY.items():
-        show(name, aq.minimize(problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20))
+        show(
+            name,
+            aq.minimize(problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20, tol=None),
+        )
 
 
 def float32_wire() -> None:
@@ -53,7 +56,7 @@ def float32_wire() -> None:
 def by_messages() -> None:
     """What ranks on different machines do: the numbers travel in the messages."""
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5)
+        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5, tol=None)
         show(f"{name} by messages", run)
 
 
@@ -92,7 +95,7 @@ def own_potential() -> None:
 
 def serial_and_resumed(folder: Path) -> None:
     for name in SERIAL:
-        show(name, aq.minimize(problem(name), algorithm_for(name), engine=aq.MPI(), commits=20))
+        show(name, aq.minimize(problem(name), algorithm_for(name), engine=aq.MPI(), commits=20, tol=None))
 
     def interrupt(progress: Any) -> None:
         if progress.commit == 40:

@@ -45,7 +45,9 @@ ALGORITHMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_blocks_on_threads_equal_their_replay_bitwise(name: str, workers: int) -> None:
     for seed in range(3):
-        run = aq.minimize(POTENTIAL, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed)
+        run = aq.minimize(
+            POTENTIAL, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed, tol=None
+        )
         assert run.status == "completed"
         assert_replays(run, POTENTIAL)
 
@@ -61,7 +63,9 @@ def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
 @pytest.mark.parametrize("algorithm", [STAGED, BlockLBFGS(3, pieces=4)])
 def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
     cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
-    run = aq.minimize(POTENTIAL, algorithm, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0)
+    run = aq.minimize(
+        POTENTIAL, algorithm, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0, tol=None
+    )
     assert run.status == "completed"
     assert_replays(run, POTENTIAL)
 

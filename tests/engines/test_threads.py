@@ -23,7 +23,13 @@ POTENTIAL = problem()
 def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
     for seed in range(3):
         run = aq.minimize(
-            problem(name), EVERY[name], engine=aq.Threads(workers), commits=200, seed=seed, evaluate=37
+            problem(name),
+            EVERY[name],
+            engine=aq.Threads(workers),
+            commits=200,
+            seed=seed,
+            evaluate=37,
+            tol=None,
         )
         assert run.status == "completed"
         assert run.schedule.commits == 200
