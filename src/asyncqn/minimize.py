@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,17 +102,19 @@ def minimize(
     start = starting_point(potential, theta0, seed)
     if check:
         check_first_calls(potential, start)
-    run = engine.minimize(
-        potential,
-        algorithm,
-        theta0=start,
-        commits=int(commits),
-        seed=seed,
-        evaluate=int(evaluate),
-        callback=callback,
-        stopping=stopping,
-        checkpoints=None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every),
-    )
+    checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
+    with nullcontext() if checkpoints is None else closing(checkpoints):
+        run = engine.minimize(
+            potential,
+            algorithm,
+            theta0=start,
+            commits=int(commits),
+            seed=seed,
+            evaluate=int(evaluate),
+            callback=callback,
+            stopping=stopping,
+            checkpoints=checkpoints,
+        )
     if run is None or run.status != "completed" or (asked and target is None):
         return run  # None: another rank of MPI has the run
     missed = "it has not converged" if target is None else f"{metric} did not reach the target {target:g}"

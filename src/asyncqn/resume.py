@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_plain
@@ -57,8 +58,15 @@ def resume(
         simulated == (type(chosen).__name__ == "Simulator"),
         "a simulated run goes on only on the simulator, a real one only on a real engine.",
     )
-    return chosen.minimize(
-        potential, algorithm, theta0=theta0, commits=about["commits"], seed=about["seed"],
-        evaluate=about["evaluate"], callback=callback, stopping=stopping_of(about),
-        checkpoints=Checkpoints(folder, checkpoint_every, saved),
-    )  # fmt: skip
+    with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
+        return chosen.minimize(
+            potential,
+            algorithm,
+            theta0=theta0,
+            commits=about["commits"],
+            seed=about["seed"],
+            evaluate=about["evaluate"],
+            callback=callback,
+            stopping=stopping_of(about),
+            checkpoints=checkpoints,
+        )

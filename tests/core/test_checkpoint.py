@@ -18,6 +18,7 @@ from examples import EXAMPLES, SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sealed import data_file
 
 import asyncqn as aq
 from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, load_checkpoint, unflatten
@@ -117,11 +118,12 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
     broken_off(tmp_path / "c", EVERY["as-lbfgs"], aq.Simulator(aq.Cluster(2)))
     newest = load_checkpoint(tmp_path / "c")
     place = tmp_path / "c" / newest.document["generation"]
-    data = (place / "arrays.npz").read_bytes()
+    arrays = data_file(place)
+    data = arrays.read_bytes()
     if harm == "truncated":
-        (place / "arrays.npz").write_bytes(data[: len(data) // 2])
+        arrays.write_bytes(data[: len(data) // 2])
     elif harm == "flipped":
-        (place / "arrays.npz").write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
+        arrays.write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
     elif harm == "no document":
         (place / "checkpoint.json").unlink()
     elif harm == "foreign document":
@@ -130,7 +132,7 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         text = (place / "checkpoint.json").read_text()
         (place / "checkpoint.json").write_text(text.replace('"potential"', '"potencial"', 1))
     else:
-        (place / "arrays.npz").unlink()
+        arrays.unlink()
     with pytest.warns(CheckpointWarning, match="goes on from commit 140"):
         older = load_checkpoint(tmp_path / "c")
     assert older.commit == 140
@@ -162,6 +164,7 @@ def test_a_folder_of_another_run_or_of_other_files_is_refused(tmp_path: Path) ->
 def test_a_checkpoint_that_cannot_be_written_warns_and_the_run_goes_on(tmp_path: Path) -> None:
     keeper = Checkpoints(tmp_path / "c")
     keeper.prepare()
+    (tmp_path / "c" / "lock").unlink()
     (tmp_path / "c").rmdir()
     (tmp_path / "c").write_text("in the way")
     with pytest.warns(CheckpointWarning, match="could not be written"):

@@ -29,6 +29,11 @@ class Memory(NamedTuple):
     diagonal: Array  # (d,) of H0, or empty
     ring: Counters
 
+    def sound(self) -> bool:
+        """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
+        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
+        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+
 
 class PairRule(NamedTuple):
     """When a pair (s, y) is admitted: s != 0, s'y >= epsilon |s|^2, s'y >= cosine |s||y|.

@@ -1,44 +1,100 @@
 """States as named arrays, and checkpoints: two generations on disk, each whole, checksummed, without pickle.
 
-What is stored is defined by `engines.core`: the master after some commit n; every worker as it is
-after its last computation that began before commit n, wherever it was delivered; the schedule up
+What is stored is defined by `engines.master_state`: the master after some commit n; every worker as it
+is after its last computation that began before commit n, wherever it was delivered; the schedule up
 to n with the computations that were under way as dropped rows.  So a resumed run is again a
 function of its schedule, and replays from theta0 as a whole.
 
 A state is a tree of (named) tuples with arrays, numbers, sets of integers and None as leaves; it
 is rebuilt by filling a fresh tree of the same shape, so no file ever says what class to make.
+
+A folder of checkpoints holds the generations `a` and `b` (a document and the states), written in
+turn; logs of what only grows (the schedule's rows, fingerprints, metrics), of which each generation
+names a length; and `lock`, which the run that writes holds.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
-import shutil
+import re
 import signal
 import time
 import uuid
 import warnings
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.run import Count, Manifest
+from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import check_of, sha256_of
+from asyncqn.storage import (
+    FLOATS,
+    FolderLock,
+    Kind,
+    Log,
+    LogEntry,
+    LogFile,
+    NoLocks,
+    Spec,
+    npz,
+    read_arrays,
+    read_document,
+    read_log,
+    remove_quietly,
+    telling_damage,
+    write_folder,
+)
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT = 2
-"""1 had no checksum of the document; it is still read."""
+CHECKPOINT = Kind("asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("arrays.npz",))
+"""Formats 1 and 2 kept what grows in arrays.npz too, and 1 had no checksum of the document; both are read."""
 GENERATIONS = ("a", "b")
+FINGERPRINT = np.dtype([("fingerprint", "<u4")])
+_LOG_NAME = re.compile(r"(schedule|fingerprints|metrics)-[0-9a-f]{12}\.log")
+_NUMBERS = ("f", "i", "u", "b")
+
+SCHEMA = {
+    "theta0": Spec(FLOATS, ("dim",)),
+    "iterate.*": Spec(_NUMBERS, None),
+    "worker.*": Spec(_NUMBERS, None),
+    "pending.*": Spec(_NUMBERS, None),
+    "under_way.*": Spec(_NUMBERS, ("under way",)),
+    "fingerprints": Spec(("<u4",), ("commits",), optional=True),
+    "schedule.*": Spec(_NUMBERS, ("rows",)),
+    "metrics.*": Spec(_NUMBERS, ("evaluations",)),
+}
+
+
+class CheckpointDocument(msgspec.Struct):
+    """What checkpoint.json must at least say; `workers` counts the steps of each worker."""
+
+    commit: Count
+    serial: Count
+    generation: Literal["a", "b"]
+    manifest: Manifest
+    last_time: float
+    rejected: Count
+    rejected_in_a_row: Count
+    workers: dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")], Count]
+    run: str = ""
+    time: float = 0.0
+    next: Count = 0
+    lost: Count = 0
+    joined: Count = 0
+    pending: list[Count] = []
+    rejected_pending: list[Count] = []
+    logs: dict[Literal["schedule", "fingerprints", "metrics"], LogEntry] = {}
 
 
 class CheckpointWarning(UserWarning):
-    """The newest checkpoint could not be used, or one could not be written."""
+    """The newest checkpoint could not be used, one could not be written, or nothing locks the folder."""
 
 
 def flatten(name: str, tree: Any) -> Arrays:
@@ -65,29 +121,58 @@ def unflatten(name: str, template: Any, arrays: Arrays, in_place: bool = True) -
     """`template` with its leaves replaced; by default its arrays are filled in place, so aliases stay."""
     if isinstance(template, tuple):
         children = [unflatten(f"{name}.{i}", child, arrays, in_place) for i, child in enumerate(template)]
-        return template._make(children) if hasattr(template, "_make") else tuple(children)
+        tree = template._make(children) if hasattr(template, "_make") else tuple(children)
+        sound = getattr(tree, "sound", None)
+        if sound is not None and not sound():
+            raise DamagedFile(f"the checkpoint is damaged: '{name}' holds numbers that it cannot have.")
+        return tree
     if name not in arrays:
         if template is None:
             return None
         raise DamagedFile(f"the checkpoint lacks '{name}': it was written with another algorithm.")
     stored = arrays[name]
     if isinstance(template, frozenset):
-        return frozenset(int(v) for v in stored)
+        _require_leaf(name, stored.ndim == 1 and stored.dtype == np.int64 and stored.size <= MOST_MEMBERS)
+        return frozenset(stored.tolist())
     if isinstance(template, np.ndarray):
-        same = template.shape == stored.shape and template.dtype == stored.dtype
-        if in_place and same and template.flags.writeable:
+        _require_leaf(name, template.shape == stored.shape and template.dtype == stored.dtype)
+        if in_place and template.flags.writeable:
             template[...] = stored
             return template
-        return stored
-    return stored[()] if isinstance(template, np.generic) or template is None else type(template)(stored[()])
+        return np.ascontiguousarray(stored).reshape(template.shape)
+    if template is None:
+        return stored[()]
+    like = np.asarray(template).dtype.kind
+    _require_leaf(name, stored.shape == () and stored.dtype.kind in ("fiu" if like == "f" else like))
+    return stored[()] if isinstance(template, np.generic) else type(template)(stored[()])
+
+
+MOST_MEMBERS = 1 << 24
+"""A set of integers is of workers or parts."""
+
+
+def _require_leaf(name: str, fits: bool) -> None:
+    """Kernels take a state's shapes and dtypes for granted: a leaf that differs must never reach them."""
+    if not fits:
+        raise DamagedFile(
+            f"the checkpoint's '{name}' has another shape or type than this run's: it is damaged, or was "
+            "written with another algorithm or problem."
+        )
 
 
 @dataclass(frozen=True)
 class Saved:
-    """One checkpoint: numbers and words in `document`, all else in `arrays`."""
+    """One checkpoint: numbers and words in `document`, arrays, and `logs` of what only grows.
+
+    One that was loaded has the content of its logs in `arrays`; `files` are those logs, to go on with,
+    and `seen` is what the folder's documents were.
+    """
 
     document: dict[str, Any]
     arrays: Arrays = field(repr=False)
+    logs: dict[str, Log] = field(default_factory=dict, repr=False)
+    files: dict[str, LogFile] = field(default_factory=dict, repr=False)
+    seen: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def commit(self) -> int:
@@ -100,12 +185,17 @@ class Saved:
     def under(self, prefix: str) -> Arrays:
         return {key.removeprefix(prefix): a for key, a in self.arrays.items() if key.startswith(prefix)}
 
+    def schedule(self) -> Schedule:
+        """What was recorded so far; computations under way count as dropped."""
+        return Schedule.from_arrays(self.under("schedule."))
+
 
 class Checkpoints:
     """A folder of checkpoints, when to write the next, and where to start.
 
     every: an integer counts commits, a float seconds between two checkpoints.
     The generations a and b are written in turn: at any moment at least one of them is whole.
+    From `prepare` to `close` nobody else can write to the folder.
     """
 
     def __init__(self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None) -> None:
@@ -115,34 +205,75 @@ class Checkpoints:
                 f"seconds; not {every!r}."
             )
         self.folder, self.every, self.start = Path(folder).absolute(), every, start
+        about = start.document if start is not None else {}
+        self.run = str(about.get("run") or uuid.uuid4().hex)
+        """Names the run in each of its checkpoints."""
         self._last_commit = start.commit if start is not None else 0
         self._last_time = time.monotonic()
-        self._serial = int(start.document["serial"]) if start is not None else 0
+        self._serial = int(about.get("serial", 0))
         self.interrupted = 0
         """The signal, set by whoever hears it: the engine finishes the current commit, writes, and ends."""
         self.hurry = False
         """Set by a second signal: workers that still compute are not waited for, and not kept."""
         self.writing = False
-        self._previous = str(start.document["generation"]) if start is not None else GENERATIONS[1]
+        self._previous = str(about.get("generation", GENERATIONS[1]))
+        self._files: dict[str, LogFile] = dict(start.files) if start is not None else {}
+        self._lock = FolderLock(self.folder, self.run)
 
     def prepare(self) -> None:
-        """Make the folder; refuse one that holds another run's checkpoints, or anything else."""
+        """Make the folder and lock it; refuse one that holds another run's checkpoints, or anything else.
+
+        A run never writes over the checkpoints of another: a new run wants an empty folder, and a
+        resumed one the folder as it was when its checkpoint was loaded.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            names = {path.name for path in self.folder.iterdir()}
-        except OSError as error:
-            reason = error.strerror or error
-            raise BadInput(f"no checkpoints can be kept in {self.folder}: {reason}.") from None
-        if self.start is None and names & set(GENERATIONS):
+            self._refuse_other_files()
+            try:
+                self._lock.take()
+            except NoLocks as error:
+                warnings.warn(
+                    f"{self.folder} cannot be locked ({error}): see to it that no other run writes there.",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            now = _documents(self.folder)
+        except (OSError, ValueError) as error:
+            if isinstance(error, BadInput):
+                raise
+            reason = getattr(error, "strerror", None) or error
+            raise BadInput(f"no checkpoints can be kept in {str(self.folder)[:200]}: {reason}.") from None
+        if self.start is None and now:
+            self.close()
             raise BadInput(
                 f"{self.folder} holds the checkpoints of another run: resume it, or choose another folder."
             )
-        if foreign := sorted(name for name in names - set(GENERATIONS) if not name.startswith(".draft-")):
-            raise BadInput(
-                f"{self.folder} holds other files ({foreign[0]}): choose a folder for checkpoints only."
-            )
-        for name in names - set(GENERATIONS):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+        if self.start is not None and self.start.seen not in ({}, now):
+            self.close()
+            raise BadInput(f"another process has gone on with the run in {self.folder}: resume it again.")
+        self._remove_debris()
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        self._lock.release()
+
+    def _refuse_other_files(self) -> None:
+        for name in sorted(os.listdir(self.folder)):
+            ours = name in (*GENERATIONS, FolderLock.NAME) or name.startswith(".draft-")
+            if not ours and _LOG_NAME.fullmatch(name) is None:
+                raise BadInput(
+                    f"{self.folder} holds other files ({name}): choose a folder for checkpoints only."
+                )
+
+    def _remove_debris(self) -> None:
+        """Remove logs that no generation names, and the drafts of older versions."""
+        named = set()
+        for generation in GENERATIONS:
+            path = self.folder / generation / CHECKPOINT.document
+            named |= set(re.findall(_LOG_NAME.pattern.replace("(", "(?:"), _text(path)))
+        for name in os.listdir(self.folder):
+            if name.startswith(".draft-") or (_LOG_NAME.fullmatch(name) and name not in named):
+                remove_quietly(self.folder / name)
 
     def due(self, commit: int) -> bool:
         """Whether the next checkpoint is to be taken now; if so, the one after is due `every` later."""
@@ -167,57 +298,57 @@ class Checkpoints:
             self.writing = False
 
     def _write(self, saved: Saved) -> None:
-        """Write a generation: draft beside its place, forced to disk, then exchanged."""
+        """Write a generation: what is new to the logs, then the states, beside the older generation."""
         target = GENERATIONS[1 - GENERATIONS.index(self._previous)]
-        draft = self.folder / f".draft-{uuid.uuid4().hex[:8]}"
-        old = self.folder / f".draft-{uuid.uuid4().hex[:8]}"
         self._serial += 1
         try:
-            draft.mkdir()
-            with (draft / "arrays.npz").open("wb") as file:
-                np.savez(file, **saved.arrays)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
+            for name, log in saved.logs.items():
+                if log.length:
+                    self._append(name, log)
+            logs = {n: msgspec.to_builtins(self._files[n].entry) for n in saved.logs if n in self._files}
             document = {
-                **saved.document, "kind": "asyncqn checkpoint", "format": FORMAT, "serial": self._serial,
-                "generation": target, "sha256": sha256_of(draft / "arrays.npz"),
-            }  # fmt: skip
-            document["check"] = check_of(document)
-            text = json.dumps(document, allow_nan=False)
-            with (draft / "checkpoint.json").open("w") as words:
-                words.write(text + "\n")
-                words.flush()
-                os.fsync(words.fileno())
-            if (self.folder / target).exists():
-                os.replace(self.folder / target, old)
-            os.replace(draft, self.folder / target)
+                **saved.document,
+                "serial": self._serial,
+                "generation": target,
+                "run": self.run,
+                "logs": logs,
+            }
+            write_folder(self.folder / target, CHECKPOINT, document, {"arrays.npz": npz(saved.arrays)})
             self._previous = target
-        except OSError as error:
+        except (OSError, BadInput) as error:
             warnings.warn(
-                f"the checkpoint of commit {saved.commit} could not be written to {self.folder}: "
-                f"{error.strerror or error}; the run goes on.", CheckpointWarning, stacklevel=2,
-            )  # fmt: skip
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+                f"the checkpoint of commit {saved.commit} could not be written ({error}); the run goes on.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+
+    def _append(self, name: str, log: Log) -> None:
+        """Append to a log what it lacks; records of other columns than before begin a new one."""
+        file = self._files.get(name)
+        if file is None or file.dtype != log.dtype:
+            file = LogFile.new(name, log.dtype)
+        self._files[name] = file.extended(self.folder, log)
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
     """The newest whole checkpoint in `folder`; a damaged one is passed over with a warning."""
     folder = Path(folder)
-    found = [folder / name for name in GENERATIONS if (folder / name).is_dir()]
-    if not found:
+    seen = _documents(folder)
+    if not seen:
         raise BadInput(f"{folder} holds no checkpoint.")
     whole: list[Saved] = []
     troubles: list[str] = []
-    for path in found:
-        try:
-            whole.append(_read(path))
-        except DamagedFile as damage:
-            troubles.append(str(damage))
+    for name in GENERATIONS:
+        if os.path.isdir(folder / name):
+            try:
+                whole.append(_read(folder / name, seen))
+            except (DamagedFile, BadInput) as damage:
+                troubles.append(str(damage))
     if not whole:
         raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
+    if newest.document["serial"] == 1:
+        troubles = []  # the second generation was being written for the first time
     for trouble in troubles:
         warnings.warn(
             f"{trouble} The run goes on from commit {newest.commit}.", CheckpointWarning, stacklevel=2
@@ -225,19 +356,58 @@ def load_checkpoint(folder: str | Path) -> Saved:
     return newest
 
 
-def _read(path: Path) -> Saved:
+def _documents(folder: Path) -> dict[str, str]:
+    """Checksums of the documents of the generations that are there: they change with every checkpoint."""
+    texts = {name: _text(folder / name / CHECKPOINT.document) for name in GENERATIONS}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
+
+
+def _text(path: Path) -> str:
     try:
-        document = json.loads((path / "checkpoint.json").read_text())
-        if document["kind"] != "asyncqn checkpoint" or document["format"] not in (1, FORMAT):
-            raise DamagedFile(f"the checkpoint {path} was written by another version of asyncqn.")
-        if document["format"] != 1 and check_of(document) != document["check"]:
-            raise DamagedFile(f"the checkpoint {path} is damaged: checkpoint.json was altered.")
-        if sha256_of(path / "arrays.npz") != document["sha256"]:
-            raise DamagedFile(f"the checkpoint {path} does not match its checksum.")
-        with np.load(path / "arrays.npz", allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        for key in ("commit", "serial", "generation", "manifest"):
-            document[key]
-        return Saved(document, arrays)
-    except (LookupError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DamagedFile(f"the checkpoint {path} is damaged ({type(error).__name__}).") from None
+        return path.read_text(errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _read(path: Path, seen: dict[str, str]) -> Saved:
+    document = read_document(path, CHECKPOINT)
+    with telling_damage(path, CHECKPOINT):
+        said = document.typed(CheckpointDocument)
+        sizes = {"dim": said.manifest.potential.dim}
+        arrays = read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
+        files: dict[str, LogFile] = {}
+        for name, entry in said.logs.items():
+            records, files[name] = read_log(path.parent, entry)
+            _unpack(name, records, arrays)
+        for key in [key for key in arrays if key.startswith("under_way.")]:
+            del arrays[key]
+        _check_lengths(path, said.commit, arrays)
+        return Saved(document.plain, arrays, files=files, seen=seen)
+
+
+def _unpack(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
+    """Put the records of a log where older formats had them: in named columns."""
+    if name == "fingerprints" and records.dtype == FINGERPRINT:
+        arrays["fingerprints"] = records["fingerprint"].copy()
+    elif name == "metrics":
+        for column in records.dtype.names or ():
+            kind = np.int64 if column == "commit" else np.float64
+            arrays[f"metrics.{column}"] = records[column].astype(kind)
+    elif name == "schedule" and records.dtype in (ROW, ROW_OF_PART):
+        under_way = np.empty(arrays["under_way.worker"].size, records.dtype)
+        for column in (records.dtype.names or ()) if under_way.size else ():
+            under_way[column] = arrays[f"under_way.{column}"]
+        schedule = Schedule.from_rows(np.concatenate([records, under_way]))
+        arrays |= {f"schedule.{column}": a for column, a in schedule.arrays().items()}
+    else:
+        raise DamagedFile(f"the log of the {name} was not written by asyncqn.")
+
+
+def _check_lengths(path: Path, commit: int, arrays: Arrays) -> None:
+    """Fingerprints and the schedule, where there is one, must end at the checkpoint's commit."""
+    arrays.setdefault("fingerprints", np.empty(0, np.uint32))
+    schedule = arrays.get("schedule.commit")
+    if arrays["fingerprints"].size != commit or (
+        schedule is not None and int(schedule.max(initial=0)) != commit
+    ):
+        raise DamagedFile(f"the checkpoint {path} is damaged: its parts end at different commits.")

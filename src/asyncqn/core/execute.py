@@ -28,6 +28,7 @@ from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, converged, slope_of
 from asyncqn.core.streams import Stream
+from asyncqn.errors import DamagedFile
 from asyncqn.types import Algorithm, Array, Callback, Potential, Task, extra
 
 
@@ -49,6 +50,7 @@ def execute(
 
     `commits` is how many were asked for; a schedule in which every worker died has fewer.
     """
+    schedule.check_parts(algorithm.pattern)
     N = schedule.commits
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))
@@ -82,6 +84,9 @@ def execute(
             first = resume_execution(checkpoints.start, master, locals_, steps, pending, sample)
             begun = int((schedule.read < first).sum())
             ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
+            waiting = np.flatnonzero((schedule.read < first) & (schedule.commit > first))
+            if set(pending) != set(waiting.tolist()):
+                raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")
     try:
         if first == 0:
             master.evaluate(0.0)
@@ -197,16 +202,18 @@ def execution_snapshot(
     about: dict[str, Any],
 ) -> Saved:  # fmt: skip
     """The loop between two versions: the master, all workers, and the updates that wait for their commit."""
-    document, arrays = master.save()
+    saved = master.save()
     for worker, local in locals_.items():
-        arrays |= flatten(f"worker.{worker}", local)
+        saved.arrays.update(flatten(f"worker.{worker}", local))
     for row, update in pending.items():
-        arrays |= flatten(f"pending.{row}", update)
-    document |= {
-        "manifest": about, "workers": {str(w): k for w, k in steps.items()},
-        "pending": list(pending), "rejected_pending": [row for row, u in pending.items() if u is None],
-    }  # fmt: skip
-    return Saved(document, arrays)
+        saved.arrays.update(flatten(f"pending.{row}", update))
+    saved.document.update(
+        manifest=about,
+        workers={str(w): k for w, k in steps.items()},
+        pending=list(pending),
+        rejected_pending=[row for row, update in pending.items() if update is None],
+    )
+    return saved
 
 
 def resume_execution(

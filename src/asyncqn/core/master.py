@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Arrays, Saved, flatten
+from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
+from asyncqn.storage import Log
 from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
 
 EXPLOSION = 1e12
@@ -116,6 +118,7 @@ class Master:
         self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
+        self._columns: dict[str, None] = {}
         self._look()
 
     def _look(self) -> None:
@@ -194,6 +197,7 @@ class Master:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)
+        self._columns.update(dict.fromkeys(record))
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
@@ -221,16 +225,29 @@ class Master:
         table = Table.from_records(self.records)
         return Table({n: c.astype(np.int64) if n == "commit" else c for n, c in table.items()})
 
-    def save(self) -> tuple[dict[str, Any], Arrays]:
-        """What a checkpoint keeps of the master: numbers, and arrays by name, all copies."""
+    def save(self) -> Saved:
+        """What a checkpoint keeps of the master: numbers, copies of its arrays, and what only grows."""
         document = {
-            "commit": self.version, "last_time": self.time, "rejected": self.rejected,
+            "commit": self.version,
+            "last_time": self.time,
+            "rejected": self.rejected,
             "rejected_in_a_row": self.rejected_in_a_row,
-        }  # fmt: skip
-        arrays = flatten("iterate", self.iterate)
-        arrays["theta0"] = self.theta0.copy()
-        arrays["fingerprints"] = np.array(self.fingerprints, np.uint32)
-        return document, arrays | {f"metrics.{name}": np.array(c) for name, c in self.metrics().items()}
+        }
+        arrays = {**flatten("iterate", self.iterate), "theta0": self.theta0.copy()}
+        columns = np.dtype([(name, "<f8") for name in self._columns])
+
+        def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
+            some = self.records[start:stop]
+            return np.array([tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some], columns)
+
+        logs = {
+            "fingerprints": Log(FINGERPRINT, len(self.fingerprints), self._fingerprints_between),
+            "metrics": Log(columns, len(self.records), metrics_between),
+        }
+        return Saved(document, arrays, logs)
+
+    def _fingerprints_between(self, start: int, stop: int) -> npt.NDArray[Any]:
+        return np.array(self.fingerprints[start:stop], np.uint32).view(FINGERPRINT)
 
     def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint."""
@@ -241,4 +258,5 @@ class Master:
         self.fingerprints = array("I", saved.arrays["fingerprints"].tolist())
         table = Table(saved.under("metrics."))
         self.records = [table.row(i) for i in range(table.rows)]
+        self._columns = dict.fromkeys(table)
         self._look()

@@ -17,8 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
+from asyncqn.types import Blocks, Growing, Pattern, Staged
 
 DROPPED = 0
+
+IN_VAIN, NEW_COMMIT, SAME_COMMIT = range(3)
+"""How a recorded computation ended: dropped, first of a commit, or in that of the delivered row before.
+
+Commits are consecutive, so that these two bits beside the worker's number tell all commits."""
+
+ROW = np.dtype([("worker", "<i4"), ("read", "<i4"), ("time", "<f8")])
+"""A recorded row: `worker` holds the worker's number times four, plus how the computation ended."""
+ROW_OF_PART = np.dtype([*ROW.descr, ("part", "<i4")])
 
 Ints = npt.NDArray[np.int32]
 
@@ -201,6 +211,36 @@ class Schedule:
             )
         except KeyError as error:
             raise BadInput(f"schedule: the column {error} is missing.") from None
+
+    @classmethod
+    def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
+        """From recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
+        part = rows["part"] if rows.dtype == ROW_OF_PART else None
+        return cls.from_recorded(rows["worker"], rows["read"], rows["time"], part)
+
+    @classmethod
+    def from_recorded(
+        cls, coded: Ints, read: Ints, time: npt.NDArray[np.float64], part: Ints | None
+    ) -> Schedule:
+        """From the columns of recorded rows."""
+        kind = coded & 3
+        commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
+        return cls(coded >> 2, read, commit, time, part)
+
+    def check_parts(self, pattern: Pattern) -> None:
+        """Refuse rows whose part of the data does not exist where `pattern` hands out parts."""
+        if len(self) == 0 or not isinstance(pattern, (Blocks, Staged, Growing)):
+            return
+        require(self.part is not None, "schedule: the algorithm needs the column 'part'.")
+        assert self.part is not None
+        blocks = pattern if isinstance(pattern, Blocks) else pattern.blocks
+        most = np.full(len(self), blocks.n_parts)
+        if isinstance(pattern, Staged):
+            most[self.read < pattern.warmup] = pattern.batches
+        require(
+            bool(((self.part >= 0) & (self.part < most)).all()),
+            "schedule: a computation is of a part of the data that does not exist.",
+        )
 
     @classmethod
     def serial(cls, commits: int) -> Schedule:

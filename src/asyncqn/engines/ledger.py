@@ -14,7 +14,6 @@ from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.master import Master
 from asyncqn.core.plain import to_plain
 from asyncqn.core.run import manifest, rows_computed
-from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.engines.handout import Parts
@@ -139,17 +138,19 @@ class Ledger:
 
     def snapshot(self) -> Saved:
         """The master as it is now; computations under way are rows in vain, and count as begun."""
-        recording = self.recording.copy()
+        under_way = Recording()
         for worker, read, part in self._under_way():
-            recording.dropped(worker, read, self._now, part)
-        document, arrays = self.master.save()
-        arrays.update({f"schedule.{name}": c for name, c in recording.schedule().arrays().items()})
-        document |= {
+            under_way.dropped(worker, read, self._now, part)
+        saved = self.master.save()
+        saved.logs["schedule"] = self.recording.log()
+        rows = under_way.rows(0, len(under_way))
+        saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
+        saved.document.update({
             "time": self._now, "next": self._next, "lost": self.lost_workers, "joined": self.joined_later,
             "workers": {str(w): member.k for w, member in self.members.items()},
             "manifest": self.manifest(),
-        }  # fmt: skip
-        return Saved(document, arrays)
+        })  # fmt: skip
+        return saved
 
     def deposit(self, worker: int, arrays: Arrays) -> None:
         """A worker's state, as it is before it begins what it was assigned."""
@@ -192,7 +193,8 @@ class Ledger:
         """Go on from a checkpoint."""
         document = start.document
         self.master.restore(start)
-        schedule = Schedule.from_arrays(start.under("schedule."))
+        schedule = start.schedule()
+        schedule.check_parts(self.pattern)
         self.recording = Recording.of(schedule)
         if self.parts is not None:
             self.parts.resume(self.recording.schedule())

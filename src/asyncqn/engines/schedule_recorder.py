@@ -2,8 +2,8 @@
 
 Where parts of the data are asked for (`part` >= 0) it is 4 bytes more.
 
-A commit's number need not be stored: commits are consecutive, so that two bits beside the worker
-(dropped, first of a new commit, same commit as the delivered row before) tell all of them.
+A commit's number need not be stored: see `core.schedule.NEW_COMMIT`.  Rows never change once they
+are there, so that a checkpoint keeps how many there were and copies only those that are new.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from asyncqn.core.schedule import DROPPED, Schedule
-
-_DROPPED, _NEW, _SAME = range(3)
+from asyncqn.core.schedule import (
+    DROPPED,
+    IN_VAIN,
+    NEW_COMMIT,
+    ROW,
+    ROW_OF_PART,
+    SAME_COMMIT,
+    Schedule,
+)
+from asyncqn.storage import Log
 
 
 class Recording:
@@ -48,34 +56,40 @@ class Recording:
 
         Rows that do not count were in vain, and stand where they came in their workers' order.
         """
-        kind = _NEW
+        kind = NEW_COMMIT
         for worker, read, part, _, counts in rows:
-            self._add(worker, read, time, kind if counts else _DROPPED, part)
-            kind = _SAME if counts else kind
+            self._add(worker, read, time, kind if counts else IN_VAIN, part)
+            kind = SAME_COMMIT if counts else kind
 
     def dropped(self, worker: int, read: int, time: float, part: int = -1) -> None:
         """A computation in vain."""
-        self._add(worker, read, time, _DROPPED, part)
+        self._add(worker, read, time, IN_VAIN, part)
 
-    def copy(self) -> Recording:
-        other = Recording()
-        other._worker, other._read = self._worker[:], self._read[:]
-        other._time, other._part = self._time[:], self._part[:]
-        return other
+    def rows(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """A copy of some rows; safe beside a thread that adds others."""
+        rows = np.empty(stop - start, ROW_OF_PART if self._part else ROW)
+        rows["worker"], rows["read"] = self._worker[start:stop], self._read[start:stop]
+        rows["time"] = self._time[start:stop]
+        if self._part:
+            rows["part"] = self._part[start:stop]
+        return rows
+
+    def log(self) -> Log:
+        """The rows that are there now, to be copied when they are stored."""
+        return Log(ROW_OF_PART if self._part else ROW, len(self), self.rows)
 
     def schedule(self) -> Schedule:
-        coded = np.array(self._worker, np.int32)
-        kind = coded & 3
-        commit = np.where(kind == _DROPPED, DROPPED, np.cumsum(kind == _NEW)).astype(np.int32)
         part = np.array(self._part, np.int32) if self._part else None
-        return Schedule(coded >> 2, np.array(self._read, np.int32), commit, np.array(self._time), part)
+        return Schedule.from_recorded(
+            np.array(self._worker, np.int32), np.array(self._read, np.int32), np.array(self._time), part
+        )
 
     @classmethod
     def of(cls, schedule: Schedule) -> Recording:
         """The recording that gives `schedule`, to go on with."""
         recording = cls()
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
-        kind = np.where(schedule.commit == DROPPED, _DROPPED, np.where(steps > 0, _NEW, _SAME))
+        kind = np.where(schedule.commit == DROPPED, IN_VAIN, np.where(steps > 0, NEW_COMMIT, SAME_COMMIT))
         recording._worker.extend((schedule.worker << 2 | kind).tolist())
         recording._read.extend(schedule.read.tolist())
         recording._time.extend(schedule.time.tolist())

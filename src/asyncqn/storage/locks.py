@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from asyncqn.errors import BadInput
@@ -58,8 +59,11 @@ class FolderLock:
         if self._handle is None:
             return
         handle, self._handle = self._handle, None
-        os.ftruncate(handle, 0)
-        os.close(handle)
+        try:
+            with suppress(OSError):
+                os.ftruncate(handle, 0)
+        finally:
+            os.close(handle)
 
     def __del__(self) -> None:
         if self._handle is not None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import DamagedFile
+from asyncqn.storage.writing import force_folder
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LogFile:
     def extended(self, folder: Path, log: Log) -> LogFile:
         """Append what `log` has beyond this; returns the longer log and leaves this one as it was."""
         new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
+        fresh = not os.path.exists(folder / self.name)
         handle = os.open(folder / self.name, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             place, rest = self.records * self.dtype.itemsize, memoryview(new)
@@ -64,6 +66,8 @@ class LogFile:
             os.fsync(handle)
         finally:
             os.close(handle)
+        if fresh:
+            force_folder(folder)
         digest = self.digest.copy()
         digest.update(new)
         return LogFile(self.name, self.dtype, log.length, digest)

@@ -39,11 +39,12 @@ _DAMAGE = (
 class Spec(NamedTuple):
     """What an array must be: one of these dtypes (or kinds of dtype), and this shape.
 
-    A dimension that is a word must be the same wherever the word stands.
+    A dimension that is a word must be the same wherever the word stands; None: any shape, of which
+    whoever asked for the array will know more.
     """
 
     dtypes: tuple[str, ...]
-    shape: tuple[int | str, ...]
+    shape: tuple[int | str, ...] | None
     optional: bool = False
 
 
@@ -206,11 +207,10 @@ def _compare(
     spec = schema.get(name) or (schema[family] if family is not None else None)
     if spec is None:
         raise DamagedFile(f"{path} is damaged: it holds an unknown array {name[:80]!r}.")
-    fits = (header.dtype.str in spec.dtypes or header.dtype.kind in spec.dtypes) and len(header.shape) == len(
-        spec.shape
-    )
-    if fits:
-        for word, size in zip(spec.shape, header.shape, strict=True):
+    fits = header.dtype.str in spec.dtypes or header.dtype.kind in spec.dtypes
+    if fits and spec.shape is not None:
+        fits = len(header.shape) == len(spec.shape)
+        for word, size in zip(spec.shape, header.shape):
             fits &= size == (sizes.setdefault(word, size) if isinstance(word, str) else word)
     if not fits:
         raise DamagedFile(

@@ -123,7 +123,7 @@ def write_whole(path: str | Path, content: bytes | str) -> Path:
             remove_quietly(scratch)
             _remove_empty(made)
             raise
-        _force_folder(place.parent)
+        force_folder(place.parent)
     return Path(path)
 
 
@@ -167,9 +167,9 @@ def write_folder(
                 scratch = place / _unique_name(kind.document, token)
                 _fill(scratch, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
                 superseded = _named(place, kind)
-                _force_folder(place)
+                force_folder(place)
                 os.replace(scratch, os.path.realpath(place / kind.document))
-                _force_folder(place)
+                force_folder(place)
                 for name in os.listdir(place):
                     if _plain_name(name)[1] != token and (
                         name in superseded or (sole and kind.plain_name(name))
@@ -221,7 +221,7 @@ def _make_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def _force_folder(folder: Path) -> None:
+def force_folder(folder: Path) -> None:
     """Force names to disk, where the system can do that for folders."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -1,0 +1,228 @@
+"""A folder of checkpoints: one writer at a time, one run, and a cost that follows what is new."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import EVERY, assert_replays, problem
+from sealed import data_file, reseal
+from storage.disk import Disk, Killed, on
+
+import asyncqn as aq
+from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, load_checkpoint, unflatten
+from asyncqn.core.master import Master
+from asyncqn.engines.schedule_recorder import Recording
+from asyncqn.storage import FolderLock, NoLocks
+
+POTENTIAL = problem()
+SGD = EVERY["async-sgd"]
+
+HOLDER = """
+import sys, time
+from asyncqn.core.checkpoint import Checkpoints
+checkpoints = Checkpoints(sys.argv[1])
+checkpoints.prepare()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def begun(folder: Path, engine: Any, algorithm: Any = SGD, commits: int = 60, **options: Any) -> Any:
+    return aq.minimize(
+        POTENTIAL, algorithm, engine=engine, commits=commits, seed=5, evaluate=20, checkpoint=folder,
+        checkpoint_every=20, **options,
+    )  # fmt: skip
+
+
+def hold(folder: Path) -> subprocess.Popen[str]:
+    child = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
+    child = hold(tmp_path / "c")
+    try:
+        for _ in range(20):
+            with pytest.raises(aq.BadInput, match=f"is being written by process {child.pid} on ") as caught:
+                begun(tmp_path / "c", aq.Threads(1))
+            assert "\n" not in str(caught.value)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate()
+    assert json.loads((tmp_path / "c" / "lock").read_text())["pid"] == child.pid
+    assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
+
+
+@pytest.mark.parametrize("engine", [aq.Simulator(aq.Cluster(2)), aq.Threads(1)], ids=["simulator", "thread"])
+def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, tmp_path: Path) -> None:
+    refused = []
+
+    def callback(progress: Any) -> None:
+        if (
+            progress.commit >= 40
+            and len(refused) < 20
+            and os.path.exists(tmp_path / "c" / "a" / "checkpoint.json")
+        ):
+            with pytest.raises(aq.BadInput, match=f"is being written by process {os.getpid()} on "):
+                aq.resume(tmp_path / "c")
+            refused.append(progress.commit)
+
+    run = aq.minimize(
+        POTENTIAL, SGD, engine=engine, commits=2000, seed=5, evaluate=20, checkpoint=tmp_path / "c",
+        checkpoint_every=20, callback=callback,
+    )  # fmt: skip
+    assert run.status == "completed"
+    assert len(refused) == 20
+    assert aq.resume(tmp_path / "c").theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_run_that_another_process_has_gone_on_with_is_not_overwritten(tmp_path: Path) -> None:
+    begun(tmp_path / "c", aq.Simulator(aq.Cluster(2)))
+    stale = Checkpoints(tmp_path / "c", 20, load_checkpoint(tmp_path / "c"))
+    before = load_checkpoint(tmp_path / "c").document
+    reseal(tmp_path / "c" / "a", lambda document: document.update(serial=99))
+    with pytest.raises(aq.BadInput, match="another process has gone on"):
+        stale.prepare()
+    assert load_checkpoint(tmp_path / "c").document["run"] == before["run"] != ""
+    Checkpoints(tmp_path / "c", 20, load_checkpoint(tmp_path / "c")).prepare()
+
+
+def test_every_generation_names_its_run_and_a_resumed_run_keeps_the_name(tmp_path: Path) -> None:
+    begun(tmp_path / "c", aq.Threads(1))
+    begun(tmp_path / "d", aq.Threads(1))
+    names = {f: load_checkpoint(tmp_path / f).document["run"] for f in "cd"}
+    assert names["c"] != names["d"]
+    aq.resume(tmp_path / "c")
+    for generation in "ab":
+        document = json.loads((tmp_path / "c" / generation / "checkpoint.json").read_text())
+        assert document["run"] == names["c"]
+
+
+def test_a_file_system_without_locks_is_told_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(self: FolderLock) -> None:
+        raise NoLocks("No locks available")
+
+    monkeypatch.setattr(FolderLock, "take", none)
+    with pytest.warns(CheckpointWarning, match=r"cannot be locked \(No locks available\)"):
+        assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
+
+
+@pytest.mark.parametrize("name", ["async-sgd", "block-lbfgs"])
+def test_killed_at_any_call_of_a_checkpoint_the_run_resumes_to_the_same_bits(
+    name: str, tmp_path: Path
+) -> None:
+    algorithm = EVERY[name]
+    engine = aq.Simulator(aq.Cluster(2))
+    whole = begun(tmp_path / "whole", engine, algorithm)
+    total = on_disk(tmp_path / "w", engine, algorithm, Disk(1e9)).calls
+    lost = 0
+    for last in range(1, total, max(1, total // 20)):
+        folder = tmp_path / f"c{last}"
+        with pytest.raises(Killed):
+            on_disk(folder, engine, algorithm, Disk(last))
+        if any((folder / g / "checkpoint.json").exists() for g in "ab"):
+            assert aq.resume(folder).theta.tobytes() == whole.theta.tobytes()
+        else:
+            lost += 1
+            assert begun(folder, engine, algorithm).theta.tobytes() == whole.theta.tobytes()
+        shutil.rmtree(folder)
+    assert lost < 8, "with the first checkpoint there is one for ever"
+
+
+def on_disk(folder: Path, engine: Any, algorithm: Any, disk: Disk) -> Disk:
+    with on(disk):
+        begun(folder, engine, algorithm)
+    return disk
+
+
+def test_the_bytes_a_checkpoint_writes_do_not_grow_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    write = Checkpoints.write
+
+    def counted(self: Checkpoints, saved: Any) -> None:
+        before = {p: p.stat().st_size for p in self.folder.glob("*.log")}
+        write(self, saved)
+        new = sum(p.stat().st_size - before.get(p, 0) for p in self.folder.glob("*.log"))
+        newest = self.folder / self._previous
+        written.append(new + sum(p.stat().st_size for p in newest.iterdir()))
+
+    monkeypatch.setattr(Checkpoints, "write", counted)
+    options: dict[str, Any] = {"commits": 4000, "seed": 5, "evaluate": 100, "checkpoint_every": 100}
+    aq.minimize(POTENTIAL, SGD, engine=aq.Simulator(aq.Cluster(2)), checkpoint=tmp_path / "s", **options)
+    assert len(written) == 40
+    # The numbers in the document have more digits as the run goes on: eight numbers, four digits each.
+    assert max(written[1:]) - min(written[1:]) <= 32
+    written.clear()
+    run = aq.minimize(POTENTIAL, SGD, engine=aq.Threads(1), checkpoint=tmp_path / "c", **options)
+    total = sum(p.stat().st_size for p in (tmp_path / "c").glob("*.log"))
+    state = max(p.stat().st_size for p in (tmp_path / "c").glob("?/*.npz")) + 4096
+    assert total == (16 + 4) * 4000 + 8 * len(run.metrics.columns) * run.metrics.rows
+    assert sum(written) <= total + len(written) * state, "every row is written once"
+
+
+def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(tmp_path: Path) -> None:
+    engine = aq.Threads(1)
+    whole = begun(tmp_path / "whole", engine, EVERY["as-lbfgs"], commits=80)
+    begun(tmp_path / "c", engine, EVERY["as-lbfgs"], commits=60)
+    saved = load_checkpoint(tmp_path / "c")
+    place = tmp_path / "c" / saved.document["generation"]
+    np.savez(data_file(place), **saved.arrays)  # type: ignore[arg-type]
+
+    def older(document: dict[str, Any]) -> None:
+        (entry,) = document.pop("files").values()
+        (place / entry["name"]).rename(place / "arrays.npz")
+        del document["logs"], document["run"]
+        document["manifest"]["commits"] = 80
+        document |= {"format": 2, "sha256": entry["sha256"]}
+
+    reseal(place, older)
+    shutil.rmtree(tmp_path / "c" / ("b" if place.name == "a" else "a"), ignore_errors=True)
+    for log in (tmp_path / "c").glob("*.log"):
+        log.unlink()
+    run = aq.resume(tmp_path / "c", checkpoint_every=10)
+    assert run.theta.tobytes() == whole.theta.tobytes()
+    assert_replays(run)
+    assert not (place / "arrays.npz").exists()
+
+
+def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
+    local = EVERY["as-lbfgs"].init_worker(POTENTIAL, np.zeros(POTENTIAL.dim))
+    from asyncqn.core.checkpoint import flatten
+
+    good = flatten("s", local)
+    unflatten("s", local, good)
+    for name, array in good.items():
+        for bad in (array.ravel()[:1], array.astype(np.float32), array[None], np.zeros(0)):
+            if bad.shape != array.shape or bad.dtype != array.dtype:
+                with pytest.raises(aq.DamagedFile, match="another shape or type"):
+                    unflatten("s", local, {**good, name: bad})
+    for ring in ([99, 0, 0, 0], [-1, 0, 0, 0], [1, 99, 0, 0], [1, -1, 0, 0], [0, -2, 0, 0]):
+        with pytest.raises(aq.DamagedFile, match="numbers that it cannot have"):
+            unflatten("s", local, {**good, "s.0.5": np.array(ring)})
+
+
+def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None:
+    recording = Recording()
+    for n in range(1000):
+        recording.delivered([(n % 7, n, -1, None, True)], float(n))
+    master = Master(SGD, POTENTIAL, np.zeros(POTENTIAL.dim), workers=1, last=10, evaluate=5)
+    assert recording.nbytes + master.fingerprints.itemsize * 1000 <= 24 * 1000
+    log = recording.log()
+    recording.delivered([(1, 1000, -1, None, True)], 1000.0)
+    assert log.length == 1000
+    assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), "a log keeps no copy"
