@@ -142,14 +142,19 @@ def random_kills(kills: int, place: Path) -> list[str]:
     return faults
 
 
+def half_written(folder: Path) -> bool:
+    """Whether there are states on disk that no checkpoint names yet."""
+    return len([*folder.glob("?/arrays-*.npz")]) > len([*folder.glob("?/checkpoint.json")])
+
+
 def kills_while_writing(kills: int, place: Path) -> list[str]:
-    """One run, killed while the draft of a checkpoint lies on the disk."""
+    """One run, killed while a checkpoint is being written."""
     dice, tried, hit = random.Random(1), 0, 0
     victim = Victim(place / "writing", 100_000, 600, 0.001)
     victim.place.mkdir()
     while hit < kills:
         process = victim.start()
-        while process.poll() is None and not any(victim.folder.glob(".draft-*/arrays.npz")):
+        while process.poll() is None and not half_written(victim.folder):
             pass
         time.sleep(dice.uniform(0.0, 0.02))
         if process.poll() is not None:
@@ -157,7 +162,7 @@ def kills_while_writing(kills: int, place: Path) -> list[str]:
             break
         victim.kill(process)
         tried += 1
-        hit += any(victim.folder.glob(".draft-*"))
+        hit += half_written(victim.folder)
         print(
             f"kill {tried}, {hit} of {kills} while writing: goes on from commit {victim.check()}", flush=True
         )
