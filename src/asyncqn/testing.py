@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import copy
 import math
-import multiprocessing
 import pickle
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
+from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.replay import first_difference, replay
 from asyncqn.core.streams import Stream
+from asyncqn.engines.named import ENGINES
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
+from asyncqn.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.types import (
     Algorithm,
     Array,
@@ -39,15 +40,25 @@ from asyncqn.types import (
 _BLOCKS, _DIRECTIONS = 200, 5
 
 
+IN_THIS_PROCESS = ("simulator", "threads")
+"""Engines that start no other process, and take no time to start."""
+
+
 def check_potential(
-    potential: Potential, *, theta: Array | None = None, seed: int = 0, travel: bool = True
-) -> None:
+    potential: Potential,
+    *,
+    theta: Array | None = None,
+    seed: int = 0,
+    travel: bool = True,
+    engines: Sequence[str] = tuple(ENGINES),
+) -> dict[str, str]:
     """Check that `potential` keeps the rules of `asyncqn.Potential` at and around `theta`.
 
     Its gradient is that of its value (central differences), unbiased over subsamples, pure, and
-    fills all of `out`; extras it offers make sense; with `travel` it is sent by pickle to another
-    process (a script must then guard its entry by `if __name__ == "__main__"`).
+    fills all of `out`; extras it offers make sense; with `travel` it gives the same bits in another
+    process; a short run of gradient steps on each of `engines` replays to the bit.
     theta: where to check; by default a random point near the start.
+    Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
     name = type(potential).__name__
     for attribute in ("dim", "n_data", "value", "grad"):
@@ -72,6 +83,19 @@ def check_potential(
     _check_extras(name, potential, theta, seed)
     if travel:
         _check_travel(name, potential, theta, everything[:7])
+    steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(potential.n_data)))
+    return {kind: _tried(kind, steps, potential, 2, 20, seed, name) for kind in engines}
+
+
+def _tried(
+    kind: str, algorithm: Algorithm, potential: Potential, workers: int, commits: int, seed: int, name: str
+) -> str:
+    """A run on one engine and its replay; a mistake is told as that of `name`."""
+    require(kind in ENGINES, f"there is no engine '{kind}'; there are {', '.join(ENGINES)}.")
+    try:
+        return try_engine(kind, algorithm, potential, workers, commits, seed)
+    except BadInput as mistake:
+        raise BadInput(str(mistake).replace(type(algorithm).__name__, name, 1)) from mistake
 
 
 def _gradient(potential: Potential, theta: Array, rows: Rows) -> Array:
@@ -186,27 +210,33 @@ def _check_travel(name: str, potential: Potential, theta: Array, rows: Rows) -> 
         pickle.dumps(potential)
     except Exception as error:  # whatever the class's own __reduce__ may raise
         raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            there = pool.submit(_gradient, potential, theta, rows).result()
-        except Exception as error:
-            raise BadInput(
-                f"{name} does not work in another process ({type(error).__name__}: {error})."
-            ) from None
+    try:
+        there = gradient_elsewhere(potential, theta, rows)
+    except NotTried:
+        return  # the engines say why
+    except BadInput as error:
+        raise BadInput(f"{name} does not work in another process ({str(error).rstrip('.')}).") from None
     require(
-        there.tobytes() == _gradient(potential, theta, rows).tobytes(),
+        there == _gradient(potential, theta, rows).tobytes(),
         f"{name}.grad gives other bits in another process.",
     )
 
 
 def check_algorithm(
-    algorithm: Algorithm, potential: Potential, *, workers: int = 3, commits: int = 60, seed: int = 0
-) -> None:
+    algorithm: Algorithm,
+    potential: Potential,
+    *,
+    workers: int = 3,
+    commits: int = 60,
+    seed: int = 0,
+    engines: Sequence[str] = tuple(ENGINES),
+) -> dict[str, str]:
     """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `potential`.
 
     `step`, `learn` and `apply` depend on their arguments alone and write only to what they own;
     the dtype is preserved; the algorithm travels by pickle; a simulated run on `workers` workers
-    (fewer if it allows fewer) equals a second one and its replay.
+    (fewer if it allows fewer) equals a second one and its replay, and so does one on each of `engines`.
+    Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
     name = type(algorithm).__name__
     methods = (
@@ -236,6 +266,9 @@ def check_algorithm(
         replay(runs[0], potential, algorithm)
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay: {error}") from None
+    others = {kind: _tried(kind, algorithm, potential, min(workers, most), commits, seed, name)
+              for kind in engines if kind != "simulator"}  # fmt: skip
+    return {"simulator": PASSED, **others}
 
 
 def _check_functions(name: str, algorithm: Algorithm, potential: Potential, theta0: Array, seed: int) -> None:

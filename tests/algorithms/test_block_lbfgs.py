@@ -16,7 +16,7 @@ from asyncqn.algorithms import BlockLBFGS, make_algorithm
 from asyncqn.algorithms.memory import COUNT
 from asyncqn.core.master import Master
 from asyncqn.core.streams import Stream
-from asyncqn.testing import check_algorithm
+from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
 
 
@@ -124,7 +124,9 @@ def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path)
 
 def test_it_keeps_the_rules_of_an_algorithm():
     for algorithm in (BlockLBFGS(5), BlockLBFGS(5, pieces=4)):
-        check_algorithm(algorithm, aq.LinearGaussian.random(dim=5, n_data=20), commits=15)
+        check_algorithm(
+            algorithm, aq.LinearGaussian.random(dim=5, n_data=20), commits=15, engines=IN_THIS_PROCESS
+        )
 
 
 @dataclass

@@ -15,7 +15,7 @@ from asyncqn.core.simulation import simulate
 from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.kernels.strata import fill_strata
-from asyncqn.testing import check_algorithm
+from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Blocks, Growing, Task
 
 
@@ -190,7 +190,12 @@ def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
 
 
 def test_it_keeps_the_rules_of_an_algorithm():
-    check_algorithm(GrowingLBFGS(3, levels=1, versions=4), aq.LogisticRegression.random(60, 3), commits=15)
+    check_algorithm(
+        GrowingLBFGS(3, levels=1, versions=4),
+        aq.LogisticRegression.random(60, 3),
+        commits=15,
+        engines=IN_THIS_PROCESS,
+    )
 
 
 @pytest.mark.parametrize(

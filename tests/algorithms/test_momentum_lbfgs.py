@@ -14,7 +14,7 @@ import asyncqn as aq
 from asyncqn.algorithms.memory import COUNT, NEWEST, PairRule, consider_pair, empty_memory, product
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.kernels.correlated_noise import correlate
-from asyncqn.testing import check_algorithm
+from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 
 
 def filled(size: int, pairs: int, d: int, rng: np.random.Generator):
@@ -97,7 +97,7 @@ def test_without_memory_or_noise_one_worker_is_heavy_ball_sgd():
 def test_it_keeps_the_rules_of_an_algorithm():
     potential = aq.LinearGaussian.random(dim=5, n_data=20)
     algorithm = MomentumLBFGS(h=1e-3, gamma=0.1, memory=2, batch=4, overlap=2, beta=10.0)
-    check_algorithm(algorithm, potential, commits=40)
+    check_algorithm(algorithm, potential, commits=40, engines=IN_THIS_PROCESS)
 
 
 def test_noise_with_a_diagonal_H0_is_refused():

