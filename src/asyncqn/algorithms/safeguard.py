@@ -151,7 +151,8 @@ def advance(
     value, seen = _see(walk, metric, at[0], value, ask, step, a, b, change[0])
     if not math.isfinite(value):
         return _fail(walk, metric, trial, step, ask, SHRINK[0])
-    drowned = abs(value - trial.value) <= ROUNDING * float(np.finfo(theta.dtype).eps) * abs(value)
+    noise = ROUNDING * float(np.finfo(theta.dtype).eps) * abs(value)
+    drowned = abs(value - trial.value) <= noise and abs(a + b) <= 4.0 * noise
     rise = 0.5 * (a + b) if drowned else value - trial.value
     fine = rise <= max(trial.recent) - trial.value + SUFFICIENT * a
     bent = not abs(rise - 0.5 * (a + b)) <= BENT * (abs(a) + abs(b))

@@ -1,0 +1,212 @@
+"""The safeguard alone: what is kept, what follows a failure, when U is asked for, when it has stalled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from asyncqn.algorithms.safeguard import Trial, advance, standing
+
+
+class Walk(NamedTuple):
+    theta: Any
+    base: Any
+    at_base: Any
+    anchor: Any
+    trial: Trial
+
+
+class Scale:
+    """H = scale I in place of a memory, which notes what happens to it."""
+
+    def __init__(self, scale: float = 1.0, fitting: bool = False) -> None:
+        self.scale, self.fitting = scale, fitting
+        self.learned, self.forgotten = 0, 0
+
+    def direction(self, at: Any, out: Any) -> bool:
+        out[...] = self.scale * at[0]
+        return self.learned > 0
+
+    def learn(self, s: Any, change: Any) -> bool:
+        self.learned += 1
+        return True
+
+    def fits(self, s: Any, y: Any) -> bool:
+        return self.fitting
+
+    def forget(self) -> None:
+        self.learned, self.forgotten = 0, self.forgotten + 1
+
+    def softness(self) -> float:
+        return 1.0 if self.learned else math.inf
+
+    def keep(self) -> None:
+        pass
+
+
+def start(theta0: float = 0.0, kept_values: int = 5) -> Walk:
+    theta = np.array([theta0])
+    nothing = Trial((-math.inf,) * kept_values)
+    return Walk(theta, theta.copy(), np.zeros((1, 1)), np.zeros((2, 1)), nothing)
+
+
+def tell(walk: Walk, metric: Any, value: float, g: float | None, ask: Any = None) -> Walk:
+    """Answer the trial under way."""
+    at = None if g is None else np.array([[g]])
+    return walk._replace(trial=advance(walk, metric, at, value, ask))
+
+
+def test_the_first_step_lowers_u_by_one_at_most_or_goes_a_hundredth_of_the_way() -> None:
+    assert tell(start(), Scale(), 5.0, 4.0).theta[0] == pytest.approx(-0.25)
+    assert tell(start(1000.0), Scale(), 5.0, 4.0).theta[0] == pytest.approx(990.0)
+    assert tell(start(), Scale(), 5.0, 1e-9).theta[0] == pytest.approx(-1.0), "not by 1e9"
+
+
+@pytest.mark.parametrize(("fall", "kept"), [(1e-5, False), (1e-3, True)])
+def test_a_trial_must_lower_u_by_a_share_of_what_its_slope_promised(fall: float, kept: bool) -> None:
+    walk = tell(start(), Scale(), 5.0, 4.0)  # promises 1
+    walk = tell(walk, Scale(), 5.0 - fall, -1.0)
+    assert (walk.trial.kept == 2) == kept
+
+
+def test_a_trial_may_lie_above_the_last_point_but_not_above_the_last_five() -> None:
+    walk = tell(start(), Scale(), 100.0, 1.0)
+    for value in (50.0, 20.0, 60.0, 55.0):
+        walk = tell(walk, Scale(), value, 1.0)
+    assert walk.trial.kept == 5
+    assert walk.trial.recent == (100.0, 50.0, 20.0, 60.0, 55.0)
+    walk = tell(walk, Scale(), 99.0, 1.0)
+    assert walk.trial.kept == 6
+    assert tell(walk, Scale(), 99.5, 1.0).trial.failures == 1
+
+
+def test_where_rounding_drowns_values_slopes_decide_and_elsewhere_values() -> None:
+    walk = tell(start(), Scale(), 1e15, 4.0)
+    assert tell(walk, Scale(), 1e15 + 1.0, 1.0).trial.kept == 2, "downhill at both ends"
+    walk = tell(start(), Scale(), 1e15, 4.0)
+    assert tell(walk, Scale(), 1e15 + 1.0, -8.0).trial.failures == 1, "further up than down"
+    walk = tell(start(), Scale(), 1e6, 4.0)
+    assert tell(walk, Scale(), 1e6 + 1.0, 1.0).trial.failures == 1, "1 is no rounding of a million"
+
+
+def test_a_pair_from_a_failed_trial_is_learned_only_if_u_was_nearly_quadratic() -> None:
+    for value, g, learned in ((6.0, -12.0, 1), (6e50, -1e52, 0)):  # slopes -1 and 3: 1 more; a cliff
+        metric = Scale()
+        walk = tell(start(), metric, 5.0, 4.0)
+        walk = tell(walk, metric, value, g)
+        assert walk.trial.failures == 1
+        assert metric.learned == learned
+
+
+def test_a_failed_step_shrinks_by_its_slopes_and_to_a_tenth_where_there_are_none() -> None:
+    walk = tell(start(), Scale(), 5.0, 4.0)
+    assert tell(walk, Scale(), math.nan, None).theta[0] == pytest.approx(-0.025)
+    walk = tell(start(), Scale(), 5.0, 4.0)
+    # The slopes -1 and 2 put the minimum at a third; U has risen more than they say, so no pair is made.
+    assert tell(walk, Scale(), 50.0, -8.0).theta[0] == pytest.approx(-0.25 / 3)
+
+
+def test_a_direction_that_fails_eight_times_empties_the_memory_and_then_it_stalls() -> None:
+    metric = Scale()
+    metric.learned = 1
+    walk = tell(start(1.0), metric, 5.0, 4.0)
+    for failures in range(1, 8):
+        walk = tell(walk, metric, math.nan, None)
+        assert (walk.trial.failures, metric.forgotten) == (failures, 0)
+    walk = tell(walk, metric, math.nan, None)
+    assert metric.forgotten == 1
+    assert walk.theta[0] == pytest.approx(0.75), "a scaled gradient step"
+    for _ in range(20):  # each a tenth: after 17 no digit of theta moves
+        walk = tell(walk, metric, math.nan, None)
+    assert walk.trial.stalled
+    assert standing(walk).stalled
+    assert walk.theta[0] == walk.base[0] == 1.0
+
+
+def test_a_step_that_does_not_move_theta_empties_the_memory() -> None:
+    metric = Scale(scale=1e-139)
+    metric.learned = 1
+    walk = tell(start(1.0), metric, 5.0, 4.0)
+    assert metric.forgotten == 1
+    assert walk.theta[0] == pytest.approx(0.75)
+
+
+def test_no_step_is_longer_than_ten_times_the_longest_or_theta() -> None:
+    metric = Scale(scale=1e6)
+    walk = tell(start(1.0), metric, 5e20, 4.0)  # to 0.75
+    walk = tell(walk, metric, 4e20, 3.0)
+    assert walk.theta[0] == pytest.approx(0.75 - 3e6), "the first that knows the curvature is free"
+    metric.scale = 1e12
+    walk = tell(walk, metric, 3e20, 2.0)
+    assert walk.base[0] - walk.theta[0] == pytest.approx(3e7)
+    metric = Scale(scale=1e100)
+    walk = tell(tell(start(1.0), metric, 5e200, 4.0), metric, 4e200, 3.0)
+    assert abs(walk.theta[0]) < 1e12, "within what the master allows"
+
+
+class Asked:
+    """U = theta^2 / 2 on demand, counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, theta: Any) -> float:
+        self.count += 1
+        return 0.5 * float(theta[0]) ** 2
+
+
+@pytest.mark.parametrize(("fitting", "scale", "asked"), [(False, 0.7, 11), (True, 0.7, 3), (True, 0.1, 11)])
+def test_u_is_asked_for_unless_the_pair_fits_a_quadratic_calmly_and_not_for_long(
+    fitting: bool, scale: float, asked: int
+) -> None:
+    metric, ask = Scale(scale, fitting), Asked()
+    metric.learned = 1
+    walk = start(1e9)
+    for _ in range(11):
+        walk = tell(walk, metric, math.nan, float(walk.theta[0]), ask)
+    assert walk.trial.kept == 11
+    # Seen: the first, and every fifth after it.  With H = 0.1 nine tenths of the slope are left.
+    assert ask.count == asked
+
+
+def test_u_is_asked_for_where_the_run_may_be_about_to_end() -> None:
+    metric, ask = Scale(0.7, fitting=True), Asked()
+    metric.learned = 1
+    walk = start(1e-3)
+    for _ in range(6):
+        walk = tell(walk, metric, math.nan, float(walk.theta[0]), ask)
+        # |g| <= 1e-4 from the third point on; the second is 3e-4.
+        assert (standing(walk) is None) == (walk.trial.kept == 2)
+
+
+def test_a_point_kept_by_slopes_is_given_up_if_u_had_risen_there() -> None:
+    metric = Scale(scale=0.7, fitting=True)
+    metric.learned = 1
+    walk = tell(start(1e3), metric, math.nan, 1e3, lambda theta: 0.0)
+    walk = tell(walk, metric, math.nan, 300.0, lambda theta: 1e9)  # kept unseen
+    assert (walk.trial.unseen, walk.base[0], standing(walk)) == (1, 300.0, None)
+    walk = tell(walk, metric, math.nan, 1e6, lambda theta: 1e9)
+    assert (walk.base[0], walk.trial.unseen, walk.trial.value) == (1e3, 0, 0.0)
+    assert metric.forgotten == 1
+
+
+def test_many_trials_without_progress_are_a_stall() -> None:
+    metric, trials = Scale(scale=1e-3), 0
+    walk = tell(start(1.0), metric, 1e15, 1.0)
+    while not walk.trial.stalled and trials < 200:
+        walk = tell(walk, metric, 1e15, 0.99)  # neither U nor |g| is lower, though both slopes are down
+        trials += 1
+        assert metric.forgotten == (trials >= 40)
+    assert trials == 80
+    walk = tell(start(1.0), metric, 1e15, 1.0)
+    for n in range(200):
+        walk = tell(walk, metric, 1e15, 0.99**n)
+    assert not walk.trial.stalled, "|g| falls by a tenth every eleven trials"
+
+
+def test_a_start_that_is_not_finite_ends_the_run() -> None:
+    assert math.isnan(tell(start(), Scale(), math.nan, None).theta[0])
+    assert math.isnan(tell(start(), Scale(), math.nan, 1.0, lambda theta: math.inf).theta[0])

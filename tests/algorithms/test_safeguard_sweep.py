@@ -1,0 +1,91 @@
+"""The safeguard on smooth functions of every kind, from starts over twelve orders of magnitude.
+
+Six functions, thirteen magnitudes, three seeds: 234 starts.  Over them rotate: U with the gradient or only
+on demand, float64 and float32, one block and three.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize as polish
+from smooth_problems import PROBLEMS
+
+from asyncqn.algorithms import BlockLBFGS
+from asyncqn.core.master import Diverged, Master, compute
+from asyncqn.core.stopping import Ended, Stopping
+from asyncqn.core.streams import Stream
+from asyncqn.types import Task
+
+TOL, MOST = 1e-8, 1500
+MAGNITUDES, SEEDS = range(-6, 7), range(3)
+LEAST = {"Rosenbrock": 0.8, "Cliff": 0.6, "Quartic": 0.9, "Poisson": 0.6, "Logistic": 1.0, "TanhNetwork": 0.9}
+"""The share of starts from which it must converge: beyond, exp overflows, or float32 gradients are noise."""
+
+
+def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
+    """(status, message, the point reported), every part computed at every version."""
+    master = Master(algorithm, potential, theta0, workers=1, last=MOST, evaluate=MOST + 1,
+                    stopping=Stopping(tol=TOL))  # fmt: skip
+    parts, n = range(algorithm.pattern.n_parts), 0
+    try:
+        for n in range(MOST):
+            tasks = [Task(0, n, Stream(0, 0, n), part) for part in parts]
+            updates = [
+                compute(algorithm, potential, master.iterate, None, task, master.limit) for task in tasks
+            ]
+            master.commit(updates, float(n), [n] * len(updates))
+    except Ended as ended:
+        return ended.status, str(ended), master.iterate.base
+    except Diverged as divergence:
+        return "diverged", str(divergence), master.iterate.base
+    return "stopped", f"{MOST} passes were made", master.iterate.base
+
+
+def exact(problem: Any, theta: Any) -> tuple[float, Any]:
+    """U and its gradient in float64."""
+    g = np.empty(problem.dim)
+    problem.grad(np.asarray(theta, np.float64), np.arange(problem.n_data), g)
+    return problem.value(np.asarray(theta, np.float64)), g
+
+
+def finite(potential: Any, theta: Any) -> bool:
+    """Whether U, its gradient and the square of that are numbers."""
+    g = np.empty_like(theta)
+    potential.grad(theta, np.arange(potential.n_data), g)
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(potential.value(theta)) and np.isfinite(g @ g) and np.isfinite(g @ g * 100))
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None:
+    answered = count = 0
+    for magnitude in MAGNITUDES:
+        for seed in SEEDS:
+            turn = count % 8
+            count += 1
+            dtype, valued, blocks = (np.float64, np.float32)[turn & 1], turn & 2 == 0, (1, 3)[turn >> 2]
+            potential, truth = kind(dtype, valued), kind()
+            theta0 = 10.0**magnitude * np.random.default_rng(seed).standard_normal(kind.dim)
+            theta0 = theta0.astype(dtype)
+            status, message, theta = run(potential, theta0, BlockLBFGS(blocks, memory=20))
+            case = f"from {magnitude}, {seed}: {status}, {message}"
+            assert message
+            if status == "diverged":
+                assert not finite(potential, theta0), case
+                continue
+            value, g = exact(truth, theta)
+            assert value <= exact(truth, theta0)[0] or status != "converged", case
+            eps = float(np.finfo(dtype).eps)
+            t = max(TOL, 100 * eps)
+            # A float32 gradient of thirty rows and a theta of length ten is off by some hundred eps.
+            flat = np.linalg.norm(g) * max(1.0, np.linalg.norm(theta)) / max(1.0, abs(value))
+            if status == "converged":
+                answered += 1
+                assert flat <= 10 * t, case
+                lowest = polish(partial(exact, truth), theta, jac=True, method="L-BFGS-B").fun
+                assert value - lowest <= 100 * t * max(1.0, abs(value)), case
+    assert answered >= LEAST[kind.__name__] * count
