@@ -10,9 +10,9 @@ import pytest
 from asyncqn.core.cluster import Cluster
 from asyncqn.paper.controls import accepted_words, control_words, without_pairs
 from asyncqn.paper.experiment import FAILS, HOLDS
-from asyncqn.paper.figures import order
+from asyncqn.paper.figures import order, paper_map
 from asyncqn.paper.figures.fig2 import Job, measure
-from asyncqn.paper.problems import PROBLEMS, AlikeRows
+from asyncqn.paper.problems import PROBLEMS, STIFF, AlikeRows, Spectrum
 from asyncqn.paper.settings import PAPER, cluster
 
 
@@ -87,3 +87,16 @@ def test_a_job_without_pairs_offers_none_and_one_with_pairs_counts_them() -> Non
 def test_every_setting_names_a_known_problem() -> None:
     assert {setting.problem for setting in order.SETTINGS.values()} <= set(PROBLEMS)
     assert list(order.INDEPENDENT) == list(order.SETTINGS)
+
+
+def test_the_map_searches_the_cautious_constant_in_units_of_the_largest_eigenvalue() -> None:
+    assert paper_map.admitted("ε = 10 λ", STIFF) == {"epsilon": 3000.0}
+    assert paper_map.admitted("every pair", STIFF) == {}
+    plain = tuple(sorted({**PAPER["as-lbfgs"], **paper_map.admitted("ε = 10 λ", Spectrum(low=8.0))}.items()))
+    job = paper_map.Job(Spectrum(low=8.0, high=8.0), "as-lbfgs", "ε = 10 λ", plain, (0,), limit=300.0)
+    row = paper_map.measure(job)[0]
+    assert (row["rule"], row["epsilon"]) == ("ε = 10 λ", 1000.0)
+    # With the default epsilon nearly every pair is accepted on this problem, with this one few are.
+    every = tuple(sorted(PAPER["as-lbfgs"].items()))
+    loose = paper_map.measure(paper_map.Job(job.spectrum, "as-lbfgs", "every pair", every, (0,), limit=300.0))
+    assert row["pairs"] < 0.1 < loose[0]["pairs"]

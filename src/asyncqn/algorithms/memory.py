@@ -41,6 +41,12 @@ class PairRule(NamedTuple):
     The first is the cautious rule (Li and Fukushima 2001); the floor on the cosine is our own
     option against matrices that tiny overlaps make wild.  epsilon must be positive: it is what
     keeps H positive definite.
+
+    epsilon is a curvature.  Every stochastic gradient contains the whole prior, so that with a prior
+    N(0, I) and convex terms s'y >= |s|^2: an epsilon up to 1 then admits every pair, and the default of
+    1e-4 does no more than keep H positive definite.  To reject pairs that few rows make wild, epsilon
+    must be of the order of the curvature which those rows show; the tuner searches it in units of the
+    largest curvature.
     """
 
     epsilon: float
@@ -118,6 +124,13 @@ def pair_totals(memories: Iterable[Memory]) -> dict[str, int]:
         "pairs_accepted": sum(int(ring[ACCEPTED]) for ring in rings),
         "pairs_rejected": sum(int(ring[REJECTED]) for ring in rings),
     }
+
+
+def pair_curvatures(memory: Memory) -> Array:
+    """s'y / |s|^2 of the pairs in memory, which the cautious rule compares with epsilon."""
+    lengths = np.einsum("ij,ij->i", memory.pairs[0], memory.pairs[0], dtype=np.float64)
+    known = lengths > 0.0
+    return np.asarray(np.diagonal(memory.gram[0])[known] / lengths[known])
 
 
 def clear(memory: Memory, scale: InitialScale) -> None:

@@ -55,6 +55,10 @@ class Spectrum(Problem):
         return np.concatenate([np.full(self.strong, self.top), bulk, np.ones(self.weak)])
 
     @property
+    def largest(self) -> float:
+        return self.top if self.strong else self.high
+
+    @property
     def label(self) -> str:
         bulk = f"{self.low:g}" if self.low == self.high else f"{self.low:g}–{self.high:g}"
         strong = f"{self.strong} × {self.top:g} over " if self.strong else ""

@@ -30,6 +30,7 @@ from asyncqn.algorithms.memory import (
     clear,
     consider_pair,
     empty_memory,
+    pair_curvatures,
     pair_totals,
     product,
     required_by,
@@ -216,7 +217,19 @@ class ASLBFGS:
         wild = max((self._wildness(potential, theta0, w) for w in locals_[:8]), default=bare)
         return (
             f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
-            f"use a larger overlap than {self.overlap}, cosine_floor=0.3, or a fixed initial_scale."
+            f"use a larger overlap than {self.overlap}, {self._larger_epsilon(locals_)}cosine_floor=0.3, or "
+            "a fixed initial_scale."
+        )
+
+    def _larger_epsilon(self, locals_: Sequence[Worker]) -> str:
+        """Words for a cautious rule that could not have rejected any of the pairs in memory."""
+        found = np.concatenate([np.zeros(0), *(pair_curvatures(w.memory) for w in locals_)])
+        found = found[np.isfinite(found)]
+        if not found.size or found.min() < 2.0 * self.epsilon:
+            return ""
+        return (
+            f"epsilon={np.median(found):.1g} (epsilon = {self.epsilon:g} rejects nothing: the pairs in "
+            f"memory have s'y/|s|^2 of {found.min():.2g} and more), "
         )
 
     def _wildness(self, potential: Potential, theta: Array, local: Worker) -> float:
