@@ -181,6 +181,7 @@ def mb_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
     for k in range(schedule.commits):
         theta = thetas[k]
         answers: dict[int, np.ndarray] = {}
+        weights: dict[int, int] = {}
         ys: list[np.ndarray] = []
         for w, read, commit in table:
             if read != k:
@@ -190,13 +191,16 @@ def mb_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
             ).copy()  # fmt: skip
             steps[w] = steps.get(w, 0) + 1
             if commit == k + 1:
-                answers[w] = gradient(potential, theta, Omega)
+                rows = Omega
+                if algorithm.reuse_overlap and previous.get(w, (-2,))[0] == k - 1:
+                    rows = np.concatenate([Omega, previous[w][1][: algorithm.overlap]])
+                answers[w], weights[w] = gradient(potential, theta, rows), rows.size
                 if w in answered_before:
                     O = previous[w][1][: algorithm.overlap]
                     assert previous[w][0] == k - 1
                     ys.append(gradient(potential, theta, O) - gradient(potential, thetas[k - 1], O))
             previous[w] = (k, Omega)
-        g = np.mean(list(answers.values()), axis=0)
+        g = np.average(list(answers.values()), axis=0, weights=list(weights.values()))
         if ys:
             memory.consider(theta - thetas[k - 1], np.mean(ys, axis=0))
         elif k > 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles import mb_lbfgs, thetas_of
@@ -36,6 +38,16 @@ def test_with_a_full_quorum_it_is_the_synchronous_method(W, scale):
     assert run.schedule.dropped == 0
     assert expected["accepted"] == 59
     assert expected["pairless"] == 0
+
+
+@pytest.mark.parametrize("quorum", [1.0, 0.3])
+def test_the_overlap_of_the_round_before_enters_the_gradient_where_asked(quorum):
+    cluster = Cluster(5, 2.0, 3.0, message=0.3, master=0.1)
+    plain = MBLBFGS(0.05, 3, 30, 15, timeout=1.0, quorum=quorum)
+    both = replace(plain, reuse_overlap=True)
+    run, _ = compare(both, cluster, 60)
+    other, _ = compare(plain, cluster, 60)
+    assert not np.array_equal(run.theta, other.theta)
 
 
 def test_late_answers_are_dropped_and_pairs_come_from_those_who_answered_twice():

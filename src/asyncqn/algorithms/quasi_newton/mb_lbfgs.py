@@ -7,7 +7,8 @@ Round k, with J_k the workers that answered in time:
         O the part of the worker's previous Omega that it kept; cautious rule
     theta_{k+1} = theta_k - h H g        (H + rho I in place of H with rho > 0)
 
-All workers use the same counts, so that means weighted by samples are plain means.  When a round
+All workers use the same counts, so that means weighted by samples are plain means (with `reuse_overlap`
+they are weighted).  When a round
 closes is the schedule's affair: `timeout` and `quorum` stand here because they are parameters of
 the method.
 """
@@ -71,8 +72,12 @@ class Worker(NamedTuple):
 class MBLBFGS:
     """h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
 
-    timeout: time after which a round may close without everyone; quorum: the share of workers that
-    it needs even then; rho: added to H as rho I.
+    timeout: time after which a round may close without everyone, counted from the hand-out until answers
+    arrive, messages included; quorum: the share of workers that it needs even then; rho: added to H as
+    rho I.
+    reuse_overlap: whether the gradient at theta_k on the part of Omega kept from the round before, which y
+    needs anyway, also enters g, as in Berahas et al., whose sample of round k contains both overlaps;
+    each answer then counts by its rows.
     """
 
     h: float
@@ -86,6 +91,7 @@ class MBLBFGS:
     cosine_floor: float = 0.0
     rho: float = 0.0
     sampling: str = "replacement"
+    reuse_overlap: bool = False
 
     sent = ("theta",)
 
@@ -152,6 +158,10 @@ class MBLBFGS:
         potential.grad(theta, Omega[self.overlap :], local.g)
         share = self.overlap / self.batch
         local.g[...] = share * g_O + (1.0 - share) * local.g
+        if paired and self.reuse_overlap:
+            # y holds the difference by now; adding back what was subtracted gives the gradient at theta_k.
+            kept = self.overlap / (self.batch + self.overlap)
+            local.g[...] = (1.0 - kept) * local.g + kept * (local.y + local.g_O[1 - now])
         return Update(local.g, local.y, task.worker, paired)
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
@@ -168,9 +178,12 @@ class MBLBFGS:
         g[...] = 0.0
         y[...] = 0.0
         both = [update for update in updates if update.paired and update.worker in answered]
-        for update in updates:
-            g += update.g
-        g /= len(updates)
+        rows = [
+            self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates
+        ]
+        for update, count in zip(updates, rows, strict=True):
+            g += update.g if count == self.batch else (count / self.batch) * update.g
+        g /= sum(rows) / self.batch
         if both and self.memory > 0:
             for update in both:
                 y += update.y
