@@ -210,3 +210,23 @@ def test_many_trials_without_progress_are_a_stall() -> None:
 def test_a_start_that_is_not_finite_ends_the_run() -> None:
     assert math.isnan(tell(start(), Scale(), math.nan, None).theta[0])
     assert math.isnan(tell(start(), Scale(), math.nan, 1.0, lambda theta: math.inf).theta[0])
+
+
+def test_two_failures_are_answered_by_new_directions_and_the_third_by_a_shorter_step() -> None:
+    metric = Scale(scale=0.01)
+    walk = tell(start(), metric, 5.0, 4.0)
+    aims = []
+    for _ in range(3):
+        step = float(walk.theta[0])
+        g = 4.0 + 400.0 * step  # a quadratic, but for a constant that makes every trial fail
+        walk = tell(walk, metric, 5.0 + 0.5 * (4.0 + g) * step + 0.2 * (4.0 + abs(g)) * abs(step) + 1e-9, g)
+        aims.append(float(walk.theta[0]))
+        metric.scale *= 0.5
+    assert walk.trial.failures == 3
+    assert aims[:2] == pytest.approx([-0.04, -0.02]), "base - H g"
+    assert -0.01 <= aims[2] <= -0.002, "between a half and a tenth of the last step"
+
+
+def test_a_failed_step_is_at_least_halved() -> None:
+    walk = tell(start(), Scale(), 5.0, 4.0)
+    assert tell(walk, Scale(), 50.0, 2.0).theta[0] == pytest.approx(-0.125), "slopes -1 and -0.5 say two"

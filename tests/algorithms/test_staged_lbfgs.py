@@ -226,3 +226,34 @@ def test_no_run_reports_more_than_its_start_or_its_last_evaluation(epochs: float
         assert found.fun <= found.metrics["fun"].min()
         again = aq.replay(found, potential=potential)
         assert (again.fun, again.theta.tobytes()) == (found.fun, found.theta.tobytes())
+
+
+@pytest.mark.parametrize(("change", "anew"), [(1.2, False), (3.0, True)])
+def test_a_curvature_that_has_become_another_calls_for_a_new_metric(change: float, anew: bool) -> None:
+    potential = model()
+    algorithm = replace(default_factorization_algorithm(potential, 1), warmup=0)
+    iterate = algorithm.init(potential.initial(np.random.default_rng(0)))
+    for version in range(3):
+        update = algorithm.step(iterate, None, potential, Task(0, version, Stream(0, 0, 0), 0))
+        if version == 2:
+            update = update._replace(curvature=change * iterate.curvature)
+        before = iterate.curvature.copy()
+        iterate = algorithm.apply(iterate, [update], Commit(version + 1, [0], potential.value))
+    assert iterate.trial.kept == 3
+    assert iterate.blind == anew
+    assert (iterate.curvature.tobytes() != before.tobytes()) == anew
+    assert (iterate.memory.ring[0] == 0) == anew
+
+
+@pytest.mark.parametrize(("times", "turned"), [(3.0, False), (5.0, True)])
+def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(times: float, turned: bool) -> None:
+    potential = model()
+    algorithm = default_factorization_algorithm(potential, 1)
+    start = potential.initial(np.random.default_rng(0))
+    iterate = algorithm.init(start)
+    first = algorithm.step(iterate, None, potential, Task(0, 0, Stream(0, 0, 0), 0))
+    iterate = algorithm.apply(iterate, [first], Commit(1, [0], potential.value))
+    worse = first._replace(value=times * first.value, read=1)
+    iterate = algorithm.apply(iterate, [worse], Commit(2, [0], potential.value))
+    assert (iterate.theta.tobytes() == start.tobytes()) == turned
+    assert iterate.warm_up.gain == (0.5 if turned else 1.0)
