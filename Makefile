@@ -9,11 +9,12 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench reproduce clean
+.PHONY: help demo test test-processors lint bench reproduce clean
 
 help:
 	@echo "make demo       install the basics and run a short comparison of the algorithms"
 	@echo "make test       install everything the tests need (MPI and Ray included) and run them"
+	@echo "make test-processors  the numerical tests again, with kernels compiled for other processors"
 	@echo "make lint       ruff and mypy --strict"
 	@echo "make bench      side-by-side measurements; table on screen, benchmarks/results.json on disk"
 	@echo "make reproduce  the figures of the paper, in their quick form"
@@ -44,6 +45,9 @@ demo: $(VENV)/.basics
 test: $(VENV)/.everything
 	@echo "== pytest, $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+
+test-processors: $(VENV)/.everything
+	@$(BIN)/python .ci/processors.py $(TARGETS) -- -n $(JOBS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.everything
 	@echo "== ruff"

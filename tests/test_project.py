@@ -209,7 +209,7 @@ def test_local_ray_runs_two_actors(ray_local) -> None:
         ray_local.kill(actor)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "reproduce", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-processors", "lint", "bench", "reproduce", "clean"])
 def test_make_knows_its_targets(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
 

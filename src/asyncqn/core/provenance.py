@@ -42,7 +42,11 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor as the compiler sees it: kernels with vectorised sums give other bits on another."""
+    """The processor that kernels are compiled for: those with vectorised sums give other bits on another.
+
+    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name another than the one at hand.
+    """
     from llvmlite import binding
 
-    return str(binding.get_host_cpu_name())
+    name, features = (getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES"))
+    return f"{name or binding.get_host_cpu_name()}{f' with {features}' if features else ''}"

@@ -41,20 +41,19 @@ def inlined(function: F) -> F:
     return cast(F, njit(nogil=True, cache=True, error_model="numpy", inline="always")(function))
 
 
-def drop_stale_cache(folder: Path) -> bool:
-    """Delete the compiled kernels below `folder` if any source there changed since they were made.
+def drop_stale_cache(folder: Path, cache: Path) -> bool:
+    """Delete the compiled kernels in `cache` if any source in `folder` changed since they were made.
 
     numba looks only at the file a kernel stands in, not at the files whose pieces are compiled into
     it: after an edit or an upgrade it could go on with an old piece, and with other numbers.
     """
-    cache = folder / "__pycache__"
     stamp = cache / "sources"
     try:
         sources = sorted(folder.glob("*.py"))
         state = "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
         if stamp.exists() and stamp.read_text() == state:
             return False
-        cache.mkdir(exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
         for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
             compiled.unlink(missing_ok=True)
         stamp.write_text(state)
@@ -63,4 +62,14 @@ def drop_stale_cache(folder: Path) -> bool:
     return True
 
 
-drop_stale_cache(Path(__file__).parent)
+@kernel
+def _anything() -> None:
+    """Never called: it tells where numba keeps what it compiles from this folder."""
+
+
+def cache_folder() -> Path:
+    """Beside the sources, or where NUMBA_CACHE_DIR says, or in the user's own cache."""
+    return Path(_anything.stats.cache_path)  # type: ignore[attr-defined]
+
+
+drop_stale_cache(Path(__file__).parent, cache_folder())
