@@ -27,7 +27,7 @@ RANK = {
     "types": 0,
     "kernels": 0,
     "storage": 1,
-    "core.plain": 1,
+    "core.serialise": 1,
     "core.schedule": 1,
     "core.streams": 1,
     "core.table": 1,

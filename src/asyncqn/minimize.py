@@ -73,7 +73,7 @@ def minimize(
         engine = Threads(os.cpu_count() or 1)
     default = algorithm is None
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
-    exact = hasattr(algorithm, "standing")
+    exact = extra(algorithm, "standing") is not None
     if commits is None and default and not exact:
         commits = 100
     require(
@@ -81,7 +81,7 @@ def minimize(
         "commits is missing: say how many the run shall make.",
     )
     require(
-        max_passes is None or hasattr(algorithm, "rows_of"),
+        max_passes is None or extra(algorithm, "rows_of") is not None,
         f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
     )
     if evaluate is None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn import minimize
-from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_plain, algorithm_to_plain
+from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_json, algorithm_to_json
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.replay import replay
 from asyncqn.engines.simulator import Simulator
@@ -56,7 +56,7 @@ def test_an_annealed_run_with_workers_is_replayed_from_its_file(method, tmp_path
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_an_annealing_that_stays_is_the_constant_beta_to_the_bit(method):
     p = PhaseRetrieval.random(5, 15, seed=0)
-    parameters = algorithm_to_plain(method)["parameters"]
+    parameters = algorithm_to_json(method)["parameters"]
     thetas = [
         minimize(
             p, type(method)(**{**parameters, "beta": beta}), engine=Simulator(Cluster(2)), commits=40
@@ -69,7 +69,7 @@ def test_an_annealing_that_stays_is_the_constant_beta_to_the_bit(method):
 
 @pytest.mark.parametrize("method", METHODS, ids=["sgld", "as-lbfgs"])
 def test_plain_data_in_json_give_the_same_algorithm(method):
-    assert algorithm_from_plain(json.loads(json.dumps(algorithm_to_plain(method)))) == method
+    assert algorithm_from_json(json.loads(json.dumps(algorithm_to_json(method)))) == method
 
 
 def test_bad_parameters_get_a_sentence():

@@ -10,7 +10,7 @@ from oracles import one_sentence
 from scipy import stats
 
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import from_plain, to_plain
+from asyncqn.core.serialise import from_json, to_json
 from asyncqn.errors import BadInput
 
 
@@ -50,7 +50,7 @@ def test_speeds_of_unequal_workers_are_their_own():
 
 def test_a_cluster_goes_to_plain_data_and_back():
     cluster = Cluster(3, (1.0, 2.0, 3.0), 0.5, 1.0, 0.1, deaths={1: 5.0}, joins={2: 3.0})
-    assert from_plain(Cluster, to_plain(cluster), "cluster") == cluster
+    assert from_json(Cluster, to_json(cluster), "cluster") == cluster
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.core.float32_wire import rounded
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.engines.mpi.worker import Worker, message_frames
-from asyncqn.engines.named import engine_from_plain
+from asyncqn.engines.named import engine_from_json
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
 ULFM = ("--with-ft", "ulfm")
@@ -182,7 +182,7 @@ def test_parameters_are_checked_and_survive_a_manifest() -> None:
         aq.MPI(wire="float16")
     with pytest.raises(aq.BadInput, match="cannot have deaths or joins"):
         aq.MPI(slow=aq.Cluster(workers=2, deaths={1: 3.0}))
-    assert engine_from_plain(
+    assert engine_from_json(
         {"kind": "mpi", "workers": 3, "wire": "float32", "slow": None, "time_unit": 0.5, "max_staleness": 4,
          "silence": "inf", "workers_lost": 0, "workers_joined": 0, "resumed_from": None}
     ) == aq.MPI(wire="float32", time_unit=0.5, max_staleness=4)  # fmt: skip

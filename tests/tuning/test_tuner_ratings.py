@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from asyncqn.cli.main import main
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.paper import movielens
@@ -57,7 +57,7 @@ def test_a_study_starts_with_the_paper_and_goes_on_from_its_file(tmp_path: Path)
     assert short.trials[0]["parameters"]["h"] == movielens.TABLE["1m"][0]
     longer = tune(easy("async-sgd"), 8, path=path, processes=1)
     assert longer.trials[:3] == short.trials
-    assert load_study(path).problem == to_plain(easy("async-sgd"))
+    assert load_study(path).problem == to_json(easy("async-sgd"))
     best = longer.best
     assert best is not None
     assert len(best["times"]) == 2
@@ -100,7 +100,7 @@ def test_a_point_carried_to_its_own_set_is_itself_and_else_follows_curvature_and
     point = {"rho_share": 10.0, "r": 0.5, "timeout_share": 1.5, "quorum": 0.7, "cosine_floor": 0.3}
     point["epsilon_share"] = 1e-3
     best = {"parameters": problem.suggest(FixedTrial(point), problem.curvature()), "point": point}
-    document = {"best": best, "problem": to_plain(problem)}
+    document = {"best": best, "problem": to_json(problem)}
     assert carried(document, NAME, Timing(*TIMES)) == best["parameters"]
     slower = carried(document, NAME, Timing(2e-3, 1e-5, 1e-4))
     assert slower["timeout"] == 2 * best["parameters"]["timeout"]

@@ -16,7 +16,15 @@ from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
-from asyncqn.core.plain import from_plain, to_plain
+from asyncqn.core.serialise import (
+    from_json,
+    is_own,
+    make_own,
+    own_kind,
+    own_parameters,
+    suggestion,
+    to_json,
+)
 from asyncqn.errors import BadInput
 from asyncqn.types import Algorithm
 
@@ -33,8 +41,8 @@ __all__ = [
     "GrowingLBFGS",
     "MomentumLBFGS",
     "StagedLBFGS",
-    "algorithm_from_plain",
-    "algorithm_to_plain",
+    "algorithm_from_json",
+    "algorithm_to_json",
     "make_algorithm",
 ]
 
@@ -52,22 +60,33 @@ ALGORITHMS: dict[str, type] = {
 }
 
 
-def make_algorithm(kind: str, parameters: Mapping[str, Any]) -> Algorithm:
-    """An algorithm by name and parameters."""
-    if kind not in ALGORITHMS:
-        raise BadInput(f"there is no algorithm '{kind}'; there are {', '.join(ALGORITHMS)}.")
-    algorithm: Algorithm = from_plain(ALGORITHMS[kind], parameters, f"algorithm '{kind}'")
+def make_algorithm(kind: str, parameters: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm:
+    """An algorithm by name and parameters; a user's own by "module:Class", where imports are allowed."""
+    if is_own(kind):
+        own: Algorithm = make_own(kind, parameters, "algorithm", allow_imports)
+        return own
+    if not isinstance(kind, str) or kind not in ALGORITHMS:
+        near = suggestion(str(kind), ALGORITHMS).replace("it knows", "there are")
+        raise BadInput(f"there is no algorithm {kind!r}; {near}.")
+    algorithm: Algorithm = from_json(ALGORITHMS[kind], parameters, f"algorithm '{kind}'")
     return algorithm
 
 
-def algorithm_to_plain(algorithm: Algorithm) -> dict[str, Any]:
-    """Its name and parameters; a user's own class is stored by name only."""
-    for kind, cls in ALGORITHMS.items():
-        if type(algorithm) is cls:
-            return {"kind": kind, "parameters": to_plain(algorithm)}
-    return {"kind": type(algorithm).__name__, "parameters": None}
+def algorithm_to_json(algorithm: Algorithm) -> dict[str, Any]:
+    """Its name and parameters; of a user's own class "module:Class", where that says enough to make it."""
+    cls = type(algorithm)
+    for kind, known in ALGORITHMS.items():
+        if cls is known:
+            return {"kind": kind, "parameters": to_json(algorithm)}
+    kind_, parameters = own_kind(cls), own_parameters(algorithm)
+    if kind_ is None or parameters is None:
+        return {"kind": cls.__name__, "parameters": None}
+    return {"kind": kind_, "parameters": parameters}
 
 
-def algorithm_from_plain(plain: Mapping[str, Any]) -> Algorithm | None:
-    """The inverse; None for a user's own class."""
-    return make_algorithm(plain["kind"], plain["parameters"]) if plain["parameters"] is not None else None
+def algorithm_from_json(document: Mapping[str, Any], *, allow_imports: bool = False) -> Algorithm | None:
+    """The inverse; None for a user's own class, unless it can be imported and that is allowed."""
+    kind, parameters = document["kind"], document["parameters"]
+    if parameters is None or (is_own(kind) and not allow_imports):
+        return None
+    return make_algorithm(kind, parameters, allow_imports=allow_imports)

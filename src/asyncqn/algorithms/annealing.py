@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.algorithms.checks import check_positive
-from asyncqn.core.plain import from_plain
+from asyncqn.core.serialise import from_json
 from asyncqn.errors import require
 
 
@@ -42,7 +42,7 @@ class Annealing:
 def checked_beta(beta: Any) -> float | Annealing:
     """A parameter `beta`: a positive number, or an `Annealing`, which a file holds as a mapping."""
     if isinstance(beta, Mapping):
-        made: Annealing = from_plain(Annealing, beta, "an annealing")
+        made: Annealing = from_json(Annealing, beta, "an annealing")
         return made
     if not isinstance(beta, Annealing):
         check_positive(beta=beta)

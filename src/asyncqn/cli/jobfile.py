@@ -1,37 +1,36 @@
-"""Jobs: a TOML file, with values from the command line laid over it, becomes the objects of a run.
+"""The job file: a TOML file, with values from the command line laid over it, becomes the objects of a run.
 
     [problem]    kind = one of `PROBLEMS` and its parameters
     [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
     [cluster]    the fields of `Cluster`
     [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric
 
-A section that is absent takes the defaults below.  A section [algorithm] that is present must be
-complete: step sizes that suit one problem are no defaults for another.
+A kind "module:Class" is a class of the user's own; it is imported only where that is allowed.  A section
+that is absent takes the defaults below.  A section [algorithm] that is present must be complete: step
+sizes that suit one problem are no defaults for another.  `asyncqn schema` prints the JSON schema of all
+this, for editors.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
+
+import msgspec
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import from_plain
+from asyncqn.core.serialise import from_json, is_own, make_own, parameters_of, suggestion
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput
-from asyncqn.potentials import rebuild
-from asyncqn.potentials.linear_gaussian import LinearGaussian
-from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.potentials.mixture import Mixture
-from asyncqn.potentials.phase_retrieval import PhaseRetrieval
+from asyncqn.potentials import POTENTIALS, rebuild
 from asyncqn.types import Algorithm, Potential, extra
 
 Section = Mapping[str, Any]
@@ -51,7 +50,7 @@ def _factorization(
     split_seed: int = 0,
 ) -> Potential:
     """A factorization of stored ratings, by name or path: every process maps them from disk itself."""
-    if not isinstance(ratings, str) or not ratings:
+    if not ratings:
         raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
     source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
     given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
@@ -61,13 +60,10 @@ def _factorization(
 
 
 PROBLEMS: dict[str, Callable[..., Potential]] = {
-    "linear-gaussian": LinearGaussian.random,
-    "logistic-regression": LogisticRegression.random,
-    "matrix-factorization": partial(_factorization, "matrix-factorization"),
-    "profiled-factorization": partial(_factorization, "profiled-factorization"),
-    "phase-retrieval": PhaseRetrieval.random,
-    "mixture": Mixture.random,
+    kind: partial(_factorization, kind) if hasattr(model, "from_ratings") else model.random
+    for kind, model in POTENTIALS.items()
 }
+"""How each potential is made from a section [problem]."""
 
 DEFAULT_ALGORITHM = "as-lbfgs"
 
@@ -97,7 +93,7 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunOptions:
     """How long to run, from which seed, and how many commits lie between two evaluations; see `minimize`."""
 
     commits: int = 5_000
@@ -115,7 +111,7 @@ class Plan:
             value = getattr(self, name)
             if name == "evaluate" and value is None:
                 continue
-            if not _is_integer(value) or not 1 <= value <= LARGEST:
+            if not 1 <= value <= LARGEST:
                 raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
 
     def arguments(self) -> dict[str, Any]:
@@ -130,10 +126,15 @@ class Job:
     problem: Potential
     algorithm: Algorithm
     cluster: Cluster
-    run: Plan
+    run: RunOptions
 
 
-def load_job(path: str | Path | None = None, overrides: Mapping[str, Section] | None = None) -> Job:
+def load_job(
+    path: str | Path | None = None,
+    overrides: Mapping[str, Section] | None = None,
+    *,
+    allow_imports: bool = False,
+) -> Job:
     """The job in a TOML file (None: all defaults), with `overrides` by section laid over it.
 
     Another algorithm's `kind` in the overrides drops the file's parameters, which were not meant
@@ -141,10 +142,10 @@ def load_job(path: str | Path | None = None, overrides: Mapping[str, Section] | 
     """
     over = {name: dict(section) for name, section in (overrides or {}).items()}
     if path is None:
-        return _build({}, over)
+        return _build({}, over, allow_imports)
     sections = _read(Path(path))
     try:
-        return _build(sections, over)
+        return _build(sections, over, allow_imports)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
 
@@ -157,46 +158,48 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(f"there is no job file {path}.") from None
     except OSError as error:
         raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0].rstrip('.')}.") from None
-    except RecursionError:
-        raise BadInput(f"{path} is not a job: its values are nested too deeply.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0]}.") from None
     known = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
         if name not in known:
             what = "section" if isinstance(section, dict) else "key outside the sections"
-            raise BadInput(f"{path}: unknown {what} '{name}'; a job has {_listed(known, '[{}]')}.")
+            raise BadInput(f"{path}: unknown {what} '{name}'; {suggestion(name, known)}.")
         if not isinstance(section, dict):
             raise BadInput(f"{path}: '{name}' must be a section: write [{name}] and its keys below it.")
     return sections
 
 
-def _build(sections: Mapping[str, Section], over: Mapping[str, Section]) -> Job:
-    algorithm = _algorithm(dict(sections.get("algorithm", {})), dict(over.get("algorithm", {})))
+def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool) -> Job:
+    def section(name: str, usual: Section) -> dict[str, Any]:
+        return {**sections.get(name, usual), **over.get(name, {})}
+
+    given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
+    algorithm = _algorithm(given, said, allow_imports)
     usual = {**DEFAULT_CLUSTER, "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]}
     return Job(
-        problem=make_problem({**sections.get("problem", {}), **over.get("problem", {})}),
+        problem=make_problem(section("problem", {}), allow_imports=allow_imports),
         algorithm=algorithm,
-        cluster=_cluster({**sections.get("cluster", usual), **over.get("cluster", {})}),
-        run=from_plain(Plan, {**sections.get("run", {}), **over.get("run", {})}, "[run]"),
+        cluster=from_json(Cluster, section("cluster", usual), "[cluster]"),
+        run=from_json(RunOptions, section("run", {}), "[run]"),
     )
 
 
-def make_problem(section: Section) -> Potential:
+def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
     """The potential that a [problem] section describes."""
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
+    if is_own(kind):
+        own: Potential = make_own(kind, arguments, "problem", allow_imports)
+        return own
     if not isinstance(kind, str) or kind not in PROBLEMS:
-        raise BadInput(f"there is no problem {kind!r}; there are {', '.join(PROBLEMS)}.")
-    known = {
-        p.name: str(p.annotation)
-        for p in inspect.signature(PROBLEMS[kind]).parameters.values()
-        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
-    return PROBLEMS[kind](**_typed(arguments, known, f"problem '{kind}'"))
+        near = suggestion(str(kind), PROBLEMS).replace("it knows", "there are")
+        raise BadInput(f"there is no problem {kind!r}; {near}.")
+    made: Potential = from_json(PROBLEMS[kind], arguments, f"problem '{kind}'")
+    return made
 
 
-def _algorithm(given: dict[str, Any], over: dict[str, Any]) -> Algorithm:
+def _algorithm(given: dict[str, Any], over: dict[str, Any], allow_imports: bool) -> Algorithm:
     kind = over.pop("kind", given.get("kind"))
     if given and "kind" not in given:
         raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}.")
@@ -205,77 +208,56 @@ def _algorithm(given: dict[str, Any], over: dict[str, Any]) -> Algorithm:
     else:
         kind = kind or DEFAULT_ALGORITHM
         parameters = DEFAULT_PARAMETERS.get(kind, {}) if isinstance(kind, str) else {}
-    if not isinstance(kind, str) or kind not in ALGORITHMS:
-        raise BadInput(f"there is no algorithm {kind!r}; there are {', '.join(ALGORITHMS)}.")
-    known = {f.name: str(f.type) for f in dataclasses.fields(ALGORITHMS[kind]) if f.init}
-    return make_algorithm(kind, _typed({**parameters, **over}, known, f"algorithm '{kind}'"))
+    return make_algorithm(kind, {**parameters, **over}, allow_imports=allow_imports)
 
 
-def _cluster(section: Section) -> Cluster:
-    values = dict(section)
-    for name in ("deaths", "joins"):
-        if name in values:
-            values[name] = _times_by_worker(name, values[name])
-    known = {f.name: str(f.type) for f in dataclasses.fields(Cluster)}
-    cluster: Cluster = from_plain(Cluster, _typed(values, known, "[cluster]"), "[cluster]")
-    return cluster
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of a job file, for editors that complete and check TOML."""
+    problem, algorithm = (
+        Union[tuple(_section(kind, make) for kind, make in table.items())]  # noqa: UP007 - made at run time
+        for table in (PROBLEMS, ALGORITHMS)
+    )
+    job = msgspec.defstruct(
+        "Job",
+        [
+            ("problem", Union[problem, msgspec.UnsetType], msgspec.UNSET),  # noqa: UP007
+            ("algorithm", Union[algorithm, msgspec.UnsetType], msgspec.UNSET),  # noqa: UP007
+            ("cluster", _section(None, Cluster) | msgspec.UnsetType, msgspec.UNSET),
+            ("run", _section(None, RunOptions) | msgspec.UnsetType, msgspec.UNSET),
+        ],
+        forbid_unknown_fields=True,
+    )
+    schema = msgspec.json.schema(job)
+    own = {
+        "type": "object",
+        "description": "A class of your own, for --allow-imports, with its parameters.",
+        "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}},
+        "required": ["kind"],
+    }
+    for name in ("problem", "algorithm"):
+        section = schema["$defs"]["Job"]["properties"][name]
+        schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, own]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}
 
 
-def _times_by_worker(name: str, table: Any) -> dict[int, float]:
-    """A TOML table such as `deaths = {3 = 500.0}`: its keys are texts that must be worker numbers."""
-    if isinstance(table, Mapping) and all(str(w).isdecimal() and _is_number(t) for w, t in table.items()):
-        return {int(w): float(t) for w, t in table.items()}
-    raise BadInput(f"[cluster] {name} must give a time by worker number, as in {name} = {{3 = 500.0}}.")
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) <= LARGEST
-    return isinstance(value, float) and not math.isnan(value)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(_is_number(v) for v in value)
-
-
-_TYPES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("int", _is_integer, "an integer"),
-    ("float | Sequence", lambda v: _is_number(v) or _is_list(v), "a number, or a list with one per worker"),
-    ("float", _is_number, "a number"),
-    ("tuple[float, float]", lambda v: _is_list(v) and len(v) == 2, "a list of two numbers"),
-    ("InitialScale", lambda v: _is_number(v) or isinstance(v, str), "a number or a word"),
-    ("npt.ArrayLike", _is_list, "a list of numbers"),
-    ("npt.DTypeLike", lambda v: v in ("float64", "float32"), "'float64' or 'float32'"),
-)
-"""How an annotation begins, what passes for it in a file, and the words for that; first match counts."""
-
-
-def _typed(values: Section, known: Mapping[str, str], what: str) -> dict[str, Any]:
-    """The values, numbers as their annotation asks; unknown names and wrong types give one sentence."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in known:
-            raise BadInput(f"{what} has no parameter '{name}'; it knows {', '.join(known)}.")
-        if isinstance(value, int) and abs(value) > LARGEST:
-            raise BadInput(f"{what}: {name} must not be beyond {LARGEST}, as {value} is.")
-        if isinstance(value, str) and value in ("inf", "-inf"):
-            value = float(value)
-        for beginning, passes, words in _TYPES:
-            if known[name].startswith(beginning):
-                if not passes(value):
-                    raise BadInput(f"{what}: {name} must be {words}, not {value!r}.")
-                # Kernels are compiled per type: 1 and 1.0 must not make two of them.
-                out[name] = float(value) if beginning != "int" and _is_number(value) else value
-                break
+def _section(kind: str | None, make: Callable[..., Any]) -> Any:
+    """A section as a structure of msgspec: the parameters of what it makes, and its kind."""
+    known, needed = parameters_of(make)
+    usual = {name: p.default for name, p in inspect.signature(make).parameters.items()}
+    fields: list[Any] = []
+    for name, hint in known.items():
+        if name in needed:
+            fields.append((name, hint))
+        elif usual[name] is None or isinstance(usual[name], (bool, int, float, str)):
+            fields.append((name, hint, usual[name]))
         else:
-            out[name] = value
-    return out
-
-
-def _listed(names: list[str], pattern: str) -> str:
-    shown = [pattern.format(name) for name in names]
-    return ", ".join(shown[:-1]) + " and " + shown[-1]
+            fields.append((name, Union[hint, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
+    title = kind or f"{make.__name__}"
+    return msgspec.defstruct(
+        title.replace("-", "_"),
+        fields,
+        kw_only=True,
+        tag_field="kind" if kind else None,
+        tag=kind,
+        forbid_unknown_fields=True,
+    )

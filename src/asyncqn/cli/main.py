@@ -18,7 +18,7 @@ from asyncqn.cli.output import BAD_INPUT, INTERRUPTED, TERMINATED, clean, compla
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 COMMANDS = (
-    *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume"),
+    *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume", "schema"),
     *("data", "fit", "evaluate", "recommend"),
 )
 

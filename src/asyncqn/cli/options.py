@@ -1,4 +1,4 @@
-"""Options that several commands share: when a run ends."""
+"""Options that several commands share: when a run ends, and whether own classes are imported."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Annotated
 import typer
 
 _WHEN = "When to end"
+
+AllowImports = Annotated[
+    bool,
+    typer.Option(
+        "--allow-imports", help='Import classes of your own, named as "module:Class": this runs their code.'
+    ),
+]
 
 Commits = Annotated[
     int | None, typer.Option(help="At most so many commits of the master.", rich_help_panel=_WHEN)

@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.errors import require
 from asyncqn.storage import check_place
 
@@ -115,7 +115,7 @@ class Output:
     def result(self, values: dict[str, Any]) -> None:
         """The one JSON object."""
         if self.json:
-            sys.stdout.write(json.dumps(to_plain(values), allow_nan=False) + "\n")
+            sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, label: str, total: int) -> Iterator[Advance]:

@@ -157,7 +157,7 @@ class Master:
 
     def standing(self) -> Standing | None:
         """Where a method with exact gradients stands; None: it does not say."""
-        ask = getattr(self.algorithm, "standing", None)
+        ask = extra(self.algorithm, "standing")
         standing: Standing | None = None if ask is None else ask(self.iterate)
         return standing
 
@@ -193,7 +193,7 @@ class Master:
         metrics = extra(self.potential, "metrics")
         if metrics is not None:
             record.update({name: float(value) for name, value in metrics(theta).items()})
-        if hasattr(self.algorithm, "standing") and "grad_norm" not in record:
+        if extra(self.algorithm, "standing") is not None and "grad_norm" not in record:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)

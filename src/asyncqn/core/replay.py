@@ -4,36 +4,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
 from asyncqn.core.run import Run, load_run, stopping_of
+from asyncqn.core.serialise import is_own
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.types import Algorithm, Potential
 
 
 def replay(
-    run: Run | str | Path, potential: Potential | None = None, algorithm: Algorithm | None = None
+    run: Run | str | Path,
+    potential: Potential | None = None,
+    algorithm: Algorithm | None = None,
+    *,
+    allow_imports: bool = False,
 ) -> Run:
     """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
 
     The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
+    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     """
-    recorded = run if isinstance(run, Run) else load_run(run, potential=potential, algorithm=algorithm)
+    recorded = (
+        run
+        if isinstance(run, Run)
+        else load_run(run, potential=potential, algorithm=algorithm, allow_imports=allow_imports)
+    )
     potential = potential if potential is not None else recorded.potential
     algorithm = algorithm if algorithm is not None else recorded.algorithm
     if potential is None:
-        raise BadInput(
-            f"the run does not say how to rebuild its potential ({recorded.manifest['potential']['name']}): "
-            "pass it as replay(run, potential=...)."
-        )
+        raise BadInput(needs_potential("run", "replay(run, potential=...)", recorded.manifest))
     if algorithm is None:
-        raise BadInput(
-            f"the run's algorithm ({recorded.manifest['algorithm']['kind']}) is not one of asyncqn's: "
-            "pass it as replay(run, algorithm=...)."
-        )
+        raise BadInput(needs_algorithm("run", "replay(run, algorithm=...)", recorded.manifest))
     require(
         int(potential.dim) == recorded.theta0.size,
         f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
@@ -50,6 +55,27 @@ def replay(
     if difference is not None:
         raise ReplayMismatch(difference)
     return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
+
+
+def needs_potential(what: str, call: str, manifest: dict[str, Any]) -> str:
+    """The sentence for a run or a checkpoint whose potential cannot be made again."""
+    about = manifest["potential"]
+    kind = (about["reference"] or {}).get("kind")
+    if is_own(kind):
+        return f"the {what}'s potential is your own class {kind}: {_allow(call)}."
+    return f"the {what} does not say how to rebuild its potential ({about['name']}): pass it as {call}."
+
+
+def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
+    """The sentence for a run or a checkpoint whose algorithm cannot be made again."""
+    kind = manifest["algorithm"]["kind"]
+    if is_own(kind):
+        return f"the {what}'s algorithm is your own class {kind}: {_allow(call)}."
+    return f"the {what}'s algorithm ({kind}) is not one of asyncqn's: pass it as {call}."
+
+
+def _allow(call: str) -> str:
+    return f"allow its import with --allow-imports (allow_imports=True), or pass it as {call}"
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:

@@ -12,14 +12,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms import algorithm_from_plain, algorithm_to_plain
-from asyncqn.core.plain import from_plain, to_plain
+from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.schedule import Schedule
+from asyncqn.core.serialise import from_json, to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.potentials import rebuild
+from asyncqn.potentials import rebuild, reference_of
 from asyncqn.storage import (
     FLOATS,
     INT32,
@@ -140,7 +140,7 @@ class Run:
     @property
     def passes(self) -> float:
         """Rows whose gradient was computed, over n_data; NaN where the algorithm does not say."""
-        if not hasattr(self.algorithm, "rows_of"):
+        if extra(self.algorithm, "rows_of") is None:
             return math.nan
         n_data = int(self.manifest["potential"]["n_data"])
         return float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
@@ -187,7 +187,7 @@ class Run:
         document: dict[str, Any] = {
             "status": self.status,
             "message": self.message,
-            "fun": to_plain(self.fun),
+            "fun": to_json(self.fun),
             "counters": self.counters,
             "manifest": self.manifest,
         }
@@ -195,11 +195,16 @@ class Run:
 
 
 def load_run(
-    folder: str | Path, *, potential: Potential | None = None, algorithm: Algorithm | None = None
+    folder: str | Path,
+    *,
+    potential: Potential | None = None,
+    algorithm: Algorithm | None = None,
+    allow_imports: bool = False,
 ) -> Run:
     """Read a saved run; a folder that is none, or is damaged, gives one clear sentence.
 
     A potential or an algorithm that is given is taken instead of being rebuilt from the run.
+    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     """
     document = read_document(folder, RUN)
     with telling_damage(folder, RUN):
@@ -222,11 +227,11 @@ def load_run(
         )
         if algorithm is None:
             try:
-                algorithm = algorithm_from_plain(plain["algorithm"])
+                algorithm = algorithm_from_json(plain["algorithm"], allow_imports=allow_imports)
             except BadInput as error:
                 raise DamagedFile(f"{folder} cannot be used: {error}") from None
         if potential is None:
-            potential = rebuild(said.manifest.potential.reference)
+            potential = rebuild(said.manifest.potential.reference, allow_imports=allow_imports)
         return replace(run, algorithm=algorithm, potential=potential)
 
 
@@ -254,7 +259,7 @@ def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArra
 
 def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
     """When the run of a manifest was to end by itself; runs of format 2 and before did not say."""
-    rule: Stopping = from_plain(Stopping, manifest.get("stopping", {}), "the run's stopping rule")
+    rule: Stopping = from_json(Stopping, manifest.get("stopping", {}), "the run's stopping rule")
     return rule
 
 
@@ -269,17 +274,16 @@ def manifest(
     stopping: Stopping,
 ) -> dict[str, Any]:
     """What was run, with what, and where: enough to run it again."""
-    reference = extra(potential, "reference")
     return {
         "potential": {
             "name": type(potential).__name__,
-            "reference": to_plain(reference()) if reference is not None else None,
+            "reference": reference_of(potential),
             "dim": int(potential.dim),
             "n_data": int(potential.n_data),
         },
-        "algorithm": algorithm_to_plain(algorithm),
-        "exact": hasattr(algorithm, "standing"),
-        "stopping": to_plain(stopping),
+        "algorithm": algorithm_to_json(algorithm),
+        "exact": extra(algorithm, "standing") is not None,
+        "stopping": to_json(stopping),
         "engine": engine,
         "seed": seed,
         "commits": int(commits),

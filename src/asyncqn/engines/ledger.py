@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.master import Master
-from asyncqn.core.plain import to_plain
 from asyncqn.core.run import manifest, rows_computed
+from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.engines.handout import Parts
@@ -77,7 +77,7 @@ class Ledger:
         self.pattern = algorithm.pattern
         self.stopping = stopping
         self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
-        self.engine = to_plain(dict(engine))
+        self.engine = to_json(dict(engine))
         self.master = master
         self.recording = Recording()
         self.members: dict[int, Member] = {}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import from_plain
+from asyncqn.core.serialise import from_json
 from asyncqn.errors import BadInput
 from asyncqn.types import Engine
 
@@ -32,14 +31,11 @@ def engine_class(kind: str) -> type:
     return cls
 
 
-def engine_from_plain(plain: Mapping[str, Any]) -> Engine:
+def engine_from_json(document: Mapping[str, Any]) -> Engine:
     """The engine that a manifest describes."""
-    cls = engine_class(plain["kind"])
-    values = {name: value for name, value in plain.items() if name not in _RECORDED}
-    for name in ("slow", "cluster"):
-        if values.get(name) is not None:
-            values[name] = from_plain(Cluster, values[name], "the cluster of the run")
-    if plain["kind"] in ("simulator", "mpi"):  # the cluster, or the launcher, says how many
+    cls = engine_class(document["kind"])
+    values = {name: value for name, value in document.items() if name not in _RECORDED}
+    if document["kind"] in ("simulator", "mpi"):  # the cluster, or the launcher, says how many
         del values["workers"]
-    engine: Engine = from_plain(cls, values, f"engine '{plain['kind']}'")
+    engine: Engine = from_json(cls, values, f"engine '{document['kind']}'")
     return engine

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.execute import execute
-from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
+from asyncqn.core.serialise import to_json
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
@@ -48,7 +48,7 @@ class Simulator:
         stopping: Stopping = TO_THE_END,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
-        engine = {"kind": "simulator", "workers": self.workers, "cluster": to_plain(self.cluster)}
+        engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
         told = Told(callback)
         with listening_for_interrupts(checkpoints):
             for length in [commits] if checkpoints else lengths(commits, algorithm.pattern, stopping):

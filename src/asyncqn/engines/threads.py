@@ -15,8 +15,8 @@ from typing import Any
 
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
+from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
@@ -87,7 +87,7 @@ class Threads:
             silence=self.silence, reach=self.slow.message / 2 if self.slow is not None else 0.0,
             service=self.slow.master if self.slow is not None else 0.0,
             due=checkpoints.due if checkpoints is not None else None, start=start,
-            engine={"kind": "threads", **to_plain(self)},
+            engine={"kind": "threads", **to_json(self)},
         )  # fmt: skip
         if checkpoints is not None:
             checkpoints.prepare()

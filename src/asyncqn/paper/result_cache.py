@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import Record
@@ -27,7 +27,7 @@ J = TypeVar("J")
 def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
     """The keys under which the jobs' records are kept."""
     source = [function.__module__, function.__name__, code_hash(function)]
-    texts = (json.dumps([*source, to_plain(job)], sort_keys=True, allow_nan=False) for job in jobs)
+    texts = (json.dumps([*source, to_json(job)], sort_keys=True, allow_nan=False) for job in jobs)
     return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from asyncqn.core.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.errors import BadInput
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
@@ -12,7 +13,7 @@ from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
-from asyncqn.types import Potential
+from asyncqn.types import Potential, extra
 
 POTENTIALS: dict[str, Any] = {
     "linear-gaussian": LinearGaussian,
@@ -28,16 +29,31 @@ A model has `example(dtype)`, a small one for tests, and is made again by its `r
 `from_ratings` where it has no data of its own."""
 
 
-def rebuild(reference: Mapping[str, Any] | None) -> Potential | None:
-    """The potential that a `reference()` describes; None where there is nothing to go by."""
+def reference_of(potential: Potential) -> dict[str, Any] | None:
+    """JSON data for `rebuild`: what it says itself, or the plain values of a user's own dataclass."""
+    say = extra(potential, "reference")
+    if say is not None:
+        said = say()
+        return None if said is None else dict(to_json(said))
+    kind, parameters = own_kind(type(potential)), own_parameters(potential)
+    return None if kind is None or parameters is None else {"kind": kind, **parameters}
+
+
+def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Potential | None:
+    """The potential that a `reference()` describes; None where there is nothing to go by.
+
+    A user's own class, "module:Class", is imported only where that is allowed.
+    """
     if reference is None:
         return None
     arguments = dict(reference)
-    model = POTENTIALS.get(arguments.pop("kind", None))
+    kind = arguments.pop("kind", None)
+    if is_own(kind):
+        return make_own(kind, arguments, "potential", True) if allow_imports else None
+    model = POTENTIALS.get(kind)
     if model is None:
         raise BadInput(
-            f"this version of asyncqn cannot rebuild a potential of kind {reference.get('kind')!r}: "
-            "pass the potential."
+            f"this version of asyncqn cannot rebuild a potential of kind {kind!r}: pass the potential."
         )
     if hasattr(model, "from_ratings"):
         return _factorization(model, arguments.pop("source"), arguments)

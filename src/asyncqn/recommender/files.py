@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.core.table import Table
 from asyncqn.errors import DamagedFile
 from asyncqn.kernels.als import Grouped
@@ -87,8 +87,8 @@ def save_model(
     if model.titles is not None:
         arrays["titles"] = model.titles
     document = {
-        "parameters": to_plain(parameters),
-        "facts": to_plain(facts),
+        "parameters": to_json(parameters),
+        "facts": to_json(facts),
         "mean": model.offsets.mean,
         **{name: getattr(model, name) for name in _NUMBERS},
     }

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.tuning.problem import TuningProblem, known_algorithm
@@ -61,9 +61,9 @@ class Study:
             "command": command,
             "problem": self.problem,
             "budget": len(self.trials),
-            "best": to_plain(self.best),
+            "best": to_json(self.best),
         }
-        lines = ",\n  ".join(json.dumps(to_plain(trial), allow_nan=False) for trial in self.trials)
+        lines = ",\n  ".join(json.dumps(to_json(trial), allow_nan=False) for trial in self.trials)
         text = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}")
         write_whole(path, f'{text},\n "trials": [\n  {lines}\n ]\n}}\n')
 
@@ -122,7 +122,7 @@ def tune(
     """
     known_algorithm(problem.algorithm)
     require(budget >= 1, f"budget must be an integer of at least 1, not {budget!r}.")
-    plain = to_plain(problem)
+    plain = to_json(problem)
     study = load_study(path) if path is not None and path.exists() else Study(plain)
     if study.problem != plain:
         raise BadInput(f"{path} holds the study of another problem: name another file or delete it.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from asyncqn.cli.options import AllowImports
 from asyncqn.cli.output import Json, Output, Quiet
 from asyncqn.errors import ReplayMismatch
 
@@ -17,6 +18,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def replay(
         run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+        allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -25,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
         out = Output(json, quiet)
         try:
-            again = replay_run(run)
+            again = replay_run(run, allow_imports=allow_imports)
         except ReplayMismatch as mismatch:
             out.result({"identical": False, "run": str(run), "message": str(mismatch)})
             raise

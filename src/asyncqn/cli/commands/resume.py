@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from asyncqn.cli.commands.run import show_run, speaking, under_mpiexec
+from asyncqn.cli.options import AllowImports
 from asyncqn.cli.output import Json, Quiet, check_run_folder
 
 
@@ -19,6 +20,7 @@ def register(app: typer.Typer) -> None:
         folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
         checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
+        allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -35,7 +37,12 @@ def register(app: typer.Typer) -> None:
         out.say(f"going on from commit {saved.commit} of {commits}")
         raise typer.Exit(
             show_run(
-                lambda callback: resume_run(folder, callback=callback, checkpoint_every=checkpoint_every),
+                lambda callback: resume_run(
+                    folder,
+                    callback=callback,
+                    checkpoint_every=checkpoint_every,
+                    allow_imports=allow_imports,
+                ),
                 commits, save, out, one_voice,
             )
         )  # fmt: skip

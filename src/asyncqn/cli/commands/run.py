@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
+from asyncqn.cli.options import AllowImports, Commits, MaxPasses, MaxTime, Metric, Target, Tol
 from asyncqn.cli.output import INTERRUPTED, Json, Output, Quiet, check_run_folder, exit_code
 from asyncqn.errors import BadInput, require
 
@@ -96,6 +96,7 @@ def register(app: typer.Typer) -> None:
         address: Annotated[str | None, typer.Option(help="Of an existing Ray cluster.")] = None,
         wire: Annotated[str, typer.Option(help="Numbers between MPI ranks: exact or float32.")] = "exact",
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
+        allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -127,7 +128,7 @@ def register(app: typer.Typer) -> None:
         if workers is not None and slow:
             overrides["cluster"] = {"workers": workers}
         with one_voice():
-            plan = load_job(job, overrides)
+            plan = load_job(job, overrides, allow_imports=allow_imports)
             if save is not None:
                 check_run_folder(save)  # before the work, not after it
             slowed = plan.cluster if slow else None

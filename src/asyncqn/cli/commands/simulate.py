@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.cli.options import Commits, MaxPasses, MaxTime, Metric, Target, Tol
+from asyncqn.cli.options import AllowImports, Commits, MaxPasses, MaxTime, Metric, Target, Tol
 from asyncqn.cli.output import Json, Output, Quiet, check_run_folder, exit_code
 from asyncqn.errors import BadInput
 
@@ -64,6 +64,7 @@ def register(app: typer.Typer) -> None:
         master: Annotated[
             float | None, typer.Option(rich_help_panel=_CLUSTER, help="Time of a commit at the master.")
         ] = None,
+        allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:  # fmt: skip
@@ -86,16 +87,22 @@ def register(app: typer.Typer) -> None:
             name: {key: value for key, value in section.items() if value is not None}
             for name, section in overrides.items()
         }
-        raise typer.Exit(run_job(job, given, save, Output(json, quiet)))
+        raise typer.Exit(run_job(job, given, save, Output(json, quiet), allow_imports))
 
 
-def run_job(job: Path | None, overrides: dict[str, dict[str, Any]], save: Path | None, out: Output) -> int:
+def run_job(
+    job: Path | None,
+    overrides: dict[str, dict[str, Any]],
+    save: Path | None,
+    out: Output,
+    allow_imports: bool,
+) -> int:
     """Run it, print it, save it; returns the exit code."""
     from asyncqn.cli.jobfile import load_job
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
 
-    plan = load_job(job, overrides)
+    plan = load_job(job, overrides, allow_imports=allow_imports)
     if save is not None:
         check_run_folder(save)  # before the work, not after it
     out.say(f"{plan.algorithm}\n{plan.cluster}")

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms import algorithm_to_plain
+from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
@@ -121,7 +121,7 @@ class MPI:
                 silence=self.silence, reach=slow.message / 2 if slow is not None else 0.0,
                 service=slow.master if slow is not None else 0.0,
                 due=checkpoints.due if checkpoints is not None else None, start=start,
-                engine={"kind": "mpi", **to_plain(self)},
+                engine={"kind": "mpi", **to_json(self)},
             )  # fmt: skip
 
         try:
@@ -213,7 +213,7 @@ def _fingerprint(potential: Potential, algorithm: Algorithm, theta0: Array, comm
                  engine: MPI) -> str:  # fmt: skip
     """What must be the same on all ranks, in a few letters."""
     words = [type(potential).__name__, int(potential.dim), int(potential.n_data),
-             algorithm_to_plain(algorithm), commits, seed, str(theta0.dtype), to_plain(engine)]  # fmt: skip
+             algorithm_to_json(algorithm), commits, seed, str(theta0.dtype), to_json(engine)]  # fmt: skip
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     digest.update(theta0.tobytes())
     return digest.hexdigest()[:32]

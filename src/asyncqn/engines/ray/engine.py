@@ -17,8 +17,8 @@ from typing import Any
 
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.plain import to_plain
 from asyncqn.core.run import Run
+from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import Core
@@ -118,7 +118,7 @@ class Ray:
             service=slow.master if slow is not None else 0.0,
             due=checkpoints.due if checkpoints is not None else None,
             start=checkpoints.start if checkpoints is not None else None,
-            engine={"kind": "ray", **to_plain(self)},
+            engine={"kind": "ray", **to_json(self)},
         )  # fmt: skip
         if checkpoints is not None:
             checkpoints.prepare()

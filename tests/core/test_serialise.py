@@ -15,19 +15,19 @@ from oracles import one_sentence
 from asyncqn.algorithms import (
     ALGORITHMS,
     AsyncSGD,
-    algorithm_from_plain,
-    algorithm_to_plain,
+    algorithm_from_json,
+    algorithm_to_json,
     make_algorithm,
 )
-from asyncqn.core.plain import to_plain
+from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_algorithm_survives_json(name):
     algorithm = EXAMPLES[name]
-    text = json.dumps(algorithm_to_plain(algorithm), allow_nan=False)
-    assert algorithm_from_plain(json.loads(text)) == algorithm
+    text = json.dumps(algorithm_to_json(algorithm), allow_nan=False)
+    assert algorithm_from_json(json.loads(text)) == algorithm
 
 
 def test_every_algorithm_of_the_registry_has_an_example_that_the_tests_run():
@@ -40,13 +40,13 @@ def test_every_algorithm_of_the_registry_has_an_example_that_the_tests_run():
     lambda x: st.lists(x) | st.dictionaries(st.text(), x) | st.tuples(x),
 ))  # fmt: skip
 def test_plain_data_is_always_json(value):
-    assert to_plain(json.loads(json.dumps(to_plain(value), allow_nan=False))) == to_plain(value)
+    assert to_json(json.loads(json.dumps(to_json(value), allow_nan=False))) == to_json(value)
 
 
 def test_arrays_and_numpy_numbers_become_plain():
-    assert to_plain({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {"a": [1.0, "inf"], "3": 4}
+    assert to_json({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {"a": [1.0, "inf"], "3": 4}
     with pytest.raises(TypeError, match="object has no plain form"):
-        to_plain(object())
+        to_json(object())
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_class_of_the_user_is_stored_by_name_only():
     class Mine(AsyncSGD):
         pass
 
-    plain = algorithm_to_plain(Mine(1e-3, 5))
+    plain = algorithm_to_json(Mine(1e-3, 5))
     assert plain == {"kind": "Mine", "parameters": None}
-    assert algorithm_from_plain(plain) is None
+    assert algorithm_from_json(plain) is None
 
 
 def test_parameters_print_compare_and_can_be_replaced():
