@@ -56,8 +56,12 @@ def test_arrays_and_numpy_numbers_become_plain():
         ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
         ("async-sgd", {"h": 1.0}, "needs the parameter batch"),
         ("async-sgd", {}, "needs the parameters h, batch"),
-        ("sgd", {"h": 1.0, "batch": 2, "momentum": "much"}, "wrong type"),
-        ("sgd", {"h": "small", "batch": 2}, "h must be a positive number"),
+        ("sgd", {"h": 1.0, "batch": 2, "momentum": "much"}, "momentum must be a number, not 'much'"),
+        ("sgd", {"h": "small", "batch": 2}, "h must be a number, not 'small'"),
+        ("sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "perhaps 'momentum' is meant"),
+        ("as-lbgfs", {}, "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant"),
+        ("sgld", {"h": 1.0, "batch": 2, "beta": {"start": 1.0, "stop": 2.0}}, "beta has no parameter 'stop'"),
+        ("sgld", {"h": 1.0, "batch": 2, "beta": [1.0]}, "beta must be a number or a table, not"),
     ],
 )
 def test_wrong_parameters_are_named_in_one_sentence(kind, parameters, words):
@@ -66,7 +70,7 @@ def test_wrong_parameters_are_named_in_one_sentence(kind, parameters, words):
     assert one_sentence(caught.value)
 
 
-def test_a_class_of_the_user_is_stored_by_name_only():
+def test_a_class_that_nobody_could_import_is_stored_by_name_only():
     class Mine(AsyncSGD):
         pass
 

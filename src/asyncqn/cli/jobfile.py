@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -248,7 +249,7 @@ def _section(kind: str | None, make: Callable[..., Any]) -> Any:
     for name, hint in known.items():
         if name in needed:
             fields.append((name, hint))
-        elif usual[name] is None or isinstance(usual[name], (bool, int, float, str)):
+        elif usual[name] is None or isinstance(usual[name], (int, str)) or _finite(usual[name]):
             fields.append((name, hint, usual[name]))
         else:
             fields.append((name, Union[hint, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
@@ -261,3 +262,8 @@ def _section(kind: str | None, make: Callable[..., Any]) -> Any:
         tag=kind,
         forbid_unknown_fields=True,
     )
+
+
+def _finite(value: Any) -> bool:
+    """Whether JSON can hold it as a number: TOML has an infinity, JSON none."""
+    return isinstance(value, float) and math.isfinite(value)

@@ -60,7 +60,7 @@ def compute(
     The caller sends it and then lets the worker `learn` (or, after a rejection, `forget`).
     """
     update = algorithm.step(view, local, potential, task)
-    if hasattr(algorithm, "standing"):
+    if extra(algorithm, "standing") is not None:
         return update  # it says itself what is not finite, and its safeguard takes a wild trial back
     bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
     if len(update) == 2:  # one call for the two vectors of as-L-BFGS, whose steps may last microseconds
