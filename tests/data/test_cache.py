@@ -6,15 +6,19 @@ import http.server
 import io
 import json
 import threading
+import urllib.error
+import urllib.request
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from sealed import data_file
 
 from asyncqn.cli.commands.data import data, data_list
-from asyncqn.data import as_ratings, cache_dir, download, fetch, load, synthetic_ratings
+from asyncqn.data import as_ratings, cache_dir, download, fetch, load, read_ratings, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile
 
 
@@ -84,6 +88,87 @@ def test_a_complete_part_is_recognised(server, cache, archive):
     part.write_bytes(archive.read_bytes())
     fetch("ml-1m")
     assert len(load("ml-1m")) == 2
+
+
+@pytest.mark.parametrize("left", [b"not the beginning of it", b"x" * 9999], ids=["damaged", "too long (416)"])
+def test_what_a_broken_download_left_is_fetched_again_where_it_does_not_fit(server, cache, left):
+    part = cache / "downloads" / "ml-1m.zip.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(left)
+    fetch("ml-1m")
+    assert len(load("ml-1m")) == 2
+    assert server == [len(left), 0]
+
+
+def test_a_server_that_refuses_the_first_byte_is_told_in_a_sentence(cache, monkeypatch):
+    def refuse(request, timeout):
+        raise urllib.error.HTTPError(request.full_url, 416, "Range Not Satisfiable", {}, io.BytesIO())
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(BadInput, match="Cannot download"):
+        fetch("ml-1m")
+
+
+def test_four_that_ask_at_once_get_one_download(server, cache):
+    with ThreadPoolExecutor(4) as pool:
+        paths = [future.result() for future in [pool.submit(fetch, "ml-1m") for _ in range(4)]]
+    assert len(set(paths)) == 1
+    assert server == [0]
+    assert list((cache / "downloads").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["ml-1m", "synthetic-demo"])
+def test_a_cache_that_is_a_file_is_told_in_a_sentence(cache, name):
+    cache.write_text("in the way")
+    with pytest.raises(BadInput) as caught:
+        fetch(name)
+    assert "\n" not in str(caught.value)
+    assert cache.read_text() == "in the way"
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a/" * 2500])
+def test_a_path_that_no_system_takes_is_told_in_a_sentence(path):
+    for ask in (load, lambda path: fetch("mine", path), read_ratings):
+        with pytest.raises(BadInput) as caught:
+            ask(path)
+        assert len(str(caught.value)) < 400
+
+
+def test_packed_files_that_swell_beyond_reason_are_refused_before_they_are_read(tmp_path):
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as out, out.open("ratings.csv", "w") as member:
+        for _ in range(70):
+            member.write(b"1,1,1\n" * 180_000)
+    with pytest.raises(DamagedFile, match="times as long unpacked"):
+        read_ratings(bomb)
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("ratings.csv", "userId,movieId,rating\n1,1,1\n")
+        with out.open("movies.csv", "w") as member:
+            for _ in range(70):
+                member.write(b"x" * 1_000_000)
+    with pytest.raises(DamagedFile, match="times as long unpacked"):
+        read_ratings(bomb)
+
+
+def test_an_endless_title_does_not_make_every_other_as_long(tmp_path):
+    movies = "".join(f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50))
+    (tmp_path / "movies.dat").write_text(movies)
+    (tmp_path / "ratings.dat").write_text("1::1::3::9\n2::2::4::9\n")
+    titles = read_ratings(tmp_path / "ratings.dat").ratings.titles
+    assert titles.nbytes < 1_000_000
+    assert titles[1] == "xxxxx"
+
+
+def test_parquet_rows_without_bytes_are_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    n = 3_000_000
+    column = pyarrow.array(np.zeros(n, np.int32))
+    table = pyarrow.table({"user": column, "item": column, "rating": pyarrow.array(np.ones(n, np.float32))})
+    parquet.write_table(table, tmp_path / "zeros.parquet")
+    with pytest.raises(DamagedFile, match="claims 3,000,000 rows"):
+        read_ratings(tmp_path / "zeros.parquet")
 
 
 def test_a_download_with_another_checksum_is_refused_and_removed(server, cache, monkeypatch):

@@ -382,7 +382,9 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
         for key in [key for key in arrays if key.startswith("under_way.")]:
             del arrays[key]
         _check_lengths(path, said.commit, arrays)
-        return Saved(document.plain, arrays, files=files, seen=seen)
+        filled = {name: getattr(said, name) for name in ("time", "next", "lost", "joined", "pending")}
+        filled["rejected_pending"] = said.rejected_pending
+        return Saved(filled | document.plain, arrays, files=files, seen=seen)
 
 
 def _unpack(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:

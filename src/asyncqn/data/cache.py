@@ -14,6 +14,7 @@ from asyncqn.data.readers import read_ratings
 from asyncqn.data.store import is_store, open_ratings, read_header, save_ratings
 from asyncqn.data.synthetic import PRESETS, REVISION, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.storage import sole_writer
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -67,14 +68,26 @@ def fetch(
     if _is_sound(target):
         return target
     if name in MD5:
-        archive = download(name, cache_dir() / "downloads", say)
-        _store_file(target, archive, skip_bad, say, MD5[name])
-        archive.unlink(missing_ok=True)
-        return target
+        return _download(name, target, skip_bad, say)
     raise BadInput(
         f"There is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
         "your own with --from FILE."
     )
+
+
+def _download(name: str, target: Path, skip_bad: bool, say: Callable[[str], None]) -> Path:
+    """Download and store a set; whoever else asks for one at the same time waits, and finds it there."""
+    folder = cache_dir() / "downloads"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with sole_writer(folder):
+            if not _is_sound(target):
+                archive = download(name, folder, say)
+                _store_file(target, archive, skip_bad, say, MD5[name])
+                archive.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be written: {error.strerror or error}.") from None
+    return target
 
 
 def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Ratings:
@@ -86,11 +99,13 @@ def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Rat
     if isinstance(name_or_path, str) and _NAME.fullmatch(word):
         if is_store(stored_path(word)) or word in PRESETS:
             return open_ratings(fetch(word))
-        if word in MD5 and not Path(word).exists():
+        if word in MD5 and not os.path.exists(word):
             raise BadInput(f"The set {word} is not stored yet: run 'asyncqn data {word}' first.")
     place = Path(word)
-    if not word or not place.exists():
-        raise BadInput(f"There is no file {word!r} and no stored set of that name: see 'asyncqn data list'.")
+    if not word or not os.path.exists(place):
+        raise BadInput(
+            f"There is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
+        )
     if is_store(place):
         return open_ratings(place)
     return read_ratings(place, skip_bad=skip_bad).ratings
@@ -110,7 +125,10 @@ def _is_sound(target: Path) -> bool:
 def _store_file(
     target: Path, source: Path, skip_bad: bool, say: Callable[[str], None], official: str | None
 ) -> Path:
-    require(source.exists(), f"There is no file {source}: name an archive or a file of ratings with --from.")
+    require(
+        os.path.exists(source),
+        f"There is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
+    )
     origin: dict[str, Any] = {"file": source.name}
     if source.is_file():
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage import move
 
 URL = "https://files.grouplens.org/datasets/movielens/{}.zip"
 MD5 = {
@@ -36,24 +36,36 @@ def md5_of(path: Path) -> str:
 
 
 def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
-    """The verified archive `name` in `folder`; what an interrupted download left is continued."""
+    """The verified archive `name` in `folder`; what an interrupted download left is continued.
+
+    Where that turns out to be damaged, the archive is fetched once more from its beginning.
+    """
     target, part = folder / f"{name}.zip", folder / f"{name}.zip.part"
     if target.is_file() and md5_of(target) == MD5[name]:
         return target
-    folder.mkdir(parents=True, exist_ok=True)
     url = URL.format(name)
     say(f"Downloading {url}")
+    for _ in range(2 if part.is_file() else 1):
+        _fetch(url, part)
+        if md5_of(part) == MD5[name]:
+            return move(part, target)
+        part.unlink()
+    raise DamagedFile(f"What came from {url} differs from its published checksum: try again later.")
+
+
+def _fetch(url: str, part: Path) -> None:
     try:
         _continue(url, part)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        ValueError,
+        TimeoutError,
+        ConnectionError,
+    ) as error:
         raise BadInput(
             f"Cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
         ) from error
-    if md5_of(part) != MD5[name]:
-        part.unlink()
-        raise DamagedFile(f"What came from {url} differs from its published checksum: try again later.")
-    os.replace(part, target)
-    return target
 
 
 def _continue(url: str, part: Path) -> None:
@@ -68,8 +80,8 @@ def _continue(url: str, part: Path) -> None:
             while block := answer.read(_BLOCK):
                 out.write(block)
             if answer.length:
-                raise OSError(f"the connection closed {answer.length} bytes early")
+                raise ConnectionError(f"the connection closed {answer.length} bytes early")
     except urllib.error.HTTPError as error:
         # 416: nothing is left to send, the part is complete or too long; the checksum decides.
-        if error.code != 416:
+        if error.code != 416 or not have:
             raise

@@ -12,7 +12,7 @@ from asyncqn.data.columns import choose
 from asyncqn.data.dialect import detect
 from asyncqn.data.ratings import Ratings, repeated_rows
 from asyncqn.data.scan import BadRows, line_of, scan
-from asyncqn.data.sources import ZIP_ERRORS, Source, find, unreadable
+from asyncqn.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, unreadable
 from asyncqn.data.text import read_clean
 from asyncqn.data.titles import read_titles, with_titles
 from asyncqn.errors import BadInput, DamagedFile
@@ -42,6 +42,14 @@ def read_ratings(
     (user, item) pair the later row is the bad one.
     """
     source, title_source = find(path)
+    try:
+        source.check_size()
+        if title_source is not None:
+            title_source.check_size(MOST_TITLES)
+    except ZIP_ERRORS as error:
+        if isinstance(error, BadInput):
+            raise
+        raise unreadable(source, error) from error
     bad = BadRows(source.label, skip_bad)
     if source.name.lower().endswith((".parquet", ".pq")):
         ratings = _read_parquet(source, bad, user, item, rating)
@@ -85,6 +93,7 @@ def _read_parquet(
         with source.open() as stream:
             file = parquet.ParquetFile(lib.BufferReader(stream.read()) if source.member else str(source.path))
             names = choose(file.schema_arrow.names, source.label, user, item, rating)
+            _check_rows(source, file)
             table = file.read(columns=list(names))
     except (lib.ArrowException, *ZIP_ERRORS) as error:
         if isinstance(error, BadInput):
@@ -105,6 +114,15 @@ def _read_parquet(
     )
     ratings = Ratings(user_index, item_index, values.filter(mask).to_numpy(), user_ids, item_ids)
     return _without_repeats(ratings, bad, lambda row: int(rows[row]) + 1, "row")
+
+
+def _check_rows(source: Source, file: Any) -> None:
+    """A row is of another user or item than the one before, which no encoding tells in less than a bit."""
+    rows, length = file.metadata.num_rows, source.path.stat().st_size
+    if rows > 1_000_000 and rows > 8 * length:
+        raise DamagedFile(
+            f"{source.label} claims {rows:,} rows in {length:,} bytes, which no file of ratings has."
+        )
 
 
 def _without_repeats(ratings: Ratings, bad: BadRows, place: Any, unit: str) -> Ratings:

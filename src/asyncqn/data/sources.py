@@ -21,6 +21,10 @@ ZIP_ERRORS = (
 )
 """What `zipfile` raises on archives that are cut, altered, encrypted or packed in a way it cannot read."""
 
+SMALL, MOST_SWELLING = 1 << 26, 100
+"""Unpacked files up to so many bytes pass; larger ones may be so many times as long as packed."""
+MOST_TITLES = 1 << 28
+
 _RATINGS = ("ratings.dat", "ratings.csv", "u.data")
 _TITLES = {"ratings.dat": "movies.dat", "ratings.csv": "movies.csv", "u.data": "u.item"}
 _TABLES = (".csv", ".tsv", ".dat", ".data", ".parquet", ".pq")
@@ -53,6 +57,25 @@ class Source:
         with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
             yield stream
 
+    def check_size(self, most: int | None = None) -> None:
+        """Refuse, before it is read, a packed file that swells beyond reason, or one longer than `most`.
+
+        A zip gives no more bytes than it declares, so that the declared size is a bound.
+        """
+        if self.member is None:
+            size, packed = self.path.stat().st_size, self.path.stat().st_size
+        else:
+            with zipfile.ZipFile(self.path) as archive:
+                info = archive.getinfo(self.member)
+                size, packed = info.file_size, info.compress_size
+        if size > SMALL and size > MOST_SWELLING * packed:
+            raise DamagedFile(
+                f"{self.label} would be {size / packed:.0f} times as long unpacked, which no file of ratings "
+                "is: unpack it yourself if it is what it should be."
+            )
+        if most is not None and size > most:
+            raise DamagedFile(f"{self.label} has {size:,} bytes, and this reads at most {most:,}.")
+
     def check(self) -> None:
         """Read a zip member to its end, where its checksum is compared; `DamagedFile` if that fails."""
         try:
@@ -73,10 +96,10 @@ def unreadable(source: Source, error: Exception) -> DamagedFile | BadInput:
 def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     """The file of ratings at `path`, and the file of titles that belongs to it."""
     place = Path(path)
-    if place.is_dir():
+    if os.path.isdir(place):
         return _in_directory(place)
-    if not place.is_file():
-        raise BadInput(f"There is no file or directory {place}.")
+    if not os.path.isfile(place):
+        raise BadInput(f"There is no file or directory {str(place)[:200]}.")
     with _opened(place) as stream:
         beginning = stream.read(2)
     packed = beginning == b"PK"

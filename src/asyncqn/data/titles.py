@@ -36,6 +36,10 @@ _SECOND = (
 _FRAMES = ("The {} {}", "{} {}", "A {} {}", "Return of the {} {}", "My {} {}", "Beyond the {} {}")
 
 
+LONGEST_TITLE = 1000
+"""A table of titles has room for the longest at every item: one endless title could fill the memory."""
+
+
 def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, str], int]:
     """Titles by movie id out of movies.dat, movies.csv or u.item, and the number of bad lines skipped.
 
@@ -65,7 +69,7 @@ def with_titles(ratings: Ratings, titles: dict[int, str]) -> Ratings:
     """
     item_ids = np.union1d(ratings.item_ids, np.fromiter(titles, dtype=np.int64, count=len(titles)))
     place = np.searchsorted(item_ids, ratings.item_ids).astype(np.int32)
-    words = np.array([titles.get(i, "") for i in item_ids.tolist()], dtype=np.str_)
+    words = np.array([titles.get(i, "")[:LONGEST_TITLE] for i in item_ids.tolist()], dtype=np.str_)
     return replace(ratings, items=place[ratings.items], item_ids=item_ids, titles=words)
 
 

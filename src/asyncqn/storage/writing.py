@@ -153,7 +153,7 @@ def write_folder(
         check_folder(place, kind)
         made = _make_folder(place)
         try:
-            with _sole_writer(place) as sole:
+            with sole_writer(place) as sole:
                 entries = {}
                 for name, write in files.items():
                     path = place / _unique_name(name, token)
@@ -188,6 +188,15 @@ def remove_quietly(path: Path) -> None:
         return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
+
+
+def move(path: Path, target: Path) -> Path:
+    """Put a whole file in its place in the same folder, for good."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(path, target)
+    force_folder(target.parent)
+    return target
 
 
 @contextmanager
@@ -232,7 +241,7 @@ def force_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _sole_writer(folder: Path) -> Iterator[bool]:
+def sole_writer(folder: Path) -> Iterator[bool]:
     """Wait until nobody else writes to the folder; False where the system has no locks for folders."""
     try:
         import fcntl
