@@ -33,6 +33,7 @@ RANK = {
     "core.table": 1,
     "core.cluster": 1,
     "core.checkpoint": 1,
+    "core.documents": 1,
     "core.simulation": 2,
     "core": 3,
     "data": 1,

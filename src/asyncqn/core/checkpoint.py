@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.run import Count, Manifest
+from asyncqn.core.documents import Count, Manifest
 from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.storage import (

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.core.documents import Manifest
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.serialise import from_json, to_json
@@ -47,44 +48,6 @@ SCHEMA = {
     "schedule.part": Spec(INT32, ("rows",), optional=True),
     "metrics.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-
-
-class PotentialEntry(msgspec.Struct):
-    """What a manifest says of the potential."""
-
-    name: str
-    dim: Count
-    n_data: Count
-    reference: dict[str, Any] | None = None
-
-
-class AlgorithmEntry(msgspec.Struct):
-    """What a manifest says of the algorithm."""
-
-    kind: str
-    parameters: dict[str, Any] | None
-
-
-class EngineEntry(msgspec.Struct):
-    """What a manifest says of the engine, as far as a replay or a resumed run needs it."""
-
-    kind: str
-    workers: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
-    wire: str | None = None
-
-
-class Manifest(msgspec.Struct):
-    """What a loaded manifest must at least say."""
-
-    potential: PotentialEntry
-    algorithm: AlgorithmEntry
-    engine: EngineEntry
-    seed: int
-    commits: Count
-    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
-    versions: dict[str, Any]
 
 
 class RunDocument(msgspec.Struct):

@@ -1,0 +1,45 @@
+"""What the manifest in a loaded run or checkpoint must at least say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class PotentialEntry(msgspec.Struct):
+    """What a manifest says of the potential."""
+
+    name: str
+    dim: Count
+    n_data: Count
+    reference: dict[str, Any] | None = None
+
+
+class AlgorithmEntry(msgspec.Struct):
+    """What a manifest says of the algorithm."""
+
+    kind: str
+    parameters: dict[str, Any] | None
+
+
+class EngineEntry(msgspec.Struct):
+    """What a manifest says of the engine, as far as a replay or a resumed run needs it."""
+
+    kind: str
+    workers: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+    wire: str | None = None
+
+
+class Manifest(msgspec.Struct):
+    """What a loaded manifest must at least say."""
+
+    potential: PotentialEntry
+    algorithm: AlgorithmEntry
+    engine: EngineEntry
+    seed: int
+    commits: Count
+    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+    versions: dict[str, Any]
