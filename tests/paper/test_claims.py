@@ -8,6 +8,7 @@ import numpy as np
 
 from asyncqn.paper.experiment import FAILS, HOLDS, PARTLY, UNTESTABLE
 from asyncqn.paper.figures import fig1, fig2, fig3, fig4, fig5
+from asyncqn.paper.settings import PAPER
 
 
 def times(setting: str, kind: str, values: list[float | None]) -> list[dict[str, Any]]:
@@ -28,7 +29,8 @@ def test_the_paper_s_picture_makes_every_claim_of_figure_2_hold() -> None:
             for row in times(setting, kind, curve)
         ],
         "quorum": [
-            {"quorum": 1.0, "variance": v, "time": t} for v, t in zip(fig2.VARIANCES, rising, strict=True)
+            {"setting": "printed", "quorum": 1.0, "variance": v, "time": t}
+            for v, t in zip(fig2.VARIANCES, rising, strict=True)
         ],
     }
     assert {claim.verdict for claim in fig2.claims(tables)} == {HOLDS}
@@ -46,13 +48,22 @@ def test_a_curve_that_was_never_reached_is_not_testable_and_no_winner() -> None:
             )
             for row in times(setting, kind, curve)
         ],
-        "quorum": [{"quorum": 1.0, "variance": v, "time": None} for v in fig2.VARIANCES],
+        "quorum": [
+            {"setting": "printed", "quorum": 1.0, "variance": v, "time": None} for v in fig2.VARIANCES
+        ],
     }
     found = fig2.claims(tables)
     verdicts = {claim.text.split(" (")[0]: claim.verdict for claim in found}
     assert verdicts["a-SGD is slower than both quasi-Newton methods when the workers are alike"] == UNTESTABLE
     assert verdicts["as-L-BFGS is the fastest of the three"] == FAILS
     assert verdicts["both asynchronous methods are robust against σ_w²"] == PARTLY
+
+
+def test_the_quorum_is_looked_at_in_both_readings_of_the_timeout() -> None:
+    jobs = fig2._quorum_jobs("paper", "linear-gaussian", PAPER["mb-lbfgs"], range(2))
+    timeouts = {job.setting: dict(job.parameters)["timeout"] for job in jobs}
+    assert timeouts == {"printed": 10.0, "computation": 20.0}
+    assert {dict(job.parameters)["quorum"] for job in jobs} == set(fig2.QUORUMS)
 
 
 def test_a_rival_that_never_arrives_does_not_make_a_sgd_slower_nor_a_claim_vanish() -> None:
@@ -67,7 +78,9 @@ def test_a_rival_that_never_arrives_does_not_make_a_sgd_slower_nor_a_claim_vanis
             )
             for row in times(setting, kind, curve)
         ],
-        "quorum": [{"quorum": 1.0, "variance": v, "time": None} for v in fig2.VARIANCES],
+        "quorum": [
+            {"setting": "printed", "quorum": 1.0, "variance": v, "time": None} for v in fig2.VARIANCES
+        ],
     }
     found = [claim for claim in fig2.claims(tables) if claim.setting == fig2.SETTINGS["paper"][1]]
     assert [claim.verdict for claim in found] == [FAILS, UNTESTABLE, PARTLY, FAILS]
