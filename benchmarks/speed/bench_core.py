@@ -10,9 +10,9 @@ import simpy
 from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
 from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
 from asyncqn.core.execute import execute
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
-from asyncqn.types import Asynchronous
 from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
 from benchmarks.timing import mover, seconds, side_by_side
 
@@ -131,7 +131,7 @@ def update_through_replay() -> Records:
     problem = LinearGaussian.random(seed=0)
     algorithm = ASLBFGS(h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair")
     schedule = simulate(
-        Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0), Asynchronous(), 3000, 1
+        Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0), ASYNCHRONOUS, 3000, 1
     )
     theta0 = problem.initial(np.random.default_rng(0))
 
@@ -184,10 +184,10 @@ def schedules() -> Records:
     """A schedule of 20,000 commits of 40 workers against the same cluster in SimPy."""
     cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.5)
     n = 20_000
-    ours, theirs = simulate(cluster, Asynchronous(), n, 1), simpy_schedule(cluster, n, 1)
+    ours, theirs = simulate(cluster, ASYNCHRONOUS, n, 1), simpy_schedule(cluster, n, 1)
     assert np.allclose(ours.time, [row[2] for row in theirs], rtol=1e-12), "the two simulations differ"
     timing = side_by_side(
-        lambda: simulate(cluster, Asynchronous(), n, 1), lambda: simpy_schedule(cluster, n, 1), repeats=5
+        lambda: simulate(cluster, ASYNCHRONOUS, n, 1), lambda: simpy_schedule(cluster, n, 1), repeats=5
     )
     return [record("schedule of 20,000 commits, W=40, against SimPy", timing.a.median / n * 1e6, "us/commit",
                    timing.ratio, ">= 50", timing.ratio >= 50)]  # fmt: skip

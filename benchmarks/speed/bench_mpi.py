@@ -21,8 +21,9 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Asynchronous, Commit, Potential, Task
+from asyncqn.types import Array, Commit, Potential, Task
 from benchmarks.mpi_start import start
 
 REPEATS = 7
@@ -36,7 +37,7 @@ class Nothing(NamedTuple):
 class Idle:
     """as-L-BFGS's messages without its arithmetic: every update is zero."""
 
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     def check(self, potential: Potential) -> None:
         pass

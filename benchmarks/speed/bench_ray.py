@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.types import Array, Asynchronous, Commit, Potential, Progress, Task
+from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.types import Array, Commit, Potential, Progress, Task
 
 Record = dict[str, Any]
 
@@ -49,7 +50,7 @@ class Nothing:
 class Echo:
     """An algorithm that only sends: (theta, u) to the worker, as much back, added by the master."""
 
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     def check(self, potential: Potential) -> None:
         pass

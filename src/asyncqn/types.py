@@ -16,6 +16,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Checkpoints
     from asyncqn.core.run import Run
+    from asyncqn.core.stages import Stages
     from asyncqn.core.stopping import Stopping
     from asyncqn.core.streams import Stream
 
@@ -68,78 +69,8 @@ class Task(NamedTuple):
     worker: int
     read: int
     stream: Stream
-    part: int = -1
-    """Which fixed part of the data to use, for algorithms that ask for one; -1: fresh rows."""
-
-
-class Asynchronous(NamedTuple):
-    """Every update is committed by itself, as it arrives."""
-
-
-class Rounds(NamedTuple):
-    """Updates are committed together: when all workers answered, or when `timeout` has passed
-    since the broadcast reached them and at least a share `quorum` of them answered."""
-
-    timeout: float
-    quorum: float
-
-
-class Blocks(NamedTuple):
-    """The data lie in `n_blocks` fixed blocks of `pieces` pieces, and each computation is of one piece.
-
-    `Task.part` numbers the pieces through, those of a block in a row.  A worker takes a block and
-    answers its pieces in order.  A version closes when a share `quorum` of its pieces is answered.
-    Idle workers help with pieces from the end of blocks that have been out for `backup_after` times
-    the mean time of an answer, less six standard deviations; the first answer wins (`kernels.blocks`
-    has the rules).  A worker may answer several pieces of one version, so that here the arrays of an
-    update must stay valid until it is committed, beyond the worker's next step.
-    """
-
-    n_blocks: int
-    backup_after: float
-    quorum: float
-    pieces: int = 1
-
-    @property
-    def n_parts(self) -> int:
-        """How many pieces there are."""
-        return self.n_blocks * self.pieces
-
-
-class Staged(NamedTuple):
-    """First `warmup` commits of single answers, as they arrive, then the versions of `blocks`.
-
-    While it warms up, the data lie in `batches` parts, which are handed out in turn (`Task.part`);
-    answers that are under way when it ends are dropped.
-    """
-
-    warmup: int
-    batches: int
-    blocks: Blocks
-
-
-class Growing(NamedTuple):
-    """Versions of `blocks`, the first of them on samples of the data.
-
-    The sample of stage i serves `versions[i]` versions and has a share `shares[i]` of the rows, so that a
-    computation takes that share of the time it takes on all; all rows serve the versions that follow.
-    """
-
-    versions: tuple[int, ...]
-    shares: tuple[float, ...]
-    blocks: Blocks
-
-    def stage(self, version: int) -> int:
-        """Which sample a version is computed on; len(versions): all rows."""
-        for i, count in enumerate(self.versions):
-            if version < count:
-                return i
-            version -= count
-        return len(self.versions)
-
-    def share(self, version: int) -> float:
-        """The share of the rows that a version is computed on."""
-        return (*self.shares, 1.0)[self.stage(version)]
+    part: int | None = None
+    """Which fixed part of the data to use, where the stage cuts them (`core.stages`); None: fresh rows."""
 
 
 class Commit(NamedTuple):
@@ -170,9 +101,6 @@ class Standing(NamedTuple):
     """No step from `point` moves it or lowers U any more."""
 
 
-Pattern: TypeAlias = Asynchronous | Rounds | Blocks | Staged | Growing
-
-
 class Algorithm(Protocol):
     """An optimizer as four pure functions; implemented by frozen dataclasses of parameters.
 
@@ -197,8 +125,8 @@ class Algorithm(Protocol):
     """
 
     @property
-    def pattern(self) -> Pattern:
-        """How updates reach the master."""
+    def stages(self) -> Stages:
+        """How updates reach the master: `core.stages.ASYNCHRONOUS`, or what else is there."""
 
     def check(self, potential: Potential) -> None:
         """Raise `BadInput` when the parameters do not fit the potential."""

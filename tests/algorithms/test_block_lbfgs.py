@@ -15,6 +15,7 @@ import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, make_algorithm
 from asyncqn.algorithms.memory import COUNT
 from asyncqn.core.master import Master
+from asyncqn.core.stages import blocks
 from asyncqn.core.streams import Stream
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
@@ -43,7 +44,7 @@ def test_the_pieces_answers_add_up_to_the_exact_gradient(blocks, pieces, seed):
     answers = [
         algorithm.step(iterate, algorithm.init_worker(potential, theta), potential,
                        Task(0, 0, Stream(0, 0, 0), part)).g
-        for part in range(algorithm.pattern.n_parts)
+        for part in range(algorithm.stages[0].parts)
     ]  # fmt: skip
     g = np.empty(4)
     potential.grad(theta, np.arange(20), g)
@@ -263,6 +264,6 @@ def test_more_parts_than_data_points_are_refused(algorithm):
 
 
 def test_help_comes_sooner_where_a_block_lies_in_pieces():
-    assert BlockLBFGS(4).pattern == (4, 3.0, 1.0, 1)
-    assert BlockLBFGS(4, pieces=4).pattern == (4, 2.0, 1.0, 4)
-    assert BlockLBFGS(4, pieces=4, backup_after=5).pattern == (4, 5.0, 1.0, 4)
+    assert BlockLBFGS(4).stages == (blocks(4, 3.0),)
+    assert BlockLBFGS(4, pieces=4).stages == (blocks(4, 2.0, 4),)
+    assert BlockLBFGS(4, pieces=4, backup_after=5).stages == (blocks(4, 5.0, 4),)

@@ -48,7 +48,7 @@ def test_the_axis_is_logarithmic_only_where_that_can_be_drawn_and_helps() -> Non
 
 
 def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
-    wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).pattern, 3000, 0)
+    wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).stages, 3000, 0)
     for schedule in (run.schedule, wide):
         axes = plotting.staleness_histogram(schedule).axes[0]
         heights = [patch.get_height() for patch in axes.patches]

@@ -10,8 +10,8 @@ from oracles import one_sentence, plain_rounds, simpy_asynchronous
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import ASYNCHRONOUS, batches, blocks, rounds
 from asyncqn.errors import BadInput
-from asyncqn.types import Asynchronous, Rounds
 
 # Both models add the same times in another order: a relative difference of a few roundings per commit.
 ROUNDING = 1e-11
@@ -42,7 +42,7 @@ def agree(schedule, rows):
 def test_asynchronous_commits_are_those_of_an_independent_simpy_model(name, seed):
     cluster = CLUSTERS[name]
     rows = simpy_asynchronous(cluster, 400, seed)
-    schedule = simulate(cluster, Asynchronous(), 400, seed)
+    schedule = simulate(cluster, ASYNCHRONOUS, 400, seed)
     agree(schedule, rows)
     assert schedule.commits == len(rows)
     assert (len(rows) < 400) == (name == "all die")
@@ -54,7 +54,7 @@ def test_asynchronous_commits_agree_with_simpy_on_random_clusters(W, message, ma
     at = st.dictionaries(st.integers(0, W - 1), st.floats(0.5, 60), max_size=W)
     joins = {w: t for w, t in data.draw(at).items() if w > 0}
     cluster = Cluster(W, 2.0, std, message, master, deaths=data.draw(at), joins=joins)
-    agree(simulate(cluster, Asynchronous(), 80, 5), simpy_asynchronous(cluster, 80, 5))
+    agree(simulate(cluster, ASYNCHRONOUS, 80, 5), simpy_asynchronous(cluster, 80, 5))
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -64,7 +64,7 @@ def test_asynchronous_commits_agree_with_simpy_on_random_clusters(W, message, ma
 def test_rounds_are_those_of_a_plain_event_model(name, timeout, quorum):
     cluster = CLUSTERS[name]
     rows = plain_rounds(cluster, timeout, quorum, 60, 4)
-    schedule = simulate(cluster, Rounds(timeout, quorum), 60, 4)
+    schedule = simulate(cluster, rounds(timeout, quorum), 60, 4)
     committed = [row for row in rows if row[2] > 0]
     delivered = schedule.commit > 0
     assert list(zip(schedule.worker[delivered], schedule.read[delivered], schedule.commit[delivered])) == [
@@ -83,7 +83,7 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(W, message, master
     quorum = data.draw(st.sampled_from([0.1, 0.5, 0.75, 1.0]))
     cluster = Cluster(W, 2.0, std, message, master, deaths=data.draw(at), joins=joins)
     rows = plain_rounds(cluster, timeout, quorum, 30, 9)
-    schedule = simulate(cluster, Rounds(timeout, quorum), 30, 9)
+    schedule = simulate(cluster, rounds(timeout, quorum), 30, 9)
     delivered = schedule.commit > 0
     assert list(zip(schedule.worker[delivered], schedule.commit[delivered])) == [
         (row[0], row[2]) for row in rows if row[2] > 0
@@ -95,7 +95,7 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(W, message, master
 @pytest.mark.parametrize(("std", "master"), [(0.0, 0.0), (1.0, 0.0), (20.0, 0.3), (1.0, 3.0)])
 def test_mean_staleness_tends_to_workers_minus_one(W, std, master):
     N = 5000
-    schedule = simulate(Cluster(W, 5.0, std, 1.0, master), Asynchronous(), N, 1)
+    schedule = simulate(Cluster(W, 5.0, std, 1.0, master), ASYNCHRONOUS, N, 1)
     staleness = schedule.staleness
     # A worker's commits tile the versions, so its staleness sums to (its last commit) - (its number
     # of commits).  Over all workers the sum is W N - N less what lies after the last commits: the
@@ -110,7 +110,7 @@ def test_mean_staleness_tends_to_workers_minus_one(W, std, master):
 
 def test_a_deterministic_cluster_has_its_closed_form():
     W, mu, tau, mu_m = 4, 5.0, 1.0, 0.25
-    schedule = simulate(Cluster(W, mu, 0.0, tau, mu_m), Asynchronous(), 40, 0)
+    schedule = simulate(Cluster(W, mu, 0.0, tau, mu_m), ASYNCHRONOUS, 40, 0)
     # All arrive together and queue once; from then on each returns after its own service, in order,
     # every mu + tau + mu_m, and nobody waits again.
     cycle, place = np.divmod(np.arange(40), W)
@@ -120,19 +120,19 @@ def test_a_deterministic_cluster_has_its_closed_form():
 
 
 def test_a_deterministic_round_takes_compute_and_messages_and_master():
-    schedule = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), Rounds(np.inf, 0.5), 10, 0)
+    schedule = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(np.inf, 0.5), 10, 0)
     np.testing.assert_allclose(schedule.commit_times(), 4.75 * np.arange(1, 11))
     assert schedule.dropped == 0
     # With a timeout of 2 and a half quorum the slow worker is cut off after exactly 0.25 + 2.25:
     # worker 1's answer arrives 0.25 after the timeout is over only when the quorum needs it.
-    early = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), Rounds(2.0, 0.3), 1, 0)
+    early = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0)
     np.testing.assert_allclose(early.commit_times(), [0.25 + 2.0 + 0.25])
     assert early.worker[early.commit == 1].tolist() == [0]
 
 
 def test_a_saturated_master_commits_once_per_service_time():
     mu_m, W, N = 1.0, 30, 3000
-    schedule = simulate(Cluster(W, 5.0, 2.0, 0.5, mu_m), Asynchronous(), N, 0)
+    schedule = simulate(Cluster(W, 5.0, 2.0, 0.5, mu_m), ASYNCHRONOUS, N, 0)
     # Once every worker is in the loop the queue never empties: W mu_m exceeds the time away from it.
     gaps = np.diff(schedule.time)
     np.testing.assert_allclose(gaps[50:], mu_m, rtol=1e-9)
@@ -141,7 +141,7 @@ def test_a_saturated_master_commits_once_per_service_time():
 def test_a_busy_master_keeps_to_the_bounds_of_a_closed_queue():
     """The machine-repairman model: throughput X obeys Little's law X (Z + R) = W for every law of times."""
     W, mu, tau, mu_m, N = 6, 4.0, 0.5, 0.8, 40_000
-    schedule = simulate(Cluster(W, mu, 4.0, tau, mu_m), Asynchronous(), N, 2)
+    schedule = simulate(Cluster(W, mu, 4.0, tau, mu_m), ASYNCHRONOUS, N, 2)
     X = N / schedule.time[-1]
     away = mu + tau
     assert min(1 / mu_m, W / (away + mu_m)) > X > W / (away + W * mu_m)
@@ -167,7 +167,7 @@ def test_an_open_busy_master_waits_as_the_m_d_1_queue():
     W, mu_m, load, N = 400, 1.0, 0.5, 200_000
     mean = W * mu_m / load
     cluster = Cluster(W, mean, mean, 0.0, mu_m)
-    schedule = simulate(cluster, Asynchronous(), N, 3)
+    schedule = simulate(cluster, ASYNCHRONOUS, N, 3)
     # A worker's waits are what its commit times show beyond its drawn times and its services.
     waits = []
     for w in range(W):
@@ -182,14 +182,14 @@ def test_an_open_busy_master_waits_as_the_m_d_1_queue():
 
 
 def test_a_worker_that_joins_reads_the_version_of_its_time():
-    schedule = simulate(Cluster(2, 1.0, 0.0, 0.0, 0.0, joins={1: 3.5}), Asynchronous(), 12, 0)
+    schedule = simulate(Cluster(2, 1.0, 0.0, 0.0, 0.0, joins={1: 3.5}), ASYNCHRONOUS, 12, 0)
     first = int(np.flatnonzero(schedule.worker == 1)[0])
     assert schedule.time[first] == pytest.approx(4.5)
     assert schedule.read[first] == 3
 
 
 def test_a_dead_worker_is_never_heard_again():
-    schedule = simulate(Cluster(3, 1.0, 0.4, 0.1, 0.1, deaths={1: 10.0}), Asynchronous(), 100, 0)
+    schedule = simulate(Cluster(3, 1.0, 0.4, 0.1, 0.1, deaths={1: 10.0}), ASYNCHRONOUS, 100, 0)
     # What it finished before its death may still wait for the message and for the two others.
     assert 0 < schedule.time[schedule.worker == 1].max() < 10.0 + 0.05 + 3 * 0.1
     assert schedule.commits == 100
@@ -197,33 +197,38 @@ def test_a_dead_worker_is_never_heard_again():
 
 def test_equal_seeds_give_equal_schedules_and_others_do_not():
     cluster = CLUSTERS["unequal speeds"]
-    assert simulate(cluster, Asynchronous(), 50, 1) == simulate(cluster, Asynchronous(), 50, 1)
-    assert simulate(cluster, Asynchronous(), 50, 1) != simulate(cluster, Asynchronous(), 50, 2)
+    assert simulate(cluster, ASYNCHRONOUS, 50, 1) == simulate(cluster, ASYNCHRONOUS, 50, 1)
+    assert simulate(cluster, ASYNCHRONOUS, 50, 1) != simulate(cluster, ASYNCHRONOUS, 50, 2)
 
 
 @pytest.mark.parametrize("commits", [0, -1, 1.5, "many", 2**31])
 def test_a_useless_number_of_commits_is_refused(commits):
     with pytest.raises(BadInput, match="commits must be") as caught:
-        simulate(Cluster(1), Asynchronous(), commits, 0)
+        simulate(Cluster(1), ASYNCHRONOUS, commits, 0)
     assert one_sentence(caught.value)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, 2**63, None, True])
 def test_a_useless_seed_is_refused(seed):
     with pytest.raises(BadInput, match="seed must be") as caught:
-        simulate(Cluster(1), Asynchronous(), 3, seed)
+        simulate(Cluster(1), ASYNCHRONOUS, 3, seed)
     assert one_sentence(caught.value)
 
 
-def test_an_unknown_pattern_is_refused():
-    with pytest.raises(BadInput, match="does not know the message pattern str") as caught:
-        simulate(Cluster(1), "gossip", 3, 0)
-    assert one_sentence(caught.value)
+def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
+    for wrong, words in (
+        ("gossip", "must be a tuple"),
+        ((blocks(2, 3.0, commits=3),), "the last stage"),
+        ((batches(2, commits=3), *ASYNCHRONOUS), "cannot follow"),
+    ):
+        with pytest.raises(BadInput, match=words) as caught:
+            simulate(Cluster(1), wrong, 3, 0)
+        assert one_sentence(caught.value)
 
 
 def test_ties_go_to_the_lower_worker_number_exactly():
     # Worker 0 needs exactly twice the time of worker 1, so every second arrival of 1 is a tie.
     for mean in (1.0, 3.0, 0.75, 11.0):  # sums of these are exact
-        schedule = simulate(Cluster(2, [2 * mean, mean]), Asynchronous(), 9, 0)
+        schedule = simulate(Cluster(2, [2 * mean, mean]), ASYNCHRONOUS, 9, 0)
         assert schedule.worker.tolist() == [1, 0, 1, 1, 0, 1, 1, 0, 1]
         assert schedule.time[0] == mean

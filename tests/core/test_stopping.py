@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.core.stopping import Stopping, converged
-from asyncqn.types import Asynchronous, Commit, Standing, Task
+from asyncqn.types import Commit, Standing, Task
 
 
 class Iterate(NamedTuple):
@@ -30,7 +31,7 @@ class Descent:
     """Gradient descent with exact gradients, which says where it stands."""
 
     h: float
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     def check(self, potential: Any) -> None: ...
 

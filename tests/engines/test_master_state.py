@@ -265,8 +265,8 @@ def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
 def test_a_recording_gives_back_the_schedule_it_was_made_of(data: st.DataObject) -> None:
     timeout = data.draw(st.sampled_from([0.5, 2.0, float("inf")]))
     cluster = aq.Cluster(data.draw(st.integers(1, 6)), 1.0, data.draw(st.floats(0.0, 2.0)))
-    pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].pattern, aq.MBLBFGS(
-        h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).pattern]))  # fmt: skip
+    pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].stages, aq.MBLBFGS(
+        h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages]))  # fmt: skip
     schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
     assert Recording.of(schedule).schedule() == schedule
 

@@ -29,7 +29,7 @@ def test_a_time_is_that_of_the_first_evaluation_at_or_below_the_target() -> None
     # The coarse look comes at the next multiple of 7, unless noise lifted the error above the target there.
     assert coarse.commits % 7 == 0
     assert coarse.commits >= found.commits
-    schedule = simulate(cluster("async-sgd", 10, 25.0), SGD.pattern, found.commits, 3)
+    schedule = simulate(cluster("async-sgd", 10, 25.0), SGD.stages, found.commits, 3)
     assert found.time == schedule.time[-1]
 
 
@@ -48,7 +48,7 @@ def test_a_divergent_run_is_data_not_an_error() -> None:
 @pytest.mark.parametrize("variance", [0.0, 900.0])
 def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) -> None:
     method, timing = algorithm(kind, PAPER[kind]), cluster(kind, 8, variance)
-    schedule = simulate(timing, method.pattern, commits_within(method, timing, 2000.0), 1)
+    schedule = simulate(timing, method.stages, commits_within(method, timing, 2000.0), 1)
     assert schedule.time[-1] >= 2000.0
 
 

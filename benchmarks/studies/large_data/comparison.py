@@ -22,6 +22,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
+from asyncqn.core.stages import stage_at
 from asyncqn.paper.records import Record
 from asyncqn.types import Progress
 from benchmarks.studies.large_data.models import Robust, TanhNetwork
@@ -45,7 +46,7 @@ def exact_blocks(potential: Any, workers: int, memory: int = 5) -> aq.BlockLBFGS
 
 def passes(algorithm: Any, commits: int) -> float:
     if isinstance(algorithm, aq.GrowingLBFGS):
-        return sum(algorithm.pattern.share(version) for version in range(commits))
+        return sum(stage_at(algorithm.stages, version).share for version in range(commits))
     return float(commits)
 
 

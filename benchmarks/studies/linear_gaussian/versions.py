@@ -32,10 +32,11 @@ from asyncqn import (
 )
 from asyncqn.algorithms.defaults import PIECES, pieces_of_a_block
 from asyncqn.core.simulation import _timing
+from asyncqn.core.stages import blocks
 from asyncqn.kernels import blocks as module
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import MESSAGE
-from asyncqn.types import Blocks, Potential
+from asyncqn.types import Potential
 from benchmarks.studies.tables import write
 
 WORKERS = (2, 5, 10, 20, 40, 80)
@@ -52,7 +53,7 @@ RULES = {
 
 def length(cluster: Cluster, backup_after: float, pieces: int, versions: int = 600) -> float:
     """The mean length of a version, with as many blocks as workers."""
-    pattern = Blocks(cluster.workers, backup_after, 1.0, pieces)
+    pattern = blocks(cluster.workers, backup_after, pieces)
     return float(simulate(cluster, pattern, versions, SEED).commit_times()[-1]) / versions
 
 

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import asyncqn as aq
-from asyncqn.types import Asynchronous
+from asyncqn.core.stages import ASYNCHRONOUS
 from benchmarks.mpi_start import start
 from benchmarks.speed.bench_mpi import Flat, Idle
 
@@ -55,7 +55,7 @@ def predicted(workers: int, message: float, service: float, compute: float = COM
     cluster = aq.Cluster(
         workers, worker_mean=compute, worker_std=compute / 4, message=message, master=service
     )
-    return rate(aq.simulate(cluster, Asynchronous(), 4_000, 0))
+    return rate(aq.simulate(cluster, ASYNCHRONOUS, 4_000, 0))
 
 
 def main(dim: int) -> None:

@@ -80,7 +80,7 @@ def execute(
     if checkpoints is not None:
         checkpoints.prepare()
         if checkpoints.start is not None:
-            sample = Task(0, 0, Stream(seed, 0, 0), -1 if part is None else 0)
+            sample = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
             first = resume_execution(checkpoints.start, master, locals_, steps, pending, sample)
             begun = int((schedule.read < first).sum())
             ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
@@ -111,7 +111,7 @@ def execute(
                 w = worker[row]
                 if w not in locals_:
                     locals_[w], steps[w] = algorithm.init_worker(potential, theta0), 0
-                task = Task(w, version, Stream(seed, w, steps[w]), -1 if part is None else part[row])
+                task = Task(w, version, Stream(seed, w, steps[w]), None if part is None else part[row])
                 steps[w] += 1
                 update = compute(worker_side, potential, master.iterate, locals_[w], task, master.limit)
                 locals_[w] = learn(worker_side, potential, master.iterate, locals_[w], task, update)

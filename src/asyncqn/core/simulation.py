@@ -1,48 +1,48 @@
-"""The discrete-event simulation: a cluster and a pattern of messages give a schedule.
+"""The discrete-event simulation: a cluster and an algorithm's stages give a schedule.
 
 Times never depend on the numbers computed, so nothing here knows of theta.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.stages import ASYNCHRONOUS, Closes, Stage, Stages, check_stages
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import events
-from asyncqn.kernels.blocks import blocks
-from asyncqn.types import Asynchronous, Blocks, Growing, Pattern, Rounds, Staged
+from asyncqn.kernels.blocks import Columns, blocks
+from asyncqn.kernels.events import Timing
 
 _LATER = 1 << 62
 """Times after a warm-up are drawn with the seed changed by this bit."""
 
 
-class Timing(NamedTuple):
-    """What the event queues ask of a cluster; the first four by the names of `Cluster`."""
+def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) -> Schedule:
+    """The schedule of `commits` commits on the cluster; shorter if every worker dies before.
 
-    m: npt.NDArray[np.float64]
-    s: npt.NDArray[np.float64]
-    message: float
-    master: float
-    birth: npt.NDArray[np.float64]
-    death: npt.NDArray[np.float64]
-
-
-def simulate(cluster: Cluster, pattern: Pattern, commits: int, seed: int) -> Schedule:
-    """The schedule of `commits` commits on the cluster; shorter if every worker dies before."""
+    stages: of an algorithm, or one stage.  They are asynchronous, or rounds, or versions of blocks on
+    samples that grow, or batches and then versions of blocks.
+    """
     require(
         isinstance(commits, (int, np.integer)) and 1 <= commits < 2**31,
         f"commits must be an integer of at least 1, not {commits!r}.",
     )
     seed = check_seed(seed)
-    if isinstance(pattern, Staged):
-        return _staged(cluster, pattern, commits, seed)
-    return _simulate(_timing(cluster), pattern, commits, seed)
+    stages = (stages,) if isinstance(stages, Stage) else stages
+    check_stages(stages, "the algorithm")
+    first, rest, timing = stages[0], stages[1:], _timing(cluster)
+    if first.closes is Closes.EACH_ANSWER and first.blocks is not None and _are_blocks(rest):
+        return _batches_then_blocks(cluster, first, rest, commits, seed)
+    if _are_blocks(stages):
+        return _blocks(timing, stages, commits, seed)
+    if stages == ASYNCHRONOUS:
+        return _asynchronous(timing, commits, seed)
+    if first.closes is Closes.ROUND and not rest:
+        return _rounds(timing, first, commits, seed)
+    raise BadInput("the simulator cannot follow these stages: it knows those of `asyncqn.core.stages`.")
 
 
 def _timing(cluster: Cluster) -> Timing:
@@ -50,49 +50,93 @@ def _timing(cluster: Cluster) -> Timing:
     workers = range(cluster.workers)
     birth = np.array([cluster.joins.get(w, 0.0) for w in workers])
     death = np.array([cluster.deaths.get(w, np.inf) for w in workers])
-    return Timing(m, s, cluster.message, cluster.master, birth, death)
+    return Timing(m, s, float(cluster.message), float(cluster.master), birth, death)
 
 
-def _simulate(timing: Timing, pattern: Pattern, commits: int, seed: int) -> Schedule:
-    W = timing.m.size
-    if isinstance(pattern, Asynchronous):
-        worker, read = np.empty(commits, np.int32), np.empty(commits, np.int32)
-        time = np.empty(commits)
-        n = events.asynchronous(*timing, seed, worker, read, time)
-        return Schedule(worker[:n], read[:n], np.arange(1, n + 1, dtype=np.int32), time[:n])
-    if isinstance(pattern, Rounds):
-        capacity = commits * W
-        columns = [np.zeros(capacity, np.int32) for _ in range(3)] + [np.zeros(capacity)]
-        n, rows = events.rounds(*timing, pattern.timeout, pattern.quorum, seed, commits, *columns)
-        order = np.argsort(columns[3][:rows], kind="stable")
-        return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
-    if isinstance(pattern, (Blocks, Growing)):
-        # The cluster's times are those of a block of all rows.
-        shares = np.ones(commits)
-        if isinstance(pattern, Growing):
-            early = np.repeat(pattern.shares, pattern.versions)[:commits]
-            shares[: early.size] = early
-            pattern = pattern.blocks
-        capacity = 2 * commits * pattern.n_parts + W
-        while capacity > 0:
-            columns = [np.zeros(capacity, np.int32) for _ in range(3)]
-            columns += [np.zeros(capacity), np.zeros(capacity, np.int32)]
-            n, rows, capacity = blocks(*timing, *pattern, seed, shares, *columns)
-        order = np.argsort(columns[3][:rows], kind="stable")
-        return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
-    raise BadInput(f"the simulator does not know the message pattern {type(pattern).__name__}.")
+def _are_blocks(stages: Stages) -> bool:
+    """Whether all close with all parts, of one and the same cut."""
+    cuts = {(stage.closes, stage.blocks, stage.pieces, stage.backup_after) for stage in stages}
+    return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 
 
-def _staged(cluster: Cluster, pattern: Staged, commits: int, seed: int) -> Schedule:
-    """The two stages one after the other; the cluster's times are those of a part of the warm-up.
+def _asynchronous(timing: Timing, commits: int, seed: int) -> Schedule:
+    worker, read = np.empty(commits, np.int32), np.empty(commits, np.int32)
+    time = np.empty(commits)
+    n = events.asynchronous(timing, seed, worker, read, time)
+    return Schedule(worker[:n], read[:n], np.arange(1, n + 1, dtype=np.int32), time[:n])
 
-    A block takes longer than such a part in the ratio of their sizes.  A worker takes up its first
-    block when it has answered what it was computing as the warm-up ended.
+
+def _rounds(timing: Timing, stage: Stage, commits: int, seed: int) -> Schedule:
+    capacity = commits * timing.m.size
+    columns = [np.zeros(capacity, np.int32) for _ in range(3)] + [np.zeros(capacity)]
+    n, rows = events.rounds(timing, stage.timeout, stage.quorum, seed, commits, *columns)
+    order = np.argsort(columns[3][:rows], kind="stable")
+    return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
+
+
+def _blocks(timing: Timing, stages: Stages, commits: int, seed: int) -> Schedule:
+    """Versions one after the other; the cluster's times are those of a block of all rows."""
+    stage, shares = stages[-1], np.ones(commits)
+    early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
+    shares[: early.size] = early
+    assert stage.parts is not None
+    capacity = 2 * commits * stage.parts + timing.m.size
+    while capacity > 0:
+        worker, read, commit, part = (np.zeros(capacity, np.int32) for _ in range(4))
+        columns = Columns(worker, read, commit, np.zeros(capacity), part)
+        n, rows, capacity = blocks(
+            timing, stage.blocks, stage.pieces, stage.backup_after, seed, shares, columns
+        )
+    order = np.argsort(columns.time[:rows], kind="stable")
+    return Schedule(*(column[:rows][order] for column in columns)).until(n)
+
+
+def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: int, seed: int) -> Schedule:
+    """The stages one after the other; the cluster's times are those of a batch.
+
+    A block takes longer than a batch in the ratio of their sizes.  A worker takes up its first block when it
+    has answered what it was computing as the batches ended.
     """
     timing = _timing(cluster)
-    warm = min(pattern.warmup, commits)
-    first = _simulate(timing, Asynchronous(), warm, seed) if warm else Schedule.serial(0)
+    assert stage.commits is not None
+    assert stage.blocks is not None
+    assert rest[0].blocks is not None
+    warm = min(stage.commits, commits)
+    first = _asynchronous(timing, warm, seed) if warm else Schedule.serial(0)
     end = float(first.time[-1]) if len(first) else 0.0
+    free, under_way = _under_way(cluster, timing, first, warm, end, seed)
+    if commits > warm == first.commits:
+        longer = stage.blocks / rest[0].blocks
+        later = timing._replace(
+            m=np.where(timing.s > 0, timing.m + np.log(longer), timing.m * longer),
+            birth=np.maximum(free - end, 0.0),
+            death=timing.death - end,
+        )
+        second = _blocks(later, rest, commits - warm, seed ^ _LATER)
+    else:
+        second = Schedule.serial(0)
+    dropped = np.array(under_way, np.float64).reshape(-1, 3)
+    worker = np.concatenate([first.worker, dropped[:, 0], second.worker]).astype(np.int32)
+    read = np.concatenate([first.read, dropped[:, 1], second.read + warm]).astype(np.int32)
+    after = np.where(second.commit == DROPPED, DROPPED, second.commit + warm)
+    commit = np.concatenate([first.commit, np.zeros(len(dropped)), after]).astype(np.int32)
+    time = np.concatenate([first.time, dropped[:, 2], second.time + end])
+    part = np.zeros(worker.size, np.int32)
+    warming = len(first) + len(dropped)
+    # In the order in which computations begin, batches are handed out in turn.
+    begins = np.argsort(read[:warming], kind="stable")
+    part[begins] = np.arange(warming) % stage.blocks
+    if second.part is not None:
+        part[warming:] = second.part
+    order = np.argsort(time, kind="stable")
+    whole = Schedule(worker[order], read[order], commit[order], time[order], part[order])
+    return whole.until(whole.commits)
+
+
+def _under_way(
+    cluster: Cluster, timing: Timing, first: Schedule, warm: int, end: float, seed: int
+) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
+    """When every worker is free after the batches, and what it computes till then: worker, version, time."""
     half = cluster.message / 2.0
     free = timing.birth.copy()
     under_way: list[tuple[int, int, float]] = []
@@ -107,29 +151,4 @@ def _staged(cluster: Cluster, pattern: Staged, commits: int, seed: int) -> Sched
         if free[w] < np.inf:
             under_way.append((w, version, max(float(free[w]), end)))
     under_way.sort(key=lambda row: row[2])
-    rest = pattern.blocks
-    if commits > warm == first.commits:
-        longer = pattern.batches / rest.n_blocks
-        later = timing._replace(
-            m=np.where(timing.s > 0, timing.m + np.log(longer), timing.m * longer),
-            birth=np.maximum(free - end, 0.0), death=timing.death - end,
-        )  # fmt: skip
-        second = _simulate(later, rest, commits - warm, seed ^ _LATER)
-    else:
-        second = Schedule.serial(0)
-    dropped = np.array(under_way, np.float64).reshape(-1, 3)
-    worker = np.concatenate([first.worker, dropped[:, 0], second.worker]).astype(np.int32)
-    read = np.concatenate([first.read, dropped[:, 1], second.read + warm]).astype(np.int32)
-    after = np.where(second.commit == DROPPED, DROPPED, second.commit + warm)
-    commit = np.concatenate([first.commit, np.zeros(len(dropped)), after]).astype(np.int32)
-    time = np.concatenate([first.time, dropped[:, 2], second.time + end])
-    part = np.zeros(worker.size, np.int32)
-    warming = len(first) + len(dropped)
-    # In the order in which computations begin, the parts of the warm-up are handed out in turn.
-    begins = np.argsort(read[:warming], kind="stable")
-    part[begins] = np.arange(warming) % pattern.batches
-    if second.part is not None:
-        part[warming:] = second.part
-    order = np.argsort(time, kind="stable")
-    whole = Schedule(worker[order], read[order], commit[order], time[order], part[order])
-    return whole.until(whole.commits)
+    return free, under_way

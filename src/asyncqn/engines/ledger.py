@@ -16,9 +16,9 @@ from asyncqn.core.run import manifest, rows_computed
 from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
-from asyncqn.engines.handout import Parts
+from asyncqn.engines.handout import HandOut
 from asyncqn.engines.schedule_recorder import Recording
-from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Staged, Task, extra
+from asyncqn.types import Algorithm, Array, Potential, Task, extra
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class Assign(NamedTuple):
     worker: int
     read: int
     k: int
-    part: int = -1
+    part: int | None = None
     deposit: bool = False
 
     def task(self, seed: int) -> Task:
@@ -45,13 +45,15 @@ class Assign(NamedTuple):
 
 
 class Member:
-    """What the master knows of a worker; `read` is the version it computes on, -1 while it does not."""
+    """What the master knows of a worker; `read` is the version it computes on, None while it does not."""
 
     __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
 
     def __init__(self, k: int = 0) -> None:
-        self.k, self.read, self.last_read, self.since, self.waiting = k, -1, -1, 0.0, False
-        self.part = -1
+        self.k, self.since, self.waiting = k, 0.0, False
+        self.read: int | None = None
+        self.last_read: int | None = None
+        self.part: int | None = None
 
 
 class Answer(NamedTuple):
@@ -59,7 +61,7 @@ class Answer(NamedTuple):
 
     worker: int
     read: int
-    part: int
+    part: int | None
     update: Any | None
     counts: bool = True
 
@@ -74,9 +76,9 @@ class Ledger:
     ) -> None:  # fmt: skip
         self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
         self.commits, self.seed, self.workers = commits, seed, workers
-        self.pattern = algorithm.pattern
+        self.stages = algorithm.stages
         self.stopping = stopping
-        self.parts = Parts(self.pattern) if isinstance(self.pattern, (Blocks, Staged, Growing)) else None
+        self.handout = HandOut(self.stages) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
         self.master = master
         self.recording = Recording()
@@ -184,10 +186,11 @@ class Ledger:
             },
         )  # fmt: skip
 
-    def _under_way(self) -> list[tuple[int, int, int]]:
+    def _under_way(self) -> list[tuple[int, int, int | None]]:
         """(worker, version, part) of what is not delivered: answers that wait, computations."""
         answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
-        return answered + [(w, m.read, m.part) for w, m in sorted(self.members.items()) if m.read >= 0]
+        computing = sorted(self.members.items())
+        return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 
     def restore(self, start: Saved) -> None:
         """Go on from a checkpoint."""
@@ -196,8 +199,8 @@ class Ledger:
         schedule = start.schedule()
         schedule.check_parts(self.pattern)
         self.recording = Recording.of(schedule)
-        if self.parts is not None:
-            self.parts.resume(self.recording.schedule())
+        if self.handout is not None:
+            self.handout.resume(self.recording.schedule())
         self._now = float(document["time"])
         self._returning = {int(w): int(k) for w, k in document["workers"].items()}
         self._next = int(document["next"])

@@ -46,21 +46,11 @@ from asyncqn.core.checkpoint import Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.run import Run
+from asyncqn.core.stages import Closes, Stage, check_stages, stage_at
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.engines.copies import copied
 from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
-from asyncqn.errors import BadInput
-from asyncqn.types import (
-    Algorithm,
-    Array,
-    Asynchronous,
-    Blocks,
-    Callback,
-    Growing,
-    Potential,
-    Rounds,
-    Staged,
-)
+from asyncqn.types import Algorithm, Array, Callback, Potential
 
 
 class Core(Ledger):
@@ -82,9 +72,7 @@ class Core(Ledger):
         service: float = 0.0, stopping: Stopping = TO_THE_END,
         due: Callable[[int], bool] | None = None, start: Saved | None = None,
     ) -> None:  # fmt: skip
-        if not isinstance(algorithm.pattern, (Asynchronous, Rounds, Blocks, Staged, Growing)):
-            name = type(algorithm.pattern).__name__
-            raise BadInput(f"real engines do not know the message pattern {name}: use the simulator.")
+        check_stages(algorithm.stages, type(algorithm).__name__)
         super().__init__(
             potential, algorithm, theta0=theta0, commits=commits, seed=seed, workers=workers, engine=engine,
             master=Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
@@ -104,13 +92,18 @@ class Core(Ledger):
     # -- what an engine reads
 
     @property
+    def stage(self) -> Stage:
+        """The stage that computes on the current version."""
+        return stage_at(self.stages, self.version)
+
+    @property
     def deadline(self) -> float:
         """When `tick` must be called at the latest."""
         ends = self._round_ends if self._round_ends > self._now else math.inf
-        if self.parts is not None and any(member.waiting for member in self.members.values()):
-            ends = self.parts.next_backup
+        if self.handout is not None and any(member.waiting for member in self.members.values()):
+            ends = self.handout.next_backup
         if self.silence < math.inf:
-            busy = [m.since for m in self.members.values() if m.read >= 0]
+            busy = [m.since for m in self.members.values() if m.read is not None]
             ends = min(ends, min(busy, default=math.inf) + self.silence)
         return ends
 
@@ -141,10 +134,10 @@ class Core(Ledger):
     def ask(self, worker: int, now: float) -> list[Assign]:
         """The worker is free: it gets the current version, or may have to wait for the next."""
         member = self.members.get(worker)
-        if self.done or member is None or member.read >= 0:
+        if self.done or member is None or member.read is not None:
             return []
         self._advance(now)
-        if isinstance(self.pattern, Rounds) and member.last_read == self.version:
+        if self.stage.closes is Closes.ROUND and member.last_read == self.version:
             member.waiting = True
             return []
         return self._assign(worker, member)
@@ -152,25 +145,28 @@ class Core(Ledger):
     def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
         """An update arrived; with `ask` the worker wants work again at once."""
         member = self.members.get(worker)
-        if self.done or member is None or member.read < 0:
+        if self.done or member is None or member.read is None:
             return []
         self._advance(now)
-        read, member.read = member.read, -1
+        read, member.read = member.read, None
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
-        if self.parts is not None and read >= self.parts.warmup:
-            if not self.parts.answered(answer.part, read, self.version, self._now - member.since):
+        asked = stage_at(self.stages, read)
+        if asked.closes is Closes.ALL_PARTS:
+            assert self.handout is not None
+            assert answer.part is not None
+            if not self.handout.answered(answer.part, read, self.version, self._now - member.since):
                 # A worker's computations are recorded in its own order, so it waits for those before it.
                 self._answers.append(answer._replace(update=None, counts=False))
             else:
                 orders = self._close_version(answer)
-        elif isinstance(self.pattern, Rounds):
+        elif asked.closes is Closes.ROUND:
             if read < self.version:
                 self._drop(answer)
             else:
                 self._answers.append(answer)
                 orders = self._close_round()
-        elif (self.parts is not None and self.version >= self.parts.warmup) or (
+        elif self.stage is not asked or (
             self.max_staleness is not None and self.version - read > self.max_staleness
         ):
             self._drop(answer)
@@ -187,9 +183,9 @@ class Core(Ledger):
         self._gone.add(worker)
         self.lost_workers += 1
         self.forget(worker)
-        orders = self._close_round() if isinstance(self.pattern, Rounds) and not self.done else []
-        if self.parts is not None and gone.read >= 0 and not self.done:
-            self.parts.lost(gone.part, gone.read, self.version)
+        orders = self._close_round() if self.stage.closes is Closes.ROUND and not self.done else []
+        if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
+            self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
         if not self.members and not replacing and not self.done:
             self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
@@ -203,11 +199,11 @@ class Core(Ledger):
         orders: list[Assign] = []
         if self.silence < math.inf:
             for worker, member in list(self.members.items()):
-                if member.read >= 0 and self._now - member.since >= self.silence:
+                if member.read is not None and self._now - member.since >= self.silence:
                     orders += self.lost(worker, now)
-        if isinstance(self.pattern, Rounds) and not self.done:
+        if self.stage.closes is Closes.ROUND and not self.done:
             orders += self._close_round()
-        if self.parts is not None and not self.done:
+        if self.handout is not None and not self.done:
             orders += self._assign_waiting()
         return orders
 
@@ -218,8 +214,8 @@ class Core(Ledger):
             self._now = now
 
     def _assign(self, worker: int, member: Member) -> list[Assign]:
-        part = -1 if self.parts is None else self.parts.choose(worker, self.version, self._now)
-        if self.parts is not None and part < 0:
+        part = None if self.handout is None else self.handout.choose(worker, self.version, self._now)
+        if self.handout is not None and part is None:
             member.waiting = True
             return []
         order = Assign(worker, self.version, member.k, part, worker in self._owed)
@@ -234,14 +230,13 @@ class Core(Ledger):
 
     def _close_version(self, answer: Answer) -> list[Assign]:
         """Commit the version if enough of its blocks are answered, else keep the answer until it is."""
-        assert self.parts is not None
-        if not self.parts.complete:
+        assert self.handout is not None
+        if not self.handout.complete:
             # Its worker goes on to other blocks, and may use the arrays again.
             self._answers.append(answer._replace(update=copied(answer.update)))
             return []
         answers, self._answers = [*self._answers, answer], []
         self._commit(answers)
-        self.parts.open()
         return [] if self.done else self._assign_waiting()
 
     def _drop(self, answer: Answer) -> None:
@@ -249,15 +244,14 @@ class Core(Ledger):
         self.recording.dropped(answer.worker, answer.read, self._now, answer.part)
 
     def _open_round(self, now: float) -> None:
-        if isinstance(self.pattern, Rounds):
-            self._round_ends = now + self.reach + self.pattern.timeout
+        if self.stage.closes is Closes.ROUND:
+            self._round_ends = now + self.reach + self.stage.timeout
 
     def _close_round(self) -> list[Assign]:
         """Commit the round if it is over; the next broadcast goes to those who wait for it."""
-        assert isinstance(self.pattern, Rounds)
         answered = {answer.worker for answer in self._answers}
         everyone = self.members.keys() <= answered
-        enough = len(answered) >= self.pattern.quorum * len(self.members) - 1e-9
+        enough = len(answered) >= self.stage.quorum * len(self.members) - 1e-9
         if not answered or not (everyone or (self._now >= self._round_ends and enough)):
             return []
         answers, self._answers = self._answers, []
@@ -276,6 +270,8 @@ class Core(Ledger):
         self._count_passes(answers)
         if not self._guarded(self.master.commit, updates, self._now, reads):
             return
+        if self.handout is not None:
+            self.handout.opened(self.version)
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
         else:
@@ -283,7 +279,8 @@ class Core(Ledger):
 
     def _count_passes(self, answers: list[Answer]) -> None:
         if self.stopping.max_passes is not None:
-            read, part = np.array([(a.read, a.part) for a in answers], np.int32).T
+            read = np.array([answer.read for answer in answers], np.int32)
+            part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
             rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
             self.master.passes += float(rows.sum()) / self.potential.n_data
 
@@ -320,7 +317,7 @@ class Core(Ledger):
             self.recording.dropped(worker, read, self._now, part)
         self._answers = []
         for member in self.members.values():
-            member.read = -1
+            member.read = None
         if self.status != "diverged":
             try:
                 evaluate_the_end(self.master)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from asyncqn.core.master import Master, compute, learn
+from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
-from asyncqn.types import Algorithm, Array, Blocks, Growing, Potential, Task
+from asyncqn.types import Algorithm, Array, Potential, Task
 
 _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
@@ -15,8 +16,9 @@ def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int
 
     An error is left to the worker that will meet it again and can name its step.
     """
-    pattern = algorithm.pattern.blocks if isinstance(algorithm.pattern, Growing) else algorithm.pattern
-    parts = range(pattern.n_parts) if isinstance(pattern, Blocks) else [-1]
+    stage = stage_at(algorithm.stages, 0)
+    every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
+    parts = list(range(stage.parts or 1)) if every else [stage.first_part]
     try:
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
         local = algorithm.init_worker(potential, theta0)

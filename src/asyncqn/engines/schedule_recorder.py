@@ -1,6 +1,6 @@
 """Recording: a schedule while it is being made, in columns that grow by 16 bytes per computation.
 
-Where parts of the data are asked for (`part` >= 0) it is 4 bytes more.
+Where parts of the data are asked for it is 4 bytes more.
 
 A commit's number need not be stored: see `core.schedule.NEW_COMMIT`.  Rows never change once they
 are there, so that a checkpoint keeps how many there were and copies only those that are new.
@@ -44,14 +44,14 @@ class Recording:
     def _columns(self) -> tuple[array[int], array[int], array[float], array[int]]:
         return self._worker, self._read, self._time, self._part
 
-    def _add(self, worker: int, read: int, time: float, kind: int, part: int) -> None:
+    def _add(self, worker: int, read: int, time: float, kind: int, part: int | None) -> None:
         self._worker.append(worker << 2 | kind)
         self._read.append(read)
         self._time.append(time)
-        if part >= 0:
+        if part is not None:
             self._part.append(part)
 
-    def delivered(self, rows: Iterable[tuple[int, int, int, Any, bool]], time: float) -> None:
+    def delivered(self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float) -> None:
         """The next commit: (worker, read, part, _, whether it counts), in the order of summation.
 
         Rows that do not count were in vain, and stand where they came in their workers' order.
@@ -61,7 +61,7 @@ class Recording:
             self._add(worker, read, time, kind if counts else IN_VAIN, part)
             kind = SAME_COMMIT if counts else kind
 
-    def dropped(self, worker: int, read: int, time: float, part: int = -1) -> None:
+    def dropped(self, worker: int, read: int, time: float, part: int | None = None) -> None:
         """A computation in vain."""
         self._add(worker, read, time, IN_VAIN, part)
 

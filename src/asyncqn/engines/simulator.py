@@ -10,10 +10,11 @@ from asyncqn.core.execute import execute
 from asyncqn.core.run import Run
 from asyncqn.core.serialise import to_json
 from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
-from asyncqn.types import Algorithm, Array, Callback, Pattern, Potential, Progress
+from asyncqn.types import Algorithm, Array, Callback, Potential, Progress
 
 _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
 """Computations that take longer to schedule than a user wants to wait; commits that any run may need."""
@@ -51,8 +52,8 @@ class Simulator:
         engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
         told = Told(callback)
         with listening_for_interrupts(checkpoints):
-            for length in [commits] if checkpoints else lengths(commits, algorithm.pattern, stopping):
-                schedule = simulate(self.cluster, algorithm.pattern, length, seed)
+            for length in [commits] if checkpoints else lengths(commits, algorithm.stages, stopping):
+                schedule = simulate(self.cluster, algorithm.stages, length, seed)
                 run = execute(
                     potential,
                     algorithm,
@@ -71,13 +72,13 @@ class Simulator:
         return replace(run, manifest={**run.manifest, "commits": commits})
 
 
-def lengths(commits: int, pattern: Pattern, stopping: Stopping) -> list[int]:
+def lengths(commits: int, stages: Stages, stopping: Stopping) -> list[int]:
     """How many commits to simulate: all, or few first where the run may end long before.
 
     A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed; a
     run that outlives a schedule is computed again on one four times as long.
     """
-    rows = getattr(getattr(pattern, "blocks", pattern), "n_parts", 1)
+    rows = stages[-1].parts or 1
     shorter = [commits]
     while stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
         shorter.insert(0, shorter[0] // 4)

@@ -21,12 +21,12 @@ from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, learn
 from asyncqn.core.run import Run
+from asyncqn.core.stages import Closes, Stages, stage_at
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.master_state import Core
 from asyncqn.errors import WorkerFailed
-from asyncqn.types import Asynchronous, Blocks, Growing, Pattern, Rounds
 
 GLANCE = 0.2
 """Seconds after which the watching thread looks up at the latest."""
@@ -39,11 +39,9 @@ HURRY = 1.0
 class Delays:
     """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
 
-    def __init__(self, cluster: Cluster, seed: int, worker: int, pattern: Pattern) -> None:
+    def __init__(self, cluster: Cluster, seed: int, worker: int, stages: Stages) -> None:
         self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
-        self._growing = pattern if isinstance(pattern, Growing) else None
-        blocks = pattern if self._growing is None else self._growing.blocks
-        self._pieces = blocks.pieces if isinstance(blocks, Blocks) else 1
+        self._stages = stages
         self._times: npt.NDArray[np.float64] = np.empty(0)
         self.death = cluster.deaths.get(self._worker, math.inf)
 
@@ -51,8 +49,8 @@ class Delays:
         """The time of the k-th computation, which is of version `read`."""
         if k >= self._times.size:
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        share = 1.0 if self._growing is None else self._growing.share(read)
-        return float(self._times[k]) * share / self._pieces
+        stage = stage_at(self._stages, read)
+        return float(self._times[k]) * stage.share / stage.pieces
 
 
 class Crew:
@@ -71,9 +69,9 @@ class Crew:
         self.states: dict[int, Any] = {}
         self.saved: Saved | None = None
         self.failure: BaseException | None = None
-        self.alone = core.workers == 1 and not isinstance(core.pattern, Rounds)
+        self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
-        self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
+        self.timed = core.stages[-1].waits or core.silence < math.inf
 
     # -- the watching thread
 
@@ -210,7 +208,7 @@ class Crew:
     def _work(self, worker: int, joins: float) -> None:
         core, algorithm, potential = self.core, self.core.algorithm, self.core.potential
         local = self._state(worker)
-        delays = Delays(self.slow, core.seed, worker, core.pattern) if self.slow is not None else None
+        delays = Delays(self.slow, core.seed, worker, core.stages) if self.slow is not None else None
         if not self._arrive(worker, joins):
             return
         while (order := self._ask(worker, local)) is not None:

@@ -6,10 +6,23 @@ Rows come out as columns; a schedule that ends early (every worker gone) is shor
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from asyncqn.kernels.jit import inlined, kernel
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
+
+
+class Timing(NamedTuple):
+    """What the event queues ask of a cluster."""
+
+    m: np.ndarray  # (W,) a time is exp(m + s Z), or m where s = 0
+    s: np.ndarray
+    message: float
+    master: float
+    birth: np.ndarray
+    death: np.ndarray
 
 
 @inlined
@@ -45,12 +58,13 @@ def sift_down(heap, size, times):
 
 
 @kernel
-def asynchronous(m, s, message, master, birth, death, seed, worker, read, time):
+def asynchronous(timing: Timing, seed, worker, read, time):
     """First come, first served commits; returns how many there were.
 
     A worker's cycle: message/2, compute, message/2, wait for the master, service, commit, reply.
     A worker that joins at time t receives the version that is current at t.
     """
+    m, s, message, master, birth, death = timing
     W, N, half = m.size, time.size, message / 2.0
     z = np.empty((W, BLOCK))
     k = np.zeros(W, np.int64)
@@ -87,13 +101,14 @@ def asynchronous(m, s, message, master, birth, death, seed, worker, read, time):
 
 
 @kernel
-def rounds(m, s, message, master, birth, death, timeout, quorum, seed, N, worker, read, commit, time):
+def rounds(timing: Timing, timeout, quorum, seed, N, worker, read, commit, time):
     """Synchronous rounds with timeout and quorum; returns (rounds closed, computations).
 
     Round n closes when every living worker answered, or when `timeout` has passed since the
     broadcast reached the workers and at least quorum * (living workers) answered.  A late worker
     finishes its useless computation (recorded with commit 0), then takes up the newest broadcast.
     """
+    m, s, message, master, birth, death = timing
     W, half = m.size, message / 2.0
     z = np.empty((W, BLOCK))
     k = np.zeros(W, np.int64)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.stages import Closes
 from asyncqn.core.streams import Stream
 from asyncqn.data import known_names, load
 from asyncqn.paper.settings import algorithm
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.types import Algorithm, Commit, Rounds, Task
+from asyncqn.types import Algorithm, Commit, Task
 
 BANDWIDTH = 1.25e9
 """Bytes per second of a message, our own choice: a network of 10 Gbit/s."""
@@ -101,4 +102,4 @@ def measured_cluster(timing: Timing, workers: int) -> Cluster:
 
 def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:
     """Rounds of mb-L-BFGS may close after 1.2 mean times of a worker; the paper's 400 ms suit its cluster."""
-    return {**given, "timeout": 1.2 * timing.worker} if isinstance(method.pattern, Rounds) else given
+    return {**given, "timeout": 1.2 * timing.worker} if method.stages[0].closes is Closes.ROUND else given

@@ -12,7 +12,7 @@ from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
-from asyncqn.types import Algorithm, Array, Blocks, Potential, Progress, Rounds
+from asyncqn.types import Algorithm, Array, Potential, Progress
 
 HOPELESS = 1e6
 
@@ -41,7 +41,7 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.
     """
     cycle = cluster.means() + cluster.message + cluster.master
-    if isinstance(algorithm.pattern, (Rounds, Blocks)):
+    if algorithm.stages[0].waits:
         shortest = cluster.message + cluster.master + 0.05 * float(cluster.means().min())
         return int(limit / max(shortest, 1e-3 * limit)) + 2
     return int(4 / 3 * limit * float(np.sum(1.0 / cycle))) + 10 * cluster.workers
@@ -68,7 +68,7 @@ def time_to(
     """
     require(limit > 0, f"limit must be a positive time, not {limit!r}.")
     if evaluate is None:
-        evaluate = 1 if isinstance(algorithm.pattern, (Rounds, Blocks)) else 5
+        evaluate = 1 if algorithm.stages[0].waits else 5
     reached: list[Progress] = []
     seen: list[float] = []
 

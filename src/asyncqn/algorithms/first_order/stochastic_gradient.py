@@ -9,7 +9,8 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_batch
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
-from asyncqn.types import Array, Asynchronous, Counters, Potential, Rows, Task
+from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.types import Array, Counters, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -31,7 +32,7 @@ class StochasticGradient:
     h: float
     batch: int
     sampling: str
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, n_data=potential.n_data)

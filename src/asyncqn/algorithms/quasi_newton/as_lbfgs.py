@@ -36,10 +36,11 @@ from asyncqn.algorithms.memory import (
     required_by,
 )
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -95,7 +96,7 @@ class ASLBFGS:
     cosine_floor: float = 0.0
     sampling: str = "replacement"
 
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     @classmethod
     def example(cls, potential: Potential) -> ASLBFGS:

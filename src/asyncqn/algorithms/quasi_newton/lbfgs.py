@@ -28,8 +28,9 @@ from asyncqn.algorithms.memory import (
     product,
     required_by,
 )
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one, dot
-from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
 
@@ -54,7 +55,7 @@ class LBFGS:
     epsilon: float = 1e-10
     initial_scale: InitialScale = "pair"
 
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
     max_workers = 1
 
     @property

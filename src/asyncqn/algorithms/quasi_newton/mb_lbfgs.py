@@ -34,9 +34,10 @@ from asyncqn.algorithms.memory import (
     pair_totals,
     product,
 )
+from asyncqn.core.stages import Stages, rounds
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rounds, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -119,8 +120,8 @@ class MBLBFGS:
         return PairRule(self.epsilon, self.cosine_floor)
 
     @property
-    def pattern(self) -> Rounds:
-        return Rounds(float(self.timeout), float(self.quorum))
+    def stages(self) -> Stages:
+        return (rounds(self.timeout, self.quorum),)
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)

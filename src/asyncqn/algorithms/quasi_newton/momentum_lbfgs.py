@@ -34,10 +34,11 @@ from asyncqn.algorithms.memory import (
     product,
     required_by,
 )
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.correlated_noise import correlate
 from asyncqn.kernels.vectors import add_one, add_scaled
-from asyncqn.types import Array, Asynchronous, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -83,7 +84,7 @@ class MomentumLBFGS:
     initial_scale: InitialScale = "pair"
     cosine_floor: float = 0.0
 
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
     sent = ("theta",)
 
     @property

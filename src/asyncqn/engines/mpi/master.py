@@ -22,6 +22,7 @@ from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes
 from asyncqn.engines.mpi.worker import (
     ANSWERS,
+    NO_PART,
     ORDERS,
     START,
     STATE,
@@ -32,7 +33,7 @@ from asyncqn.engines.mpi.worker import (
     receive_pieces,
     send_pieces,
 )
-from asyncqn.types import Asynchronous, Task
+from asyncqn.types import Task
 
 EAGER = 200
 """Looks for a message with no pause between them, before the master begins to doze between looks."""
@@ -71,8 +72,8 @@ class Office:
         self.mpi, self.comm, self.core, self.checkpoints = mpi, comm, core, checkpoints
         # One step of a worker that is thrown away shows what an update of this algorithm looks like.
         scratch = core.algorithm.init_worker(core.potential, core.theta0)
-        sample = core.algorithm.step(core.master.iterate, scratch, core.potential,
-                                     Task(0, 0, Stream(core.seed, 0, 0)))  # fmt: skip
+        task = Task(0, 0, Stream(core.seed, 0, 0), core.stages[0].first_part)
+        sample = core.algorithm.step(core.master.iterate, scratch, core.potential, task)
         self.sample, self.narrow = sample, narrow
         idle = mpi.REQUEST_NULL
         self.desks = [Desk(idle) for _ in range(comm.size - 1)]
@@ -82,7 +83,7 @@ class Office:
         self.unheard: set[int] = set()
         """Ranks that were told to stop and have not said that they do."""
         self.clock = Clock()
-        self.timed = not isinstance(core.pattern, Asynchronous) or core.silence < math.inf
+        self.timed = core.stages[-1].waits or core.silence < math.inf
 
     def run(self, time_unit: float) -> Run:
         core, checkpoints = self.core, self.checkpoints
@@ -260,7 +261,8 @@ class Office:
                 desk.sending.Wait()
                 outbox = desk.outboxes[desk.turn]
                 desk.turn = (desk.turn + 1) % len(desk.outboxes)
-                outbox.address(WORK, order.worker, order.read, order.k, order.part, order.deposit)
+                part = NO_PART if order.part is None else order.part
+                outbox.address(WORK, order.worker, order.read, order.k, part, order.deposit)
                 outbox.pack(self.core.sent())
                 desk.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
 

@@ -29,6 +29,8 @@ from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import WorkerFailed
 from asyncqn.types import Algorithm, Array, Potential, Task
 
+NO_PART = -1
+"""In the place of a part in a header."""
 WORK, STOP, START = 1, 2, 3
 """Kinds of messages to a worker."""
 UPDATE, REJECTED, STATE = 1, 2, 3
@@ -93,7 +95,7 @@ class Worker:
         narrow: bool, shared: bool, slow: Cluster | None, time_unit: float,
     ) -> None:  # fmt: skip
         self.comm, self.potential, self.seed = comm, potential, seed
-        self.slow, self.unit, self.pattern = slow, time_unit, algorithm.pattern
+        self.slow, self.unit, self.stages = slow, time_unit, algorithm.stages
         self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
         self.limit = explosion_limit(theta0)
         self.local = algorithm.init_worker(potential, theta0)
@@ -101,8 +103,9 @@ class Worker:
         self.fields = sent_fields(algorithm, self.iterate)
         self.narrow, self.shared = narrow, shared
         # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
-        self.sample = algorithm.step(self.iterate, algorithm.init_worker(potential, theta0), potential,
-                                     Task(0, 0, Stream(seed, 0, 0)))  # fmt: skip
+        task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
+        scratch = algorithm.init_worker(potential, theta0)
+        self.sample = algorithm.step(self.iterate, scratch, potential, task)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
@@ -112,7 +115,7 @@ class Worker:
         self._start()
         turn = 0
         receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
-        delays = Delays(self.slow, self.seed, self.number, self.pattern) if self.slow is not None else None
+        delays = Delays(self.slow, self.seed, self.number, self.stages) if self.slow is not None else None
         while True:
             receiving.Wait()
             frame = self.frames[turn]
@@ -120,7 +123,7 @@ class Worker:
             if kind == STOP:
                 break
             begun = time.perf_counter()
-            order = Assign(worker, read, k, part, bool(deposit))
+            order = Assign(worker, read, k, None if part == NO_PART else part, bool(deposit))
             if order.deposit:
                 self._send_state()
             view, task = self._view(frame), order.task(self.seed)

@@ -18,13 +18,13 @@ from typing import Any
 from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
+from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.ledger import Assign
 from asyncqn.engines.master_state import Core
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
-from asyncqn.types import Asynchronous, Rounds
 
 GLANCE = 0.1
 """Seconds after which the master looks up at the latest."""
@@ -68,9 +68,9 @@ class Office:
         self.at: dict[int, Desk] = {}
         self.states: dict[int, Any] = {}
         self.begun = self.closing = False
-        self.timed = not isinstance(core.pattern, Asynchronous)
+        self.timed = core.stages[-1].waits
         # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
-        self.reuse = isinstance(core.pattern, (Asynchronous, Rounds))
+        self.reuse = all(stage.closes is not Closes.ALL_PARTS for stage in core.stages)
 
     def run(self) -> Run:
         core, checkpoints = self.core, self.checkpoints

@@ -176,7 +176,7 @@ class Worker:
         """Stretch a computation to its drawn time, both messages included."""
         if self.slow is not None:
             if self.delays is None:
-                self.delays = Delays(self.slow, self.seed, assign.worker, self.algorithm.pattern)
+                self.delays = Delays(self.slow, self.seed, assign.worker, self.algorithm.stages)
             until = begun + (self.slow.message + self.delays.of(assign.k, assign.read)) * self.unit
             self.over.wait(max(0.0, until - time.perf_counter()))
 
