@@ -139,8 +139,8 @@ def choose(parts, home, now, wait, pieces):
 
 @inlined
 def take_up(parts, q, now, pieces):
-    """Hand out piece q, with the rest of its block where nobody has begun it; the last piece handed out."""
-    last = q + pieces - 1 if parts.copies[q] == 0 else q
+    """Hand out piece q, as the first of its block with the block; returns the last piece handed out."""
+    last = q + pieces - 1 if q % pieces == 0 and parts.copies[q] == 0 else q
     for i in range(q, last + 1):
         parts.copies[i] += 1
         parts.handed[i] = now
