@@ -9,9 +9,11 @@ import simpy
 
 from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
 from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
+from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.kernels.memory import langevin_update
+from asyncqn.core.streams import Stream
+from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
 from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
 from benchmarks.timing import mover, seconds, side_by_side
@@ -40,7 +42,7 @@ class Case:
             s = draw()
             consider_pair(self.memory, PairRule(1e-8), "pair", s, zero, s + 0.3 * draw(), zero)
         self.u, self.g_O, self.g_S = draw(), draw(), draw()
-        self.out = draw(), draw()
+        self.out = Update(draw(), draw())
         newest = int(self.memory.ring[1])
         order = [(newest - a) % M for a in range(M)]  # newest first
         self.S = [self.memory.pairs[0, j] for j in order]
@@ -48,9 +50,8 @@ class Case:
         self.rho = [1.0 / float(s @ y) for s, y in zip(self.S, self.Y)]
 
     def fused(self, noise: float = 0.0) -> None:
-        m = self.memory
-        langevin_update(m.pairs, m.middle, m.scale[0], m.diagonal, 0.0, self.u, self.g_O, self.g_S,
-                        1 / 3, 2 / 3, 1e-3, 0.1, noise, 1, 2, 3, *self.out)  # fmt: skip
+        numbers, stream = Langevin(0.0, 1e-3, 0.1, noise), Stream(1, 3, 2)
+        langevin_update(self.memory, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, self.out)
 
     def two_loop(self, v: np.ndarray) -> np.ndarray:
         q = v.copy()

@@ -12,9 +12,12 @@ import math
 import numpy as np
 
 from asyncqn import ASLBFGS, LinearGaussian, Schedule
+from asyncqn.algorithms.memory import Memory
+from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
+from asyncqn.core.streams import Stream
 from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.linear_gaussian import gradient
-from asyncqn.kernels.memory import add_pair, factor, langevin_update, pair_products
+from asyncqn.kernels.memory import Langevin, add_pair, factor, langevin_update, pair_products
 from asyncqn.kernels.random import fill_rows
 
 
@@ -52,9 +55,10 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
             fill_rows(seed, k[w], w, n, rows)
             gradient(A, y, noise_var, theta, rows[:overlap], g_O[w, now])
             gradient(A, y, noise_var, theta, rows[overlap:], g_S)
-            langevin_update(memory[w], middle[w], scale[w], empty, 0.0, u, g_O[w, now], g_S,
-                            share, 1.0 - share, h, gamma, noise, seed, k[w], w,
-                            d_theta[w], d_u[w])  # fmt: skip
+            H = Memory(memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
+            numbers, stream = Langevin(0.0, h, gamma, noise), Stream(seed, w, k[w])
+            update = Update(d_theta[w], d_u[w])
+            langevin_update(H, numbers, u, g_O[w, now], g_S, share, stream, update)
             if k[w] > 0:
                 before = omega[w, 1 - now][:overlap]
                 gradient(A, y, noise_var, theta, before, g_S)

@@ -111,9 +111,7 @@ def consider_pair(
     g_old: Array,
 ) -> bool:
     """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
-    admitted: bool = kernels.consider(
-        *memory, rule.epsilon, rule.cosine, scale == "pair", theta, theta_old, g, g_old
-    )
+    admitted: bool = kernels.consider(memory, rule, scale == "pair", theta, theta_old, g, g_old)
     return admitted
 
 

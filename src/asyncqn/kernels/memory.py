@@ -16,6 +16,8 @@ H0 it holds H0 Y, and `diagonal` is not empty.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
@@ -171,15 +173,27 @@ def _add_noise(out, noise, z):
         out[i] += out.dtype.type(noise * z[i])
 
 
+class Langevin(NamedTuple):
+    """The numbers in the equations of `langevin_update`."""
+
+    rho: float
+    h: float
+    gamma: float
+    noise: float
+
+
 @reducing_kernel
-def langevin_update(
-    memory, middle, scale, diagonal, rho, u, g_O, g_S, w_O, w_S, h, gamma, noise, seed, k, worker,
-    d_theta, d_u,
-):  # fmt: skip
+def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
     """Equations (5) and (6) of the paper in two passes over the memory.
 
-    g = w_O g_O + w_S g_S; d_theta = (H + rho I) u; d_u = -h (H + rho I) g - gamma u + noise Z.
+    d_theta = (H + rho I) u,  d_u = -h (H + rho I) g - gamma u + noise Z,  g = share g_O + (1 - share) g_S.
+    H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.
     """
+    memory, middle, scale, diagonal = H.pairs, H.middle, H.scale[0], H.diagonal
+    rho, h, gamma, noise = numbers
+    w_O, w_S = share, 1.0 - share
+    seed, worker, k = stream
+    d_theta, d_u = update
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
     g = d_u  # the blended gradient rests where its update will be written
@@ -360,14 +374,14 @@ def factor(gram, count, newest, scale, middle):
 
 
 @reducing_kernel
-def consider(
-    memory, gram, middle, scale, diagonal, ring, epsilon, cosine, scaled, theta, theta_old, g, g_old
-):
+def consider(H, rule, scaled, theta, theta_old, g, g_old):
     """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
 
     ring = [pairs, newest slot, admitted, rejected]; the oldest pair makes room.  With `scaled` H0
     follows the newest pair: scale = s'y / y'y.
     """
+    memory, gram, middle, scale, diagonal, ring = H
+    epsilon, cosine = rule
     size = memory.shape[1]
     ss, sy, yy = pair_products(theta, theta_old, g, g_old)
     usable = size > 0 and ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0

@@ -38,7 +38,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
-from asyncqn.kernels.memory import langevin_update
+from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
@@ -156,15 +156,13 @@ class ASLBFGS:
         Omega, g_O = stream.rows(potential.n_data, local.Omega[now], self.sampling), local.g_O[now]
         potential.grad(view.theta, Omega[: self.overlap], g_O)
         potential.grad(view.theta, Omega[self.overlap :], local.g_S)
-        # Compute (d_theta, d_u) by equations (5) and (6) (line 6).
-        memory, update = local.memory, local.update
-        langevin_update(
-            memory.pairs, memory.middle, memory.scale[0], memory.diagonal, self.rho,
-            view.u, g_O, local.g_S, self.overlap / self.batch, 1.0 - self.overlap / self.batch,
-            self.h, self.gamma, self.noise(stream.k), stream.seed, stream.k, stream.worker,
-            update.d_theta, update.d_u,
-        )  # fmt: skip
-        return update
+        # Line 6, equations (5) and (6), with g = (N_O g_O + N_S g_S) / N_Omega:
+        #     d_theta = (H + rho I) u
+        #     d_u     = -h (H + rho I) g - gamma u + sqrt(2 h gamma / beta) Z
+        H, u, share = local.memory, view.u, self.overlap / self.batch
+        numbers = Langevin(self.rho, self.h, self.gamma, self.noise(stream.k))
+        langevin_update(H, numbers, u, g_O, local.g_S, share, stream, local.update)
+        return local.update
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
         before = 1 - (task.stream.k & 1)
@@ -172,10 +170,10 @@ class ASLBFGS:
             # The overlapping gradient (line 11), s and y (line 12), cautious update (line 13).
             g_prime = local.g_S  # free again once the update is sent
             potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
+            before_theta, before_g = local.theta_old, local.g_O[before]
             consider_pair(
-                local.memory, self.rule, self.initial_scale,
-                view.theta, local.theta_old, g_prime, local.g_O[before],
-            )  # fmt: skip
+                local.memory, self.rule, self.initial_scale, view.theta, before_theta, g_prime, before_g
+            )
         # Keep theta, O and g_O for the next step (line 8); O and g_O stay where they are.
         local.theta_old[...] = view.theta
         local.steps[0] += 1
