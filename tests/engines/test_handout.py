@@ -13,6 +13,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.core import stages
 from asyncqn.core.master import compute
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages, blocks
@@ -95,7 +96,9 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
     warmup: int, batches: int, blocks: int, workers: int, commits: int, seed: int, spread: float
 ) -> None:
     cluster = aq.Cluster(workers, worker_mean=1.0, worker_std=spread, message=0.1, master=0.01)
-    schedule = simulate(cluster, (batches(batches, commits=warmup), blocks(blocks, 1.2)), commits, seed)
+    schedule = simulate(
+        cluster, (stages.batches(batches, commits=warmup), stages.blocks(blocks, 1.2)), commits, seed
+    )
     assert schedule.commits == commits
     assert schedule.part is not None
     for commit in range(1, commits + 1):
@@ -179,9 +182,9 @@ def test_what_a_lost_worker_leaves_of_its_block_need_not_be_waited_for() -> None
     assert parts.choose(0, 0, 1.0) == 3
 
 
-def followed(cluster: aq.Cluster, stages: Stages, commits: int, seed: int) -> list[tuple[int, ...]]:
+def followed(cluster: aq.Cluster, cut: Stages, commits: int, seed: int) -> list[tuple[int, ...]]:
     """(worker, version, commit, part) as real engines would hand parts out on a cluster without messages."""
-    parts, stage = HandOut(stages), stages[-1]
+    parts, stage = HandOut(cut), cut[-1]
     drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
     pace = [0.0] * cluster.workers
     due: dict[int, tuple[float, float, int, int]] = {}  # by worker: end, beginning, version, part
@@ -213,9 +216,9 @@ def test_real_engines_hand_out_what_the_simulator_does_on_the_same_times(
     workers: int, n: int, backup_after: float, seed: int, spread: float
 ) -> None:
     cluster = aq.Cluster(workers, worker_mean=4.0, worker_std=spread)
-    stages = (blocks(n, backup_after),)
-    schedule = simulate(cluster, stages, 8, seed)
-    ours = followed(cluster, stages, 8, seed)
+    cut = (blocks(n, backup_after),)
+    schedule = simulate(cluster, cut, 8, seed)
+    ours = followed(cluster, cut, 8, seed)
     assert schedule.part is not None
     theirs = list(
         zip(*(c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, schedule.part)))

@@ -274,7 +274,7 @@ def test_a_recording_gives_back_the_schedule_it_was_made_of(data: st.DataObject)
 def test_a_commit_costs_at_most_24_bytes() -> None:
     recording = Recording()
     for n in range(100_000):
-        recording.delivered([(n % 7, n, -1, None, True)], float(n))
+        recording.delivered([(n % 7, n, None, None, True)], float(n))
     # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.
     reserve = sum(sys.getsizeof(c) for c in (recording._worker, recording._read, recording._time))
     fingerprint = 4 * (1 + 1 / 8)
