@@ -29,6 +29,7 @@ RANK = {
     "storage": 1,
     "core.serialise": 1,
     "core.schedule": 1,
+    "core.stages": 1,
     "core.streams": 1,
     "core.table": 1,
     "core.cluster": 1,

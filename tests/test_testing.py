@@ -16,11 +16,12 @@ from oracles import Quadratic, one_sentence
 
 from asyncqn import AsyncSGD, LinearGaussian, trial
 from asyncqn.algorithms.first_order.stochastic_gradient import Update
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput
 from asyncqn.potentials import POTENTIALS
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm, check_potential
-from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, Asynchronous, extra
+from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, extra
 
 RNG = np.random.default_rng(0)
 
@@ -268,7 +269,7 @@ class OtherDtype(AsyncSGD):
 
 
 class OtherPattern(AsyncSGD):
-    pattern = "gossip"
+    stages = "gossip"
 
 
 class FractionalCounters(AsyncSGD):
@@ -287,7 +288,7 @@ class FractionalCounters(AsyncSGD):
         (RandomApply, "apply is not a function of its arguments"),
         (KeepsStart, "init must copy theta0"),
         (OtherDtype, "apply changes the dtype"),
-        (OtherPattern, "pattern must be"),
+        (OtherPattern, "stages must be"),
         (FractionalCounters, "names to integers"),
     ],
 )
@@ -300,7 +301,7 @@ def test_a_broken_algorithm_is_told_which_rule_it_breaks(broken, words):
 
 def test_an_object_that_is_no_algorithm_is_told_what_it_lacks():
     class Half:
-        pattern = Asynchronous()
+        stages = ASYNCHRONOUS
 
     with pytest.raises(BadInput, match="it has no 'check'"):
         check_algorithm(Half(), Quadratic.random())

@@ -71,11 +71,8 @@ def minimize(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    default = algorithm is None
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
     exact = extra(algorithm, "standing") is not None
-    if commits is None and default and not exact:
-        commits = 100
     require(
         commits is not None or (exact and tol is not None),
         "commits is missing: say how many the run shall make.",

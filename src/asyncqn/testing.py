@@ -10,7 +10,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.replay import first_difference, replay
+from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
 from asyncqn.engines.named import ENGINES
 from asyncqn.engines.simulator import Simulator
@@ -27,11 +28,8 @@ from asyncqn.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.types import (
     Algorithm,
     Array,
-    Asynchronous,
     Commit,
-    Pattern,
     Potential,
-    Rounds,
     Rows,
     Task,
     extra,
@@ -240,14 +238,11 @@ def check_algorithm(
     """
     name = type(algorithm).__name__
     methods = (
-        "pattern", "check", "init", "init_worker", "step", "learn", "forget", "apply", "counters",
+        "stages", "check", "init", "init_worker", "step", "learn", "forget", "apply", "counters",
     )  # fmt: skip
     for attribute in methods:
         require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
-    require(
-        isinstance(algorithm.pattern, get_args(Pattern)),
-        f"{name}.pattern must be a Pattern of asyncqn.types, not {algorithm.pattern!r}.",
-    )
+    check_stages(algorithm.stages, name)
     try:
         copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
     except Exception as error:
@@ -284,7 +279,7 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
     require(not np.shares_memory(iterate.theta, theta0), f"{name}.init must copy theta0, not keep it.")
     require(_bits(iterate.theta) == _bits(theta0), f"{name}.init must begin at theta0, in its dtype.")
     first, second, other = (algorithm.init_worker(potential, theta0) for _ in range(3))
-    part = -1 if isinstance(algorithm.pattern, (Asynchronous, Rounds)) else 0
+    part = algorithm.stages[0].first_part
     task = Task(0, 0, Stream(seed, 0, 0), part)
     update = same(
         lambda: algorithm.step(iterate, first, potential, task), iterate, f"{name}.step writes to its view."

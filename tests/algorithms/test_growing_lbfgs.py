@@ -12,11 +12,12 @@ import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
 from asyncqn.core.master import Master
 from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
-from asyncqn.types import Blocks, Growing, Task
+from asyncqn.types import Task
 
 
 def versions(potential, algorithm, theta0, commits, seed=0):
@@ -71,10 +72,10 @@ def test_the_parts_of_a_version_make_its_sample(blocks, pieces, n_data, read):
 
 
 def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
-    pattern = GrowingLBFGS(2, levels=4, versions=5).pattern
-    assert pattern.versions == (20, 20, 10, 5)
-    assert pattern.shares == (1 / 256, 1 / 64, 1 / 16, 1 / 4)
-    assert [pattern.stage(version) for version in (0, 19, 20, 40, 50, 54, 55, 999)] == [
+    pattern = GrowingLBFGS(2, levels=4, versions=5).stages
+    assert [stage.commits for stage in pattern] == [20, 20, 10, 5, None]
+    assert [stage.share for stage in pattern] == [1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0]
+    assert [stage_index(pattern, version) for version in (0, 19, 20, 40, 50, 54, 55, 999)] == [
         0,
         0,
         1,
@@ -84,7 +85,7 @@ def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
         4,
         4,
     ]
-    assert [pattern.share(version) for version in (0, 54, 55)] == [1 / 256, 1 / 4, 1.0]
+    assert [stage_at(pattern, version).share for version in (0, 54, 55)] == [1 / 256, 1 / 4, 1.0]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -182,7 +183,7 @@ def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
 
 
 def test_a_quarter_of_the_rows_takes_a_quarter_of_the_time():
-    pattern = Growing((10,), (0.25,), Blocks(4, 3.0, 1.0))
+    pattern = (blocks(4, 3.0, share=0.25, commits=10), blocks(4, 3.0))
     schedule = simulate(aq.Cluster(4, worker_mean=8.0, worker_std=0.0, message=1.0), pattern, 20, 0)
     ends = [schedule.time[schedule.commit == n].max() for n in range(1, 21)]
     # Eight units for all rows, two for a quarter of them, and one for the message.
@@ -215,6 +216,6 @@ def test_samples_smaller_than_the_number_of_parts_are_refused():
 
 
 def test_slowed_engines_stretch_a_sample_to_its_share_of_the_time():
-    pattern = Growing((3,), (0.25,), Blocks(2, 3.0, 1.0, 4))
+    pattern = (blocks(2, 3.0, 4, share=0.25, commits=3), blocks(2, 3.0, 4))
     delays = Delays(aq.Cluster(1, worker_mean=8.0, worker_std=0.0), 0, 0, pattern)
     assert [delays.of(k, read) for k, read in ((0, 0), (9, 2), (10, 3))] == [0.5, 0.5, 2.0]

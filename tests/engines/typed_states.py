@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.types import Asynchronous
+from asyncqn.core.stages import ASYNCHRONOUS
 
 
 class Size(NamedTuple):
@@ -60,7 +60,7 @@ class TypedSGD:
     """Gradient steps on single rows, shortened as the count of commits that the worker saw grows."""
 
     h: float = 1e-3
-    pattern = Asynchronous()
+    stages = ASYNCHRONOUS
 
     def check(self, potential: Any) -> None:
         pass

@@ -50,7 +50,7 @@ def execute(
 
     `commits` is how many were asked for; a schedule in which every worker died has fewer.
     """
-    schedule.check_parts(algorithm.pattern)
+    schedule.check_parts(algorithm.stages)
     N = schedule.commits
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))

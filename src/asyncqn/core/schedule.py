@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.stages import Stages, last_versions
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Blocks, Growing, Pattern, Staged
 
 DROPPED = 0
 
@@ -227,16 +227,14 @@ class Schedule:
         commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
         return cls(coded >> 2, read, commit, time, part)
 
-    def check_parts(self, pattern: Pattern) -> None:
-        """Refuse rows whose part of the data does not exist where `pattern` hands out parts."""
-        if len(self) == 0 or not isinstance(pattern, (Blocks, Staged, Growing)):
+    def check_parts(self, stages: Stages) -> None:
+        """Refuse rows whose part of the data does not exist where `stages` cut the data."""
+        if len(self) == 0 or stages[0].parts is None:
             return
         require(self.part is not None, "schedule: the algorithm needs the column 'part'.")
         assert self.part is not None
-        blocks = pattern if isinstance(pattern, Blocks) else pattern.blocks
-        most = np.full(len(self), blocks.n_parts)
-        if isinstance(pattern, Staged):
-            most[self.read < pattern.warmup] = pattern.batches
+        stage = np.searchsorted(last_versions(stages), self.read, "right")
+        most = np.array([s.parts or 0 for s in stages])[stage]
         require(
             bool(((self.part >= 0) & (self.part < most)).all()),
             "schedule: a computation is of a part of the data that does not exist.",

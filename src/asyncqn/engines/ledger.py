@@ -197,7 +197,7 @@ class Ledger:
         document = start.document
         self.master.restore(start)
         schedule = start.schedule()
-        schedule.check_parts(self.pattern)
+        schedule.check_parts(self.stages)
         self.recording = Recording.of(schedule)
         if self.handout is not None:
             self.handout.resume(self.recording.schedule())

@@ -10,7 +10,7 @@ piece's gradient is asked for once, and when all are there
 No gradient is stale, and there is no step size.  Pieces are summed in their own order, so that the
 cluster decides when a number is known, never what it is: every bit is the same for any number of
 workers, any delays, backups and deaths.  What makes the method fast is the schedule, in which idle
-workers take pieces from the end of late blocks (`types.Blocks`).
+workers take pieces from the end of late blocks (`kernels.blocks`).
 
 A new theta is a trial, which `algorithms.safeguard` judges.  After one that fails the next starts from the
 same base with the new pair in memory: on a quadratic that is the point the method would have gone to anyway,
@@ -40,10 +40,11 @@ from asyncqn.algorithms.memory import (
     softness,
 )
 from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.core.stages import Stages, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Standing, Task, extra
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
 
 KEPT_VALUES = 5
 """A trial may lie above the last point kept, but not above all of the last five."""
@@ -82,7 +83,7 @@ class BlockLBFGS:
     """blocks: into how many the data are cut, best as many as there are workers; memory: M.
 
     pieces: into how many each block is cut, so that others can help with it; every piece costs an
-    answer of theta's length.  backup_after: see `types.Blocks`; None: 3 for blocks in one piece, 2 for
+    answer of theta's length.  backup_after: see `core.stages`; None: 3 for blocks in one piece, 2 for
     others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
     made conjugate (0: never).
     """
@@ -110,10 +111,10 @@ class BlockLBFGS:
         require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
 
     @property
-    def pattern(self) -> Blocks:
+    def stages(self) -> Stages:
         chosen = 3.0 if self.pieces == 1 else 2.0
-        backup_after = chosen if self.backup_after is None else float(self.backup_after)
-        return Blocks(self.blocks, backup_after, 1.0, self.pieces)
+        backup_after = chosen if self.backup_after is None else self.backup_after
+        return (blocks(self.blocks, backup_after, self.pieces),)
 
     def check(self, potential: Potential) -> None:
         n, parts = potential.n_data, self.blocks * self.pieces
@@ -134,10 +135,11 @@ class BlockLBFGS:
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         n, parts = potential.n_data, self.blocks * self.pieces
-        part = task.part % parts  # MPI looks at a sample of an update, of no part
+        part = task.part
+        assert part is not None
         first, last = part * n // parts, (part + 1) * n // parts
         g, value, finite = share_of(potential, view.theta, np.arange(first, last), (last - first) / n)
-        return Update(g, value, task.part, finite)
+        return Update(g, value, part, finite)
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
         return local

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,9 +30,10 @@ from asyncqn.algorithms.memory import Memory, pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
 from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
+from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
-from asyncqn.types import Array, Commit, Counters, Growing, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
 
 FACTOR = 4
 """How much a sample grows."""
@@ -99,15 +100,18 @@ class GrowingLBFGS:
         return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
 
     @property
-    def pattern(self) -> Growing:
-        down = range(self.levels, 0, -1)
-        versions = tuple(self.versions << min(j - 1, _DOUBLINGS) for j in down)
-        return Growing(versions, tuple(float(FACTOR) ** -j for j in down), self._exact().pattern)
+    def stages(self) -> Stages:
+        (exact,) = self._exact().stages
+        samples = [
+            replace(exact, share=float(FACTOR) ** -j, commits=self.versions << min(j - 1, _DOUBLINGS))
+            for j in range(self.levels, 0, -1)
+        ]
+        return (*samples, exact)
 
     @property
     def growing_versions(self) -> int:
         """How many versions there are before those on all rows."""
-        return sum(self.pattern.versions)
+        return sum(stage.commits or 0 for stage in self.stages)
 
     def check(self, potential: Potential) -> None:
         n, parts = potential.n_data // FACTOR**self.levels, self.blocks * self.pieces
@@ -125,13 +129,15 @@ class GrowingLBFGS:
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         rows, share = self._rows(potential.n_data, task)
         g, value, finite = exact.share_of(potential, view.theta, rows, share)
+        assert task.part is not None
         return Update(g, value, task.part, finite, task.read)
 
     def _rows(self, n: int, task: Task) -> tuple[Rows, float]:
         """The rows of a task's part, and their share in its sample."""
-        stride = FACTOR ** (self.levels - self.pattern.stage(task.read))
+        stride = FACTOR ** (self.levels - stage_index(self.stages, task.read))
         strata, parts = -(-n // stride), self.blocks * self.pieces
-        part = task.part % parts  # MPI looks at a sample of an update, of no part
+        part = task.part
+        assert part is not None
         first, last = part * strata // parts, (part + 1) * strata // parts
         if stride == 1:
             return np.arange(first, last), (last - first) / n
@@ -146,8 +152,8 @@ class GrowingLBFGS:
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        pattern, read = self.pattern, updates[0].read
-        stage, last = pattern.stage(read), len(pattern.versions)
+        stages, read = self.stages, updates[0].read
+        stage, last = stage_index(stages, read), self.levels
         at, value = exact.whole_sum(updates, self.blocks * self.pieces)
         pairs = exact.Pairs(iterate.memory, BlockLBFGS.conjugacy)
         ask = commit.value if stage == last else None  # nobody else knows U of a sample
@@ -166,20 +172,20 @@ class GrowingLBFGS:
                 )
             else:
                 iterate = iterate._replace(trial=rebase(iterate, pairs, at, value, ask), stage=stage)
-        if pattern.stage(read + 1) != iterate.stage:
+        if stage_index(stages, read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base
         return iterate
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
-        return standing(iterate) if iterate.stage == len(self.pattern.versions) else None
+        return standing(iterate) if iterate.stage == self.levels else None
 
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept, and the start, which a run never does worse than."""
         return iterate.base, iterate.start
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        ends = np.cumsum(self.pattern.versions)
+        ends = np.cumsum([stage.commits for stage in self.stages[:-1]])
         stride = FACTOR ** (self.levels - np.searchsorted(ends, read, "right"))
         return exact.rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
 

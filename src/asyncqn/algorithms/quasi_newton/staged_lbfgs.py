@@ -33,9 +33,10 @@ from asyncqn.algorithms.memory import empty_memory, pair_totals
 from asyncqn.algorithms.quasi_newton.block_lbfgs import rows_of_parts
 from asyncqn.algorithms.quasi_newton.exact_passes import Iterate, Update, WarmUp, take_pass
 from asyncqn.algorithms.safeguard import Trial, standing
+from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled, sum_of_squares
-from asyncqn.types import Array, Blocks, Commit, Counters, Potential, Rows, Staged, Standing, Task, extra
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -52,7 +53,7 @@ class StagedLBFGS:
     """batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
 
     curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
-    M; backup_after: see `types.Blocks`.
+    M; backup_after: see `core.stages`.
     """
 
     batches: int
@@ -82,8 +83,8 @@ class StagedLBFGS:
         check_positive(backup_after=self.backup_after)
 
     @property
-    def pattern(self) -> Staged:
-        return Staged(self.warmup, self.batches, Blocks(self.blocks, float(self.backup_after), 1.0))
+    def stages(self) -> Stages:
+        return batches(self.batches, commits=self.warmup), blocks(self.blocks, self.backup_after)
 
     def commits_for(self, epochs: float) -> int:
         """How many commits make `epochs` passes over the data: batches first, then whole passes."""
@@ -115,7 +116,8 @@ class StagedLBFGS:
     def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
         n, exact = potential.n_data, task.read >= self.warmup
         parts = self.blocks if exact else self.batches
-        part = task.part % parts
+        part = task.part
+        assert part is not None
         first, last = part * n // parts, (part + 1) * n // parts
         g, image = np.empty_like(view.theta), np.empty_like(view.theta)
         curvature = np.empty_like(view.curvature)
