@@ -30,7 +30,7 @@ def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
     """(status, message, the point reported), every part computed at every version."""
     master = Master(algorithm, potential, theta0, workers=1, last=MOST, evaluate=MOST + 1,
                     stopping=Stopping(tol=TOL))  # fmt: skip
-    parts, n = range(algorithm.pattern.n_parts), 0
+    parts, n = range(algorithm.stages[-1].parts), 0
     try:
         for n in range(MOST):
             tasks = [Task(0, n, Stream(0, 0, n), part) for part in parts]
