@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from asyncqn.algorithms import algorithm_from_json
+from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
-from asyncqn.core.run import Run, stopping_of
+from asyncqn.core.run import Run, potential_entry, stopping_of
+from asyncqn.core.segments import check_change, differences
+from asyncqn.core.serialise import to_json
 from asyncqn.engines.named import engine_from_json
+from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, require
 from asyncqn.potentials import rebuild
 from asyncqn.types import Algorithm, Callback, Engine, Potential
@@ -25,13 +28,18 @@ def resume(
     callback: Callback | None = None,
     checkpoint_every: int | float = 30.0,
     allow_imports: bool = False,
+    change: bool = False,
 ) -> Run:
     """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
 
-    The potential and the algorithm are rebuilt where the checkpoint knows how, else must be given.
+    The potential and the algorithm are rebuilt where the checkpoint knows how, else must be given, and must
+    be those of the checkpoint.
     engine: by default the one that wrote it; the simulator's checkpoints need the simulator.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
+    change: go on with another potential, or with other parameters of the same algorithm, from this commit on;
+    `core.segments` says what is carried over.  The run records its segments, and its replay follows them.
     """
+    given = potential
     saved = load_checkpoint(folder)
     about = saved.document["manifest"]
     if potential is None:
@@ -49,11 +57,23 @@ def resume(
         "pass the potential that was being minimised.",
     )
     check_fit(algorithm, potential)
+    differs = differences(saved, potential_entry(potential), algorithm_to_json(algorithm), theta0, given)
+    if differs and not change:
+        raise BadInput(
+            f"the checkpoint is of another run ({'; '.join(differs)}): pass what it was written with, or "
+            f"change=True to go on with something else from commit {saved.commit} on."
+        )
+    if differs:
+        check_change(saved, potential, algorithm, algorithm_from_json(about["algorithm"]))
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
         simulated == (type(chosen).__name__ == "Simulator"),
         "a simulated run goes on only on the simulator, a real one only on a real engine.",
+    )
+    require(
+        not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
+        "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
     )
     with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
         return chosen.minimize(

@@ -33,6 +33,17 @@ class EngineEntry(msgspec.Struct):
     wire: str | None = None
 
 
+class SegmentEntry(msgspec.Struct):
+    """What a manifest says of a part of the run; see `core.segments`."""
+
+    from_commit: Count
+    from_row: Count | None
+    potential: PotentialEntry
+    algorithm: AlgorithmEntry
+    wire: str
+    data: Count
+
+
 class Manifest(msgspec.Struct):
     """What a loaded manifest must at least say."""
 
@@ -43,3 +54,4 @@ class Manifest(msgspec.Struct):
     commits: Count
     evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     versions: dict[str, Any]
+    segments: list[SegmentEntry] = []

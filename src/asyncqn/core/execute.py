@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
@@ -26,6 +27,7 @@ from asyncqn.core.master import (
 )
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.segments import Segment, segments_after
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, converged, slope_of
 from asyncqn.core.streams import Stream
 from asyncqn.errors import DamagedFile
@@ -45,51 +47,94 @@ def execute(
     stopping: Stopping = TO_THE_END,
     callback: Callback | None = None,
     checkpoints: Checkpoints | None = None,
+    earlier: Sequence[Segment] = (),
+    began: tuple[int, int | None] = (0, 0),
 ) -> Run:
     """Compute all that the schedule says was computed, and commit it as the schedule says.
 
     `commits` is how many were asked for; a schedule in which every worker died has fewer.
+    earlier: what computed the first parts of a run that went on with something else, in their order; the
+    `potential` and the `algorithm` then `began` at this commit and row (see `Segment`).
     """
     schedule.check_parts(algorithm.stages)
     N = schedule.commits
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))
-    master = Master(algorithm, potential, theta0, workers=workers, last=N, evaluate=evaluate,
-                    stopping=stopping, callback=callback)  # fmt: skip
-    locals_: dict[int, Any] = {}
-    steps: dict[int, int] = {}
-    pending: dict[int, Any] = {}
-    status, message, failure = "completed", f"{N} commits were made.", None
-    worker, read, commit = schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()
-    time = schedule.commit_times().tolist()
-    part = None if schedule.part is None else schedule.part.tolist()
-    starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
-    ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
-    begun = ended = 0
+    last = Segment(potential, algorithm, engine.get("wire") or "exact", *began)
+    segments = [*earlier, last]
+    master = Master(segments[0].algorithm, segments[0].potential, theta0, workers=workers, last=N,
+                    evaluate=evaluate, stopping=stopping, callback=callback)  # fmt: skip
     about = manifest(
         potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine, stopping=stopping
     )
-    passes = (
-        None
-        if stopping.max_passes is None
-        else np.cumsum(rows_computed(algorithm, schedule, potential.n_data)) / potential.n_data
-    )
-    # A float32 wire rounded what the workers read and sent.
-    worker_side: Any = Rounded(algorithm) if engine.get("wire") == "float32" else algorithm
-    first = 0
+    loop = Loop(master, schedule, seed, segments)
+    status, message, failure = "completed", f"{N} commits were made.", None
     if checkpoints is not None:
         checkpoints.prepare()
         if checkpoints.start is not None:
-            sample = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
-            first = resume_execution(checkpoints.start, master, locals_, steps, pending, sample)
-            begun = int((schedule.read < first).sum())
-            ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
-            waiting = np.flatnonzero((schedule.read < first) & (schedule.commit > first))
-            if set(pending) != set(waiting.tolist()):
-                raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")
+            loop.restore(checkpoints.start)
+            if changed := segments_after(checkpoints.start, about, master.version, None):
+                about["segments"] = changed
     try:
-        if first == 0:
+        if master.version == 0:
             master.evaluate(0.0)
+        loop.run(checkpoints, about)
+        if checkpoints is not None and checkpoints.interrupted and master.version < N:
+            status, message = checkpoints.ending(master.version)
+        elif commits > N:
+            status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
+    except Ended as ended:
+        status, message = ended.status, f"{ended}, after {master.version} commits."
+    except (CallbackStopped, CallbackFailed) as end:
+        if checkpoints is not None:
+            checkpoints.write(loop.snapshot(about))
+        failure = end.__cause__
+        status, message = "stopped", f"the callback stopped the run after commit {master.version}."
+    except StopIteration as error:
+        raise potential_stopped(error, master.version) from error
+    except Diverged as divergence:
+        status = "diverged"
+        advice = advise(algorithm, potential, theta0, workers, list(loop.locals.values()))
+        message = f"{divergence}: {advice}"
+    if failure is not None:
+        raise failure
+    if status not in ("completed", "diverged"):
+        evaluate_the_end(master)
+    done = schedule if master.version == N else schedule.until(master.version)
+    return conclude(master, done, list(loop.locals.values()), status, message, theta0, about)
+
+
+class Loop:
+    """The numerical loop between two versions: the workers, and the updates that wait for their commit."""
+
+    def __init__(self, master: Master, schedule: Schedule, seed: int, segments: Sequence[Segment]) -> None:
+        self.master, self.schedule, self.seed = master, schedule, seed
+        self.segments = list(segments)
+        self.locals: dict[int, Any] = {}
+        self.steps: dict[int, int] = {}
+        self.pending: dict[int, Any] = {}
+        self._next_segment()
+
+    def _next_segment(self) -> Any:
+        """Go on with the next algorithm and potential; returns the algorithm as the workers run it."""
+        segment = self.segments.pop(0)
+        self.master.algorithm, self.master.potential = segment.algorithm, segment.potential
+        # A float32 wire rounded what the workers read and sent.
+        self.worker_side: Any = Rounded(segment.algorithm) if segment.wire == "float32" else segment.algorithm
+        return self.worker_side
+
+    def run(self, checkpoints: Checkpoints | None, about: dict[str, Any]) -> None:
+        """Compute and commit to the end, or until a signal asks to end and the checkpoint is written."""
+        master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
+        locals_, steps, pending = self.locals, self.steps, self.pending
+        worker, read, commit = schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()
+        time, part, passes = schedule.commit_times().tolist(), self._parts(), self._passes()
+        starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
+        ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
+        first, N = master.version, schedule.commits
+        begun = int((schedule.read < first).sum())
+        ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
+        worker_side, potential = self.worker_side, master.potential
         for version in range(first, N + 1):
             if version > first:
                 rows = []
@@ -101,43 +146,71 @@ def execute(
                     master.passes = float(passes[rows[-1]])
                 master.commit(answers, time[version - 1], [read[row] for row in rows])
                 if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
-                    checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
+                    checkpoints.write(self.snapshot(about))
                     if checkpoints.interrupted and version < N:
-                        status, message = checkpoints.ending(version)
-                        break
+                        return
             while begun < len(starts) and read[starts[begun]] == version:
                 row = starts[begun]
                 begun += 1
+                while segments and segments[0].begins(version, row):
+                    worker_side, potential = self._next_segment(), master.potential
                 w = worker[row]
                 if w not in locals_:
-                    locals_[w], steps[w] = algorithm.init_worker(potential, theta0), 0
+                    locals_[w], steps[w] = master.algorithm.init_worker(potential, master.theta0), 0
                 task = Task(w, version, Stream(seed, w, steps[w]), None if part is None else part[row])
                 steps[w] += 1
                 update = compute(worker_side, potential, master.iterate, locals_[w], task, master.limit)
                 locals_[w] = learn(worker_side, potential, master.iterate, locals_[w], task, update)
                 if commit[row] != DROPPED:
                     pending[row] = update
-        else:
-            if commits > N:
-                status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
-    except Ended as ended:
-        status, message = ended.status, f"{ended}, after {master.version} commits."
-    except (CallbackStopped, CallbackFailed) as end:
-        if checkpoints is not None:
-            checkpoints.write(execution_snapshot(master, locals_, steps, pending, about))
-        failure = end.__cause__
-        status, message = "stopped", f"the callback stopped the run after commit {master.version}."
-    except StopIteration as error:
-        raise potential_stopped(error, master.version) from error
-    except Diverged as divergence:
-        status = "diverged"
-        message = f"{divergence}: {advise(algorithm, potential, theta0, workers, list(locals_.values()))}"
-    if failure is not None:
-        raise failure
-    if status not in ("completed", "diverged"):
-        evaluate_the_end(master)
-    done = schedule if master.version == N else schedule.until(master.version)
-    return conclude(master, done, list(locals_.values()), status, message, theta0, about)
+            while segments and version >= segments[0].from_commit:
+                worker_side, potential = self._next_segment(), master.potential
+
+    def _parts(self) -> list[int] | None:
+        return None if self.schedule.part is None else self.schedule.part.tolist()
+
+    def _passes(self) -> npt.NDArray[np.float64] | None:
+        if self.master.stopping.max_passes is None:
+            return None
+        n_data = self.master.potential.n_data
+        return np.cumsum(rows_computed(self.master.algorithm, self.schedule, n_data)) / n_data
+
+    def snapshot(self, about: dict[str, Any]) -> Saved:
+        """The master, all workers, and the updates that wait for their commit."""
+        saved = self.master.save()
+        for worker, local in self.locals.items():
+            saved.arrays.update(flatten(f"worker.{worker}", local))
+        for row, update in self.pending.items():
+            saved.arrays.update(flatten(f"pending.{row}", update))
+        saved.document.update(
+            manifest=about,
+            workers={str(w): k for w, k in self.steps.items()},
+            pending=list(self.pending),
+            rejected_pending=[row for row, update in self.pending.items() if update is None],
+        )
+        return saved
+
+    def restore(self, saved: Saved) -> None:
+        """Fill the loop's state from a checkpoint.
+
+        One step of a worker that is thrown away shows what an update of this algorithm is like.
+        """
+        master = self.master
+        algorithm, potential, theta0 = master.algorithm, master.potential, master.theta0
+        task = Task(0, 0, Stream(self.seed, 0, 0), algorithm.stages[0].first_part)
+        sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
+        master.restore(saved)
+        for worker, k in saved.document["workers"].items():
+            self.locals[int(worker)] = saved.tree(
+                f"worker.{worker}", algorithm.init_worker(potential, theta0)
+            )
+            self.steps[int(worker)] = int(k)
+        for row in saved.document["pending"]:
+            rejected = row in saved.document["rejected_pending"]
+            self.pending[row] = None if rejected else saved.tree(f"pending.{row}", sample, in_place=False)
+        read, commit, first = self.schedule.read, self.schedule.commit, master.version
+        if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
+            raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")
 
 
 def conclude(
@@ -195,42 +268,3 @@ def answer(master: Master) -> tuple[Array, float]:
         if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):
             theta, lowest = other, fun
     return np.array(theta, copy=True), lowest
-
-
-def execution_snapshot(
-    master: Master, locals_: dict[int, Any], steps: dict[int, int], pending: dict[int, Any],
-    about: dict[str, Any],
-) -> Saved:  # fmt: skip
-    """The loop between two versions: the master, all workers, and the updates that wait for their commit."""
-    saved = master.save()
-    for worker, local in locals_.items():
-        saved.arrays.update(flatten(f"worker.{worker}", local))
-    for row, update in pending.items():
-        saved.arrays.update(flatten(f"pending.{row}", update))
-    saved.document.update(
-        manifest=about,
-        workers={str(w): k for w, k in steps.items()},
-        pending=list(pending),
-        rejected_pending=[row for row, update in pending.items() if update is None],
-    )
-    return saved
-
-
-def resume_execution(
-    saved: Saved, master: Master, locals_: dict[int, Any], steps: dict[int, int], pending: dict[int, Any],
-    task: Task,
-) -> int:  # fmt: skip
-    """Fill the loop's state from a checkpoint; returns the version to go on from.
-
-    One step of a worker that is thrown away, on `task`, shows what an update of this algorithm is like.
-    """
-    algorithm, potential, theta0 = master.algorithm, master.potential, master.theta0
-    sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
-    master.restore(saved)
-    for worker, k in saved.document["workers"].items():
-        locals_[int(worker)] = saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0))
-        steps[int(worker)] = int(k)
-    for row in saved.document["pending"]:
-        rejected = row in saved.document["rejected_pending"]
-        pending[row] = None if rejected else saved.tree(f"pending.{row}", sample, in_place=False)
-    return master.version

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
 from asyncqn.core.run import Run, load_run, stopping_of
+from asyncqn.core.segments import Segment
 from asyncqn.core.serialise import is_own
 from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.potentials import rebuild
 from asyncqn.types import Algorithm, Potential
 
 
@@ -22,11 +26,14 @@ def replay(
     algorithm: Algorithm | None = None,
     *,
     allow_imports: bool = False,
+    earlier: Sequence[tuple[Potential | None, Algorithm | None]] = (),
 ) -> Run:
     """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
 
     The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
+    earlier: those of the segments before the last, where the run went on with others (`resume` with `change`)
+    and they cannot be rebuilt; None where they can.
     """
     recorded = (
         run
@@ -50,6 +57,7 @@ def replay(
         commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
         evaluate=recorded.manifest["evaluate"], engine=recorded.manifest["engine"],
         stopping=stopping_of(recorded.manifest),
+        **_segments(recorded, potential, algorithm, earlier, allow_imports),
     )  # fmt: skip
     difference = first_difference(recorded, again)
     if difference is not None:
@@ -76,6 +84,39 @@ def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
 
 def _allow(call: str) -> str:
     return f"allow its import with --allow-imports (allow_imports=True), or pass it as {call}"
+
+
+def _segments(
+    recorded: Run,
+    potential: Potential,
+    algorithm: Algorithm,
+    given: Sequence[tuple[Potential | None, Algorithm | None]],
+    allow_imports: bool,
+) -> dict[str, Any]:
+    """The arguments of `execute` for a run of several segments."""
+    entries = recorded.manifest.get("segments") or []
+    if not entries:
+        return {}
+    *before, last = entries
+    segments = []
+    for i, entry in enumerate(before):
+        p, a = given[i] if i < len(given) else (None, None)
+        if p is None:
+            same = entry["potential"] == last["potential"] and entry["data"] == last["data"]
+            p = potential if same else rebuild(entry["potential"]["reference"], allow_imports=allow_imports)
+        if a is None:
+            same = entry["algorithm"] == last["algorithm"]
+            a = algorithm if same else algorithm_from_json(entry["algorithm"], allow_imports=allow_imports)
+        where = f"segment {i}, from commit {entry['from_commit']} on,"
+        hint = "pass it in replay(run, earlier=[(potential, algorithm), ...])."
+        if p is None:
+            name = entry["potential"]["name"]
+            raise BadInput(f"the run does not say how to rebuild the potential of {where} ({name}): {hint}")
+        if a is None:
+            kind = entry["algorithm"]["kind"]
+            raise BadInput(f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}")
+        segments.append(Segment(p, a, entry["wire"], entry["from_commit"], entry["from_row"]))
+    return {"earlier": segments, "began": (last["from_commit"], last["from_row"])}
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:

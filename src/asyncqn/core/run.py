@@ -226,6 +226,16 @@ def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
     return rule
 
 
+def potential_entry(potential: Potential) -> dict[str, Any]:
+    """What a manifest says of the potential."""
+    return {
+        "name": type(potential).__name__,
+        "reference": reference_of(potential),
+        "dim": int(potential.dim),
+        "n_data": int(potential.n_data),
+    }
+
+
 def manifest(
     potential: Potential,
     algorithm: Algorithm,
@@ -238,12 +248,7 @@ def manifest(
 ) -> dict[str, Any]:
     """What was run, with what, and where: enough to run it again."""
     return {
-        "potential": {
-            "name": type(potential).__name__,
-            "reference": reference_of(potential),
-            "dim": int(potential.dim),
-            "n_data": int(potential.n_data),
-        },
+        "potential": potential_entry(potential),
         "algorithm": algorithm_to_json(algorithm),
         "exact": extra(algorithm, "standing") is not None,
         "stopping": to_json(stopping),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.master import Master
 from asyncqn.core.run import manifest, rows_computed
+from asyncqn.core.segments import segments_after
 from asyncqn.core.serialise import to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
@@ -87,6 +88,7 @@ class Ledger:
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.resumed_from: int | None = None
+        self.segments: list[dict[str, Any]] = []
         self._now = 0.0
         self._next = 0
         self._gone: set[int] = set()
@@ -177,7 +179,7 @@ class Ledger:
 
     def manifest(self) -> dict[str, Any]:
         """What is run, with what, and where."""
-        return manifest(
+        about = manifest(
             self.potential, self.algorithm, seed=self.seed, commits=self.commits,
             evaluate=self.master.evaluate_every, stopping=self.stopping,
             engine={
@@ -185,6 +187,7 @@ class Ledger:
                 "workers_joined": self.joined_later, "resumed_from": self.resumed_from,
             },
         )  # fmt: skip
+        return {**about, "segments": self.segments} if self.segments else about
 
     def _under_way(self) -> list[tuple[int, int, int | None]]:
         """(worker, version, part) of what is not delivered: answers that wait, computations."""
@@ -207,6 +210,7 @@ class Ledger:
         self._gone = set(schedule.worker.tolist()) - set(self._returning)
         self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
         self.resumed_from = self.version
+        self.segments = segments_after(start, self.manifest(), self.version, len(schedule))
         if self.stopping.max_passes is not None:
             rows = rows_computed(self.algorithm, schedule, self.potential.n_data)
             self.master.passes = float(rows.sum()) / self.potential.n_data

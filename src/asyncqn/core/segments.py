@@ -1,0 +1,141 @@
+"""Segments: a run that was resumed with another algorithm, potential or wire, part by part.
+
+What is carried over into a new segment: theta and all else of the master's state, every worker's state, its
+number and how many steps it made, the metric table.  So the two algorithms must be of one kind, with states
+of equal shapes, and the potentials of equal `dim`, `n_data` and dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms import algorithm_to_json
+from asyncqn.core.checkpoint import Arrays, Saved
+from asyncqn.errors import BadInput, require
+from asyncqn.types import Algorithm, Array, Potential
+
+Entry = dict[str, Any]
+
+
+class Segment(NamedTuple):
+    """What computes from commit `from_commit` on, in the rows of the schedule from `from_row` on.
+
+    from_row is None where computations that read a version from `from_commit` on belong to it, as in the
+    simulator, which computes them as soon as their version is there.
+    """
+
+    potential: Potential
+    algorithm: Algorithm
+    wire: str = "exact"
+    from_commit: int = 0
+    from_row: int | None = 0
+
+    def begins(self, version: int, row: int) -> bool:
+        """Whether a computation of this version, in this row of the schedule, belongs to it."""
+        return version >= self.from_commit and (self.from_row is None or row >= self.from_row)
+
+
+def segments_after(
+    start: Saved, now: Mapping[str, Any], from_commit: int, from_row: int | None
+) -> list[Entry]:
+    """The segments of a run that goes on from `start` with the manifest `now`; [] where nothing changed."""
+    before = start.document["manifest"]
+    segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
+    data = segments[-1]["data"] + bool(start.document.get("other data"))
+    new = _entry(now, from_commit, from_row, data)
+    if any(new[part] != segments[-1][part] for part in ("potential", "algorithm", "wire", "data")):
+        segments.append(new)
+    return segments if len(segments) > 1 else []
+
+
+def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, data: int) -> Entry:
+    """data: how many times a potential of the same description came with other data, as far as U can tell."""
+    return {
+        "from_commit": from_commit,
+        "from_row": from_row,
+        "potential": manifest["potential"],
+        "algorithm": manifest["algorithm"],
+        "wire": manifest["engine"].get("wire") or "exact",
+        "data": data,
+    }
+
+
+def differences(
+    saved: Saved, potential: Entry, algorithm: Entry, theta0: Array, given: Potential | None
+) -> list[str]:
+    """What a checkpoint was written with, where it is not what it shall go on with.
+
+    U at the start is compared for a potential that was `given`, up to the rounding of another processor.
+    """
+    about = saved.document["manifest"]
+    found = [
+        f"the potential's {name} was {about['potential'].get(name)!r}, not {potential[name]!r}"
+        for name in ("name", "dim", "n_data", "reference")
+        if about["potential"].get(name) != potential[name]
+    ]
+    old, new = about["algorithm"], algorithm
+    if old["kind"] != new["kind"]:
+        found.append(f"the algorithm was {old['kind']}, not {new['kind']}")
+    else:
+        a, b = old["parameters"] or {}, new["parameters"] or {}
+        found += [
+            f"the algorithm's {name} was {a.get(name)!r}, not {b.get(name)!r}"
+            for name in {**a, **b}
+            if a.get(name) != b.get(name)
+        ]
+    if given is not None and not found and (start := _start(saved)) is not None:
+        value = float(given.value(theta0))
+        rounding = 1e-9 if theta0.dtype == np.float64 else 1e-4
+        if not math.isclose(value, start, rel_tol=rounding, abs_tol=1e-12):
+            saved.document["other data"] = True
+            found.append(f"U at the start was {start:.12g}, not {value:.12g}")
+    return found
+
+
+def _start(saved: Saved) -> float | None:
+    commit, fun = saved.arrays.get("metrics.commit"), saved.arrays.get("metrics.fun")
+    known = commit is not None and fun is not None and commit.size > 0 and commit[0] == 0
+    return float(fun[0]) if known and fun is not None else None
+
+
+def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: Algorithm | None) -> None:
+    """Refuse a change after which the states of the checkpoint would mean something else."""
+    about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
+    require(
+        int(potential.n_data) == about["potential"]["n_data"],
+        f"a run cannot go on with a potential of n_data = {potential.n_data} instead of "
+        f"{about['potential']['n_data']}: its workers remember rows by their numbers.",
+    )
+    dtype = np.dtype(getattr(potential, "dtype", theta0.dtype))
+    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a potential in {dtype}.")
+    if old is None:
+        same = algorithm_to_json(algorithm)["kind"] == about["algorithm"]["kind"]
+    else:
+        same = type(algorithm) is type(old) and algorithm.stages == old.stages
+    require(
+        same,
+        "a run can go on only with an algorithm of the same kind, that asks for the same messages: its "
+        "states mean nothing to another.",
+    )
+    local = algorithm.init_worker(potential, theta0)
+    misfit = _misfit("iterate", algorithm.init(theta0), saved.arrays)
+    for worker in saved.document["workers"]:
+        misfit = misfit or _misfit(f"worker.{worker}", local, saved.arrays)
+    if misfit:
+        raise BadInput(f"a run cannot go on with parameters that change the size of its states ({misfit}).")
+
+
+def _misfit(name: str, template: Any, arrays: Arrays) -> str:
+    """The first array of a stored state that is not shaped as the template's, in words."""
+    if isinstance(template, tuple):
+        found = (_misfit(f"{name}.{i}", child, arrays) for i, child in enumerate(template))
+        return next((words for words in found if words), "")
+    if isinstance(template, np.ndarray) and name in arrays:
+        stored = arrays[name]
+        if (stored.shape, stored.dtype) != (template.shape, template.dtype):
+            return f"{stored.dtype}{list(stored.shape)} became {template.dtype}{list(template.shape)}"
+    return ""
