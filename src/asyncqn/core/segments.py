@@ -16,7 +16,7 @@ import numpy as np
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Potential, extra
 
 Entry = dict[str, Any]
 
@@ -110,7 +110,8 @@ def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: 
         f"a run cannot go on with a potential of n_data = {potential.n_data} instead of "
         f"{about['potential']['n_data']}: its workers remember rows by their numbers.",
     )
-    dtype = np.dtype(getattr(potential, "dtype", theta0.dtype))
+    said = extra(potential, "dtype")
+    dtype = theta0.dtype if said is None else np.dtype(said)
     require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a potential in {dtype}.")
     if old is None:
         same = algorithm_to_json(algorithm)["kind"] == about["algorithm"]["kind"]
