@@ -187,7 +187,8 @@ class Saved:
 
     def schedule(self) -> Schedule:
         """What was recorded so far; computations under way count as dropped."""
-        return Schedule.from_arrays(self.under("schedule."))
+        columns = self.under("schedule.")
+        return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
 
 
 class Checkpoints:
