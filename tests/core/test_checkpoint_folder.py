@@ -62,7 +62,11 @@ def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(t
     assert begun(tmp_path / "c", aq.Threads(1)).status == "completed"
 
 
-@pytest.mark.parametrize("engine", [aq.Simulator(aq.Cluster(2)), aq.Threads(1)], ids=["simulator", "thread"])
+@pytest.mark.parametrize(
+    "engine",
+    [aq.Simulator(aq.Cluster(2)), aq.Threads(slow=aq.Cluster(2), time_unit=2e-3)],
+    ids=["simulator", "threads"],
+)
 def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, tmp_path: Path) -> None:
     refused = []
 

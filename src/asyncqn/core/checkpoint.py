@@ -334,17 +334,13 @@ class Checkpoints:
 def load_checkpoint(folder: str | Path) -> Saved:
     """The newest whole checkpoint in `folder`; a damaged one is passed over with a warning."""
     folder = Path(folder)
-    seen = _documents(folder)
-    if not seen:
-        raise BadInput(f"{folder} holds no checkpoint.")
-    whole: list[Saved] = []
-    troubles: list[str] = []
-    for name in GENERATIONS:
-        if os.path.isdir(folder / name):
-            try:
-                whole.append(_read(folder / name, seen))
-            except (DamagedFile, BadInput) as damage:
-                troubles.append(str(damage))
+    for _ in range(10):
+        seen = _documents(folder)
+        if not seen:
+            raise BadInput(f"{folder} holds no checkpoint.")
+        whole, troubles = _read_all(folder, seen)
+        if not troubles or _documents(folder) == seen:
+            break  # else a living run has written meanwhile: what was read is no damage
     if not whole:
         raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
@@ -355,6 +351,19 @@ def load_checkpoint(folder: str | Path) -> Saved:
             f"{trouble} The run goes on from commit {newest.commit}.", CheckpointWarning, stacklevel=2
         )
     return newest
+
+
+def _read_all(folder: Path, seen: dict[str, str]) -> tuple[list[Saved], list[str]]:
+    """The generations that are whole, and what is wrong with the others."""
+    whole: list[Saved] = []
+    troubles: list[str] = []
+    for name in GENERATIONS:
+        if os.path.isdir(folder / name):
+            try:
+                whole.append(_read(folder / name, seen))
+            except (DamagedFile, BadInput) as damage:
+                troubles.append(str(damage))
+    return whole, troubles
 
 
 def _documents(folder: Path) -> dict[str, str]:
