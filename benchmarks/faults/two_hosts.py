@@ -1,0 +1,354 @@
+"""Two hosts made of namespaces, on which MPI and Ray run, lose processes, hosts and the link between them.
+
+    python -m benchmarks.faults.two_hosts [WORD ...]
+
+Runs the trials whose name contains one of the words (all, without any) and writes what happened into
+docs/results/two_hosts.csv and .md, in place of what stood there of the same trials.  Root is needed;
+see `hosts`.  Every trial is bounded in time, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults.hosts import LINK, ROOT, Host, Hosts, shell_command
+from benchmarks.faults.table import write_table
+from benchmarks.faults.two_hosts_job import RATINGS, WORKERS, make_ratings
+
+COMMITS = 1200
+"""About half a minute of four workers."""
+BEGUN = 100
+"""Commits after which something is done to the run."""
+LIMIT = 120.0
+"""Seconds after an event within which a run must end, or is ended."""
+BIN = Path(sys.executable).parent
+AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+RAY_PORT = 6379
+
+COLUMNS = (
+    "engine", "event", "the run", "commits", "workers lost", "noticed after, s", "longest pause, s",
+    "replays to the bit", "left on host 2", "after resume", "last words",
+)  # fmt: skip
+
+
+class Cluster:
+    """The hosts, and how a program is started across them."""
+
+    def __init__(self, hosts: Hosts, options: Sequence[str]) -> None:
+        self.hosts, self.options = hosts, options
+
+    def prepare(self, alone: bool = False) -> None:
+        """Make ready what must run before the job does."""
+
+    def command(self, alone: bool) -> list[object]:
+        """What starts the job on the first host; `alone`: without the second."""
+        raise NotImplementedError
+
+    def start(self, commits: int, give_up: float, alone: bool = False) -> subprocess.Popen[str]:
+        self.prepare(alone)
+        job = [sys.executable, "-m", "benchmarks.faults.two_hosts_job", self.engine, commits, give_up]
+        return self.hosts[0].start([*self.command(alone), *job], OMP_NUM_THREADS="1", **self.environment)
+
+    engine = ""
+    environment: dict[str, str] = {}
+
+
+class MpiCluster(Cluster):
+    """mpiexec on the first host; a launch agent in place of ssh starts Open MPI's daemon on the second."""
+
+    engine = "mpi"
+    environment = AS_ROOT
+
+    def prepare(self, alone: bool = False) -> None:
+        for host in self.hosts.hosts:  # the daemon on the second host looks for the agent too
+            agent = host.disk / "agent"
+            agent.write_text(f'#!/bin/sh\nexec {" ".join(shell_command())} "$@"\n')
+            agent.chmod(0o755)
+            lines = [f"{h.name} slots={WORKERS + 1 if alone else 3}" for h in self.hosts.hosts]
+            (host.disk / "hostfile").write_text("\n".join(lines[:1] if alone else lines) + "\n")
+
+    def command(self, alone: bool) -> list[object]:
+        agent = self.hosts[0].here / "agent"
+        return [
+            BIN / "mpiexec", *self.options, "--hostfile", "hostfile", "-n", WORKERS + 1, "--bind-to", "none",
+            "--prtemca", "plm_ssh_agent", agent, "--prtemca", "prte_if_include", LINK,
+            "--mca", "btl_tcp_if_include", LINK, "--mca", "btl", "self,sm,tcp", "--mca", "pml", "ob1",
+        ]  # fmt: skip
+
+
+class RayCluster(Cluster):
+    """A head on the first host, a node on the second, the driver on the first."""
+
+    engine = "ray"
+
+    def __init__(self, hosts: Hosts, options: Sequence[str]) -> None:
+        super().__init__(hosts, options)
+        # Ray's head lets nobody in without the token, and every host must be given the same.
+        self.environment = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            **dict(option.split("=", 1) for option in options),
+        }
+
+    def prepare(self, alone: bool = False) -> None:
+        head, node = self.hosts.hosts
+        common = ["--num-cpus", "2"]
+        if not self._answers(head):
+            head.call(
+                [BIN / "ray", "start", "--head", "--node-ip-address", head.address, "--port", RAY_PORT,
+                 "--include-dashboard", "false", *common],
+                **self.environment,
+            )  # fmt: skip
+        if not alone:
+            node.call(
+                [BIN / "ray", "start", "--address", f"{head.address}:{RAY_PORT}", "--node-ip-address",
+                 node.address, *common],
+                **self.environment,
+            )  # fmt: skip
+
+    def _answers(self, head: Host) -> bool:
+        knock = f"import socket; socket.create_connection(('{head.address}', {RAY_PORT}), 2)"
+        try:
+            head.call([sys.executable, "-c", knock])
+        except RuntimeError:
+            return False
+        return True
+
+    def command(self, alone: bool) -> list[object]:
+        return []
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An engine and how it is started."""
+
+    name: str
+    cluster: type[Cluster]
+    options: tuple[str, ...] = ()
+    give_up: float = float("inf")
+
+
+ULFM = ("--with-ft", "ulfm")
+KEEPALIVE = (
+    "--prtemca", "oob_tcp_keepalive_time", "5", "--prtemca", "oob_tcp_keepalive_intvl", "2",
+    "--prtemca", "oob_tcp_keepalive_probes", "3",
+)  # fmt: skip
+HEARTBEAT = ("--mca", "mpi_ft_detector", "true")
+SETTINGS = (
+    Setting("MPI", MpiCluster),
+    Setting("MPI, ULFM", MpiCluster, ULFM),
+    Setting("MPI, ULFM, heartbeats", MpiCluster, (*ULFM, *HEARTBEAT)),
+    Setting("MPI, ULFM, keepalive", MpiCluster, (*ULFM, *KEEPALIVE)),
+    Setting("MPI, ULFM, give up after 5 s", MpiCluster, ULFM, 5.0),
+    Setting("Ray", RayCluster),
+    Setting("Ray, give up after 5 s", RayCluster, (), 5.0),
+)
+
+
+def _nothing(hosts: Hosts) -> None:
+    pass
+
+
+def _kill_worker(hosts: Hosts) -> None:
+    pattern = "two_hosts_job" if "two_hosts_job" in hosts[1].call(["ps", "ax"]) else "ray::Worker"
+    lines = hosts[1].call(["ps", "axo", "pid,args"]).splitlines()
+    process = next(line.split()[0] for line in lines if pattern in line and "prted" not in line)
+    hosts[1].call(["kill", "-KILL", process])
+
+
+def _kill_host(hosts: Hosts) -> None:
+    hosts[1].kill()
+
+
+def _power_cut(hosts: Hosts) -> None:
+    hosts.pull(1)
+    hosts[1].kill()
+
+
+def _pull_20_s(hosts: Hosts) -> None:
+    hosts.pull(1)
+    time.sleep(20.0)
+    hosts.plug(1)
+
+
+def _pull(hosts: Hosts) -> None:
+    hosts.pull(1)
+
+
+EVENTS: dict[str, Callable[[Hosts], None]] = {
+    "none": _nothing,
+    "a worker on host 2 is killed": _kill_worker,
+    "all processes of host 2 are killed": _kill_host,
+    "host 2 loses power": _power_cut,
+    "link cut for 20 s": _pull_20_s,
+    "link cut for good": _pull,
+}
+
+
+class Progress:
+    """What the job wrote about its commits: when, which, how many workers."""
+
+    def __init__(self, host: Host) -> None:
+        self.file = host.disk / "progress"
+
+    def rows(self) -> list[tuple[float, int, int]]:
+        if not self.file.exists():
+            return []
+        lines = self.file.read_text().splitlines()
+        fields = [line.split() for line in lines]
+        return [(float(f[0]), int(f[1]), int(f[2])) for f in fields if len(f) == 3]
+
+    def reaches(self, commit: int, process: subprocess.Popen[str], seconds: float = 90.0) -> bool:
+        until = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < until:
+            rows = self.rows()
+            if rows and rows[-1][1] >= commit:
+                return True
+            time.sleep(0.1)
+        return False
+
+
+def _ended(process: subprocess.Popen[str], seconds: float) -> tuple[bool, str]:
+    """Whether the process ended by itself in time, and what it said."""
+    try:
+        return True, process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        return False, ""
+
+
+def _report(out: str) -> dict[str, Any]:
+    for line in reversed(out.splitlines()):
+        if line.startswith('{"status"'):
+            found: dict[str, Any] = json.loads(line)
+            return found
+    return {}
+
+
+def _last_words(out: str) -> str:
+    """The sentence that tells a user what happened: ours where there is one, else the last line."""
+    lines = [" ".join(line.replace("\0", "").split()) for line in out.splitlines() if line.strip(" -\0\n")]
+    ours = [line for line in lines if line.startswith("asyncqn")]
+    told = ours or [line for line in lines if not line.startswith("{")]
+    return told[-1][:160].replace("|", "/") if told else ""
+
+
+def trial(setting: Setting, event: str) -> dict[str, str]:
+    """One run to which something happens; a row of the table."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="asyncqn-") as scratch, Hosts(Path(scratch)) as hosts:
+        for host in hosts.hosts:
+            make_ratings(host.disk / RATINGS)
+        cluster = setting.cluster(hosts, setting.options)
+        process = cluster.start(COMMITS, setting.give_up)
+        progress = Progress(hosts[0])
+        if not progress.reaches(BEGUN, process):
+            process.kill()
+            raise RuntimeError(f"{setting.name}: the run did not begin: {process.communicate()[0][-2000:]}")
+        if _computing(hosts[1]) == 0:
+            raise RuntimeError(f"{setting.name}: no worker is on the second host.")
+        moment = time.time()
+        EVENTS[event](hosts)
+        ended, out = _ended(process, LIMIT)
+        over = time.time()
+        rows = progress.rows()
+        report = _report(out)
+        if os.environ.get("SHOW"): print(out)
+        row = {
+            "engine": setting.name,
+            "event": event,
+            "the run": _how(ended, process.returncode, report, over - moment),
+            "commits": str(rows[-1][1]),
+            "workers lost": str(report.get("lost", "")),
+            "noticed after, s": _noticed(rows, moment, over if ended and not report else None),
+            "longest pause, s": f"{_longest_pause(rows, moment):.1f}",
+            "replays to the bit": {True: "yes", False: "NO", None: ""}[report.get("replayed")],
+            "left on host 2": _left(hosts, event),
+            "after resume": "",
+            "last words": _last_words(out),
+        }
+        if report.get("status") != "completed":
+            row["after resume"] = _resume(hosts, cluster, process, ended)
+        return row
+
+
+def _how(ended: bool, code: int | None, report: dict[str, Any], seconds: float) -> str:
+    if not ended:
+        return f"still there after {LIMIT:.0f} s"
+    return f"{report['status'] if report else 'failed'}, exit code {code}, after {seconds:.0f} s"
+
+
+def _noticed(rows: list[tuple[float, int, int]], moment: float, failed: float | None) -> str:
+    """Seconds until the master had fewer workers, or the run failed."""
+    for when, _, workers in rows:
+        if when > moment and workers < WORKERS:
+            return f"{when - moment:.1f}"
+    return f"{failed - moment:.1f}" if failed is not None else "not"
+
+
+def _longest_pause(rows: list[tuple[float, int, int]], moment: float) -> float:
+    """Between two commits, from the last before the event on."""
+    times = [when for when, _, _ in rows]
+    first = max((i for i, when in enumerate(times) if when <= moment), default=0)
+    return max((b - a for a, b in zip(times[first:], times[first + 1 :])), default=0.0)
+
+
+def _left(hosts: Hosts, event: str) -> str:
+    """Processes that compute on the second host 20 s after the end."""
+    if hosts[1].holder.poll() is not None:
+        return "-"
+    time.sleep(20.0)
+    return str(_computing(hosts[1]))
+
+
+def _computing(host: Host) -> int:
+    """Processes of workers on a host."""
+    lines = host.call(["ps", "axo", "args"]).splitlines()
+    return sum("two_hosts_job" in line or "ray::Worker" in line for line in lines if "prte" not in line)
+
+
+def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ended: bool) -> str:
+    """Go on from the checkpoint on the first host's disk, without the second host."""
+    if not ended:
+        for line in hosts[0].call(["ps", "axo", "pid,args"]).splitlines():
+            if "two_hosts_job" in line or "mpiexec" in line or "prterun" in line:
+                hosts[0].call(["sh", "-c", f"kill -KILL {line.split()[0]} || true"])
+        process.kill()
+        process.communicate()
+    again = cluster.start(COMMITS, float("inf"), alone=True)
+    ended, out = _ended(again, 150.0)
+    again.kill()
+    report = _report(out)
+    if not report:
+        return f"failed: {_last_words(out)}"
+    replayed = "replays to the bit" if report["replayed"] else "DOES NOT REPLAY"
+    return f"{report['status']}, {report['commits']} commits, {replayed}"
+
+
+def trials() -> list[tuple[Setting, str]]:
+    """Every event for the engines as they come; for other settings what they are there for."""
+    everything = {"MPI", "MPI, ULFM", "Ray"}
+    pairs = [(setting, event) for setting in SETTINGS for event in EVENTS]
+    return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]
+
+
+def main(words: list[str]) -> None:
+    chosen = [t for t in trials() if not words or any(w in f"{t[0].name}: {t[1]}" for w in words)]
+    for setting, event in chosen:
+        print(f"{setting.name}: {event}", flush=True)
+        row = trial(setting, event)
+        print(json.dumps(row, indent=1), flush=True)
+        write_table(ROOT / "docs" / "results" / "two_hosts", COLUMNS, [row], keys=2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
