@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from benchmarks.faults import host_shell
 
@@ -56,19 +57,21 @@ class Host:
         """The command, entering this host first."""
         return ["nsenter", "--target", str(self.init), "--all", f"--wdns={self.here}", *map(str, command)]
 
-    def start(self, command: Sequence[object], **environment: str) -> subprocess.Popen[str]:
-        """A process on this host, its output in one pipe."""
+    def start(
+        self, command: Sequence[object], output: IO[str] | int = subprocess.PIPE, **environment: str
+    ) -> subprocess.Popen[str]:
+        """A process on this host, all its output in one pipe or file."""
         return subprocess.Popen(
             self.inside(command),
             env={**_environment(), **environment},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         )
 
-    def call(self, command: Sequence[object], timeout: float = 60.0, **environment: str) -> str:
+    def call(self, command: Sequence[object], timeout: float = 200.0, **environment: str) -> str:
         """What a short command on this host prints; raises where it fails."""
         process = self.start(command, **environment)
         try:
@@ -96,6 +99,8 @@ class Hosts:
                 raise SystemExit(f"the program '{tool}' is missing: install util-linux and iproute2.")
         if os.geteuid() != 0:
             raise SystemExit("namespaces need root: run this program as root, on a machine for tests.")
+        if ROOT.is_relative_to("/tmp") or Path(sys.prefix).is_relative_to("/tmp"):
+            raise SystemExit("a host has a /tmp of its own: let checkout and Python live elsewhere.")
         self.scratch, self.count = scratch, count
         self.hosts: list[Host] = []
 
@@ -174,7 +179,9 @@ def _unshare(python: Sequence[object], full: bool = True) -> subprocess.Popen[by
     new = ["--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"] if full else []
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", *new, sys.executable, *map(str, python)]
     # unshare complains when its child is killed, which is how a host ends.
-    process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     outer = os.stat("/proc/self/ns/net").st_ino
     until = time.monotonic() + 20.0
     while os.stat(f"/proc/{process.pid}/ns/net").st_ino == outer:

@@ -10,8 +10,8 @@ see `hosts`.  Every trial is bounded in time, and nothing is left behind.
 from __future__ import annotations
 
 import json
-import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.hosts import LINK, ROOT, Host, Hosts, shell_command
-from benchmarks.faults.table import write_table
-from benchmarks.faults.two_hosts_job import RATINGS, WORKERS, make_ratings
+from benchmarks.faults.hosts import LINK, Host, Hosts, shell_command
+from benchmarks.faults.table import RESULTS, write_table
+from benchmarks.faults.two_hosts_job import PACE, RATINGS, WORKERS, make_ratings
 
 COMMITS = 1200
 """About half a minute of four workers."""
@@ -57,7 +57,18 @@ class Cluster:
     def start(self, commits: int, give_up: float, alone: bool = False) -> subprocess.Popen[str]:
         self.prepare(alone)
         job = [sys.executable, "-m", "benchmarks.faults.two_hosts_job", self.engine, commits, give_up]
-        return self.hosts[0].start([*self.command(alone), *job], OMP_NUM_THREADS="1", **self.environment)
+        with self.output.open("w") as output:
+            return self.hosts[0].start(
+                [*self.command(alone), *job], output, OMP_NUM_THREADS="1", **self.environment
+            )
+
+    @property
+    def output(self) -> Path:
+        """What the job prints: a file, since a launcher that hangs keeps a pipe open."""
+        return self.hosts[0].disk / "output"
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
 
     engine = ""
     environment: dict[str, str] = {}
@@ -209,7 +220,7 @@ class Progress:
         fields = [line.split() for line in lines]
         return [(float(f[0]), int(f[1]), int(f[2])) for f in fields if len(f) == 3]
 
-    def reaches(self, commit: int, process: subprocess.Popen[str], seconds: float = 90.0) -> bool:
+    def reaches(self, commit: int, process: subprocess.Popen[str], seconds: float = 300.0) -> bool:
         until = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < until:
             rows = self.rows()
@@ -219,12 +230,13 @@ class Progress:
         return False
 
 
-def _ended(process: subprocess.Popen[str], seconds: float) -> tuple[bool, str]:
-    """Whether the process ended by itself in time, and what it said."""
+def _ended(process: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether the process ended by itself in time."""
     try:
-        return True, process.communicate(timeout=seconds)[0]
+        process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return False, ""
+        return False
+    return True
 
 
 def _report(out: str) -> dict[str, Any]:
@@ -239,13 +251,17 @@ def _last_words(out: str) -> str:
     """The sentence that tells a user what happened: ours where there is one, else the last line."""
     lines = [" ".join(line.replace("\0", "").split()) for line in out.splitlines() if line.strip(" -\0\n")]
     ours = [line for line in lines if line.startswith("asyncqn")]
-    told = ours or [line for line in lines if not line.startswith("{")]
+    others = [line for line in lines if "lost communication" in line or "Segmentation fault" in line]
+    told = [*others, *ours] or [line for line in lines if line[0] not in "{["]
     return told[-1][:160].replace("|", "/") if told else ""
 
 
 def trial(setting: Setting, event: str) -> dict[str, str]:
     """One run to which something happens; a row of the table."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="asyncqn-") as scratch, Hosts(Path(scratch)) as hosts:
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp", prefix="asyncqn-") as scratch,
+        Hosts(Path(scratch)) as hosts,
+    ):
         for host in hosts.hosts:
             make_ratings(host.disk / RATINGS)
         cluster = setting.cluster(hosts, setting.options)
@@ -253,16 +269,16 @@ def trial(setting: Setting, event: str) -> dict[str, str]:
         progress = Progress(hosts[0])
         if not progress.reaches(BEGUN, process):
             process.kill()
-            raise RuntimeError(f"{setting.name}: the run did not begin: {process.communicate()[0][-2000:]}")
+            raise RuntimeError(f"{setting.name}: the run did not begin: {cluster.said()[-2000:]}")
         if _computing(hosts[1]) == 0:
             raise RuntimeError(f"{setting.name}: no worker is on the second host.")
         moment = time.time()
         EVENTS[event](hosts)
-        ended, out = _ended(process, LIMIT)
-        over = time.time()
+        ended = _ended(process, LIMIT)
+        over, out = time.time(), cluster.said()
         rows = progress.rows()
         report = _report(out)
-        if os.environ.get("SHOW"): print(out)
+        print(out, flush=True)
         row = {
             "engine": setting.name,
             "event": event,
@@ -283,7 +299,8 @@ def trial(setting: Setting, event: str) -> dict[str, str]:
 
 def _how(ended: bool, code: int | None, report: dict[str, Any], seconds: float) -> str:
     if not ended:
-        return f"still there after {LIMIT:.0f} s"
+        what = f"{report['status']} and saved, but its launcher is" if report else "it is"
+        return f"{what} still there after {LIMIT:.0f} s"
     return f"{report['status'] if report else 'failed'}, exit code {code}, after {seconds:.0f} s"
 
 
@@ -323,10 +340,11 @@ def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ende
             if "two_hosts_job" in line or "mpiexec" in line or "prterun" in line:
                 hosts[0].call(["sh", "-c", f"kill -KILL {line.split()[0]} || true"])
         process.kill()
-        process.communicate()
+        process.wait()
     again = cluster.start(COMMITS, float("inf"), alone=True)
-    ended, out = _ended(again, 150.0)
+    _ended(again, 150.0)
     again.kill()
+    out = cluster.said()
     report = _report(out)
     if not report:
         return f"failed: {_last_words(out)}"
@@ -341,13 +359,38 @@ def trials() -> list[tuple[Setting, str]]:
     return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]
 
 
+WORDS = f"""
+# Two hosts
+
+Made by `python -m benchmarks.faults.two_hosts`. Two hosts are made of Linux namespaces (network, processes,
+host name, mounts) and joined by a virtual switch; each has its own disk with its own copy of the ratings.
+The master and two workers are on host 1, two workers on host 2. A run of {COMMITS} commits (half a minute of
+four workers that take {PACE} s for a step) writes a checkpoint to host 1's disk every second. {BEGUN} commits
+after its start something happens. A run that has not ended {LIMIT:.0f} s later is ended.
+
+- *noticed after*: until the master had fewer workers, or the run failed.
+- *longest pause*: between two commits, from the event on.
+- *left on host 2*: processes of workers there 20 s after the end; "-" where the host is gone.
+- *after resume*: what became of a run that did not complete when it was resumed on host 1 alone.
+
+Settings: *ULFM* is `mpiexec --with-ft ulfm`; *heartbeats* adds `--mca mpi_ft_detector true`; *keepalive* adds
+`{" ".join(KEEPALIVE)}`; *give up after 5 s* is the engine's own limit for a worker that does not answer.
+What it means for those who set up a cluster: [cluster.md](../guide/cluster.md).
+"""
+
+
 def main(words: list[str]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is removed
     chosen = [t for t in trials() if not words or any(w in f"{t[0].name}: {t[1]}" for w in words)]
     for setting, event in chosen:
-        print(f"{setting.name}: {event}", flush=True)
-        row = trial(setting, event)
+        print(f"== {setting.name}: {event}", flush=True)
+        try:
+            row = trial(setting, event)
+        except (RuntimeError, subprocess.SubprocessError) as error:
+            print(f"not measured: {error}", flush=True)
+            continue
         print(json.dumps(row, indent=1), flush=True)
-        write_table(ROOT / "docs" / "results" / "two_hosts", COLUMNS, [row], keys=2)
+        write_table(RESULTS / "two_hosts", COLUMNS, [row], keys=2, words=WORDS)
 
 
 if __name__ == "__main__":

@@ -38,16 +38,16 @@ def engine_named(kind: str, give_up: float) -> Any:
     slow = aq.Cluster(workers=WORKERS, worker_mean=PACE, worker_std=PACE / 5)
     if kind == "mpi":
         return aq.MPI(slow=slow, silence=give_up)
-    return aq.Ray(WORKERS, address="auto", slow=slow, silence=give_up, restarts=WORKERS, patience=60.0)
+    return aq.Ray(WORKERS, address="auto", slow=slow, silence=give_up, restarts=WORKERS, patience=120.0)
 
 
 def main(kind: str, commits: int, give_up: float) -> None:
     engine = engine_named(kind, give_up)
     potential = rebuild({"kind": "matrix-factorization", "source": str(Path(RATINGS).absolute()), "rank": 3})
-    progress = Path("progress").open("a", buffering=1)
 
     def tell(now: Progress) -> None:
-        progress.write(f"{time.time():.3f} {now.commit} {now.workers}\n")
+        with Path("progress").open("a") as progress:
+            progress.write(f"{time.time():.3f} {now.commit} {now.workers}\n")
 
     if any(Path("checkpoints", generation).is_dir() for generation in "ab"):
         run = aq.resume("checkpoints", potential, engine=engine, callback=tell, checkpoint_every=1.0)
@@ -68,7 +68,9 @@ def main(kind: str, commits: int, give_up: float) -> None:
     run.save("run")
     replayed = aq.replay(run).theta.tobytes() == run.theta.tobytes()
     lost = run.manifest["engine"]["workers_lost"]
-    print(json.dumps({"status": run.status, "commits": run.nit, "lost": lost, "replayed": replayed}), flush=True)
+    print(
+        json.dumps({"status": run.status, "commits": run.nit, "lost": lost, "replayed": replayed}), flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,13 @@ def typed() -> None:
         show(wire, run, problem())
 
 
-def several() -> None:
+def several(folder: Path) -> None:
     """Cases of four ranks in one job, since starting the ranks takes longest."""
     float32_wire()
     by_messages()
     own_potential()
     slowed()
+    held_back(folder)
 
 
 def own_potential() -> None:
@@ -109,6 +111,30 @@ def serial_and_resumed(folder: Path) -> None:
         tell(name="interrupted", status=part.status, commits=part.nit)
     rest = aq.resume(folder)
     show("resumed", rest)
+
+
+def held_back(folder: Path) -> None:
+    """The state that rank 1 owes a checkpoint comes only after commit 60."""
+    from asyncqn.engines.mpi import worker
+
+    send, passed = worker.send_pieces, folder / "passed"
+
+    def held(comm: Any, content: Any, to: int) -> None:
+        while rank() == 1 and not passed.exists():
+            time.sleep(0.01)
+        send(comm, content, to)
+
+    def pass_on(progress: Any) -> None:
+        if progress.commit >= 60:
+            passed.touch()
+
+    worker.send_pieces = held
+    run = aq.minimize(
+        problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
+        checkpoint=folder / "held", checkpoint_every=15, callback=pass_on,
+    )  # fmt: skip
+    worker.send_pieces = send
+    show("held back", run)
 
 
 def slowed() -> None:
@@ -160,6 +186,6 @@ def faulty(case: str) -> None:
 if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
-        "every": every_algorithm, "typed": typed, "several": several,
+        "every": every_algorithm, "typed": typed, "several": lambda: several(Path(arguments[0])),
         "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
     }[case]()  # fmt: skip

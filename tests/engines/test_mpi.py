@@ -52,10 +52,10 @@ _several: dict[str, dict[str, Any]] = {}
 
 
 @pytest.fixture
-def several(mpirun: Mpirun) -> dict[str, dict[str, Any]]:
+def several(mpirun: Mpirun, tmp_path: Path) -> dict[str, dict[str, Any]]:
     """What the job of several cases told; it is run once."""
     if not _several:
-        _several.update(told(mpirun(4, [JOBS, "several"])))
+        _several.update(told(mpirun(4, [JOBS, "several", str(tmp_path)])))
     return _several
 
 
@@ -112,6 +112,13 @@ def test_slow_workers_are_dropped_from_rounds_and_silent_ones_given_up(
     assert several["slowed"]["dropped"] > 0
     assert several["silent"]["engine"]["workers_lost"] == 3
     assert several["silent"]["status"] == "stopped"
+
+
+def test_the_others_go_on_while_the_state_of_one_rank_is_on_its_way(
+    several: dict[str, dict[str, Any]],
+) -> None:
+    assert several["held back"]["status"] == "completed"
+    assert several["held back"]["commits"] == 100
 
 
 @pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])

@@ -12,7 +12,10 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from asyncqn.core.checkpoint import Checkpoints, Saved
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.run import Run
 from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
@@ -24,13 +27,14 @@ from asyncqn.engines.mpi.worker import (
     ANSWERS,
     NO_PART,
     ORDERS,
+    PIECE,
     START,
     STATE,
+    STATES,
     STOP,
     UPDATE,
     WORK,
     message_frames,
-    receive_pieces,
     send_pieces,
 )
 from asyncqn.types import Task
@@ -56,6 +60,9 @@ class Desk:
         self.outboxes: tuple[Frame, ...] = ()
         self.turn = 0
         self.sending = self.noticing = idle
+        self.content: npt.NDArray[np.uint8] | None = None
+        """A state of which pieces are still on their way, and how many bytes of it were asked for."""
+        self.received = 0
 
     def furnish(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
         """Lay out the messages, in the memory shared with the rank if there is any."""
@@ -156,17 +163,23 @@ class Office:
                 desk.notice.address(STOP, member, whole)
                 desk.noticing = self.comm.Isend(desk.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        until = math.inf
+        until, limit = math.inf, time.monotonic() + core.silence * self.clock.unit
         while self.unheard or any(w not in states for w in core.members):
             if until == math.inf and all(w in states for w in core.members):
                 until = time.monotonic() + PATIENCE  # for those that were given up
             elif time.monotonic() > until:
                 break
-            for i in self._arrived(until - time.monotonic()):
+            if time.monotonic() > limit:
+                for worker in [w for w in core.members if w not in states]:
+                    core.lost(worker, self.clock.now())
+                limit = math.inf
+            for i in self._arrived(min(until, limit) - time.monotonic()):
                 desk = self.desks[i]
                 kind, size, final = map(int, desk.inbox.header[:3])
                 with _Losing(self, i):
-                    arrays = self._receive_state(i) if kind == STATE and size else None
+                    arrays = None
+                    if kind == STATE and size and (arrays := self._next_piece(i)) is None:
+                        continue
                     if not final:
                         self._listen(i)
                         continue
@@ -240,14 +253,28 @@ class Office:
         kind = desk.inbox.header[0]
         if kind == STATE:
             with _Losing(self, i):
-                core.deposit(desk.worker, self._receive_state(i))
-                self._listen(i)
+                if (state := self._next_piece(i)) is not None:
+                    core.deposit(desk.worker, state)
+                    self._listen(i)
             return
         update = self.sample._make(desk.inbox.unpack()) if kind == UPDATE else None
         self._carry(core.answer(desk.worker, update, self.clock.now()))
 
-    def _receive_state(self, i: int) -> Any:
-        return arrays_from_bytes(receive_pieces(self.comm, int(self.desks[i].inbox.header[1]), i + 1))
+    def _next_piece(self, i: int) -> Arrays | None:
+        """Post the receive of the next piece of a rank's state; the state once all have come.
+
+        Nothing waits here: a rank whose link is cut in the middle must not stop the others.
+        """
+        desk = self.desks[i]
+        if desk.content is None:
+            desk.content, desk.received = np.empty(int(desk.inbox.header[1]), np.uint8), 0
+        if desk.received == desk.content.size:
+            content, desk.content = desk.content, None
+            return arrays_from_bytes(content)
+        piece = desk.content[desk.received : desk.received + PIECE]
+        desk.received += piece.size
+        self.receiving[i] = self.comm.Irecv(piece, i + 1, STATES)
+        return None
 
     def _carry(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""

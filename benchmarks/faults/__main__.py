@@ -1,0 +1,60 @@
+"""Injure runs, go on, replay, count: `python -m benchmarks.faults [SCENARIO ...] [--count N] [--seed N]`.
+
+Scenarios: threads, mpi, ray, disk, writers, interrupts, soak; all, without a name.  What became of the
+runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
+The exit code is 1 if anything was lost.  (Two hosts: `python -m benchmarks.faults.two_hosts`.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.faults import disk, interrupts, mpi, ray, soak, threads, writers
+from benchmarks.faults.harness import COLUMNS, Scenario
+from benchmarks.faults.table import RESULTS, write_table
+
+SCENARIOS: dict[str, Scenario] = {
+    module.__name__.rpartition(".")[2]: module.scenarios
+    for module in (threads, mpi, ray, disk, writers, interrupts, soak)
+}
+
+WORDS = """
+# Faults on one machine
+
+Made by `python -m benchmarks.faults`: runs in processes of their own are killed, stopped, starved of disk
+or interrupted, then resumed and replayed from their start.
+
+- *completed*: the run (or its resume) made all its commits; for Ctrl-C: it ended, with the exit code of one.
+- *replayed to the bit*: so did the saved run; for Ctrl-C: its checkpoint was resumed, and all of it replayed.
+- *checkpoints lost*: the newest whole checkpoint was older after the fault than before it.
+- *most commits done again*: what was committed after that checkpoint; with one every 0.2 s.
+- *time to notice*: until the master counted the loss, or the job, the second writer or the program ended.
+- *left behind*: processes alive 8 s after the end (20 s after the death of a Ray driver).
+"""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
+    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all, without a name")
+    parser.add_argument("--count", type=int, default=8, help="tries of a kind (8)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments at which things happen (0)")
+    parser.add_argument("--results", type=Path, default=RESULTS / "faults", help="where the table goes")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    good = True
+    with tempfile.TemporaryDirectory(prefix="asyncqn-faults-") as scratch:
+        for name in chosen.scenario or SCENARIOS:
+            for tally in SCENARIOS[name](Path(scratch), chosen.count, random.Random(chosen.seed)):
+                print(", ".join(f"{k}: {v}" for k, v in tally.row().items() if v), flush=True)
+                write_table(chosen.results, COLUMNS, [tally.row()], keys=1, words=WORDS)
+                good = good and tally.good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""Ray: workers killed and stopped, the driver killed, on a local Ray of the run's own."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.faults.harness import Tally, Victim, kill, named, resume_to_the_end, watched
+from benchmarks.faults.job import Settings
+
+SETTINGS = Settings(engine="ray", workers=3, commits=900, pace=0.02)
+
+
+def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]:
+    yield worker_killed(scratch, count, dice)
+    yield worker_stopped(scratch, max(1, count // 4), dice)
+    yield driver_killed(scratch, max(1, count // 2), dice)
+
+
+def worker_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
+    """A new worker takes its place."""
+    tally = Tally("Ray: a worker is killed")
+    for number in range(count):
+        victim = Victim(scratch / f"ray-killed{number}", SETTINGS)
+        with watched(victim, tally) as process:
+            time.sleep(dice.uniform(0.0, 1.0))
+            moment = time.time()
+            kill(dice.choice(_workers(victim)))
+            report = victim.end(process)
+            tally.ended(report, SETTINGS.commits)
+            if report.get("lost") not in (None, 1):
+                tally.faults.append(f"{report['lost']} losses were counted, there was 1")
+            fewer = [row[0] for row in victim.rows() if row[0] > moment and row[2] < SETTINGS.workers]
+            if fewer:
+                tally.noticed(fewer[0] - moment)
+    return tally
+
+
+def worker_stopped(scratch: Path, count: int, dice: random.Random) -> Tally:
+    """SIGSTOP, three seconds, SIGCONT: the others go on meanwhile."""
+    tally = Tally("Ray: a worker is stopped for 3 s and continued")
+    for number in range(count):
+        victim = Victim(scratch / f"ray-stopped{number}", SETTINGS)
+        with watched(victim, tally) as process:
+            worker = dice.choice(_workers(victim))
+            kill(worker, signal.SIGSTOP)
+            time.sleep(3.0)
+            kill(worker, signal.SIGCONT)
+            tally.ended(victim.end(process), SETTINGS.commits)
+    return tally
+
+
+def driver_killed(scratch: Path, count: int, dice: random.Random) -> Tally:
+    """Ray must end its processes by itself; a resume makes the rest of the commits."""
+    tally = Tally("Ray: the driver is killed")
+    for number in range(count):
+        victim = Victim(scratch / f"ray-driver{number}", SETTINGS)
+        with watched(victim, tally) as process:
+            time.sleep(dice.uniform(0.3, 1.5))
+            before = victim.saved_commit()
+            kill(process.pid)
+            process.communicate()
+            tally.checkpoints_lost += victim.saved_commit() < before
+            tally.left_behind += victim.left_behind(20.0)
+            resume_to_the_end(victim, tally, victim.commit())
+    return tally
+
+
+def _workers(victim: Victim) -> list[int]:
+    """The processes of the actors."""
+    return named(victim.family, "ray::Worker")
