@@ -146,7 +146,7 @@ class Hosts:
 
     def _wait_for_shell(self, host: Host) -> None:
         until = time.monotonic() + 20.0
-        while "ready" not in self.hosts[0].call(shell_command() + [host.address, "echo", "ready"]):
+        while "ready" not in self.hosts[0].call([*shell_command(), host.address, "echo", "ready"]):
             if time.monotonic() > until:
                 raise RuntimeError(f"{host.name} cannot be reached over the link.")
             time.sleep(0.1)
