@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mpi_start
-from benchmarks.faults.job import Settings, has_checkpoints
+from benchmarks.faults.job import Settings, newest_commit
 
 BEGIN, END = 90.0, 90.0
 """Seconds within which a run must begin, and must end once nobody disturbs it."""
@@ -121,13 +120,11 @@ class Victim:
 
     def saved_commit(self) -> int:
         """The commit of the newest whole checkpoint, 0 where there is none."""
-        from asyncqn.core.checkpoint import load_checkpoint
-
-        if not has_checkpoints(self.checkpoints):
-            return 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return load_checkpoint(self.checkpoints).commit
+        for _ in range(20):  # a living run may replace what is being read
+            if (commit := newest_commit(self.checkpoints)) is not None:
+                return commit
+            time.sleep(0.02)
+        return 0
 
     def rank(self, number: int) -> int:
         """The process of a rank."""

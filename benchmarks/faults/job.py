@@ -74,17 +74,16 @@ def engine_of(settings: Settings) -> Any:
     return aq.Threads(settings.workers, **options)
 
 
-def has_checkpoints(folder: Path) -> bool:
-    """Whether a run can go on from here."""
+def newest_commit(folder: Path) -> int | None:
+    """The commit of the newest whole checkpoint; None where there is none that can be read."""
     from asyncqn.core.checkpoint import load_checkpoint
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            load_checkpoint(folder)
+            return load_checkpoint(folder).commit
     except aq.AsyncqnError:
-        return False
-    return True
+        return None
 
 
 def memory() -> int:
@@ -102,7 +101,7 @@ def main(folder: Path, settings: Settings) -> None:
         log.write(f"{time.time():.4f} {now.commit} {now.workers} {memory()}\n")
 
     potential, checkpoints = Bowl(settings.dim), folder / "checkpoints"
-    if has_checkpoints(checkpoints):
+    if newest_commit(checkpoints) is not None:
         run = aq.resume(checkpoints, potential, engine=engine, callback=tell, checkpoint_every=settings.every)
     else:
         run = aq.minimize(

@@ -305,9 +305,10 @@ def _how(ended: bool, code: int | None, report: dict[str, Any], seconds: float) 
 
 
 def _noticed(rows: list[tuple[float, int, int]], moment: float, failed: float | None) -> str:
-    """Seconds until the master had fewer workers, or the run failed."""
+    """Seconds until the master had fewer workers than before, or the run failed."""
+    before = [workers for when, _, workers in rows if when <= moment]
     for when, _, workers in rows:
-        if when > moment and workers < WORKERS:
+        if when > moment and workers < before[-1]:
             return f"{when - moment:.1f}"
     return f"{failed - moment:.1f}" if failed is not None else "not"
 
@@ -342,8 +343,9 @@ def _resume(hosts: Hosts, cluster: Cluster, process: subprocess.Popen[str], ende
         process.kill()
         process.wait()
     again = cluster.start(COMMITS, float("inf"), alone=True)
-    _ended(again, 150.0)
-    again.kill()
+    if not _ended(again, 150.0):
+        again.kill()
+        return "no end within 150 s"
     out = cluster.said()
     report = _report(out)
     if not report:
