@@ -64,9 +64,9 @@ ALGORITHM = aq.ASLBFGS(h=1e-4, gamma=0.05, beta=1e4, memory=3, batch=6, overlap=
 def engine_of(settings: Settings) -> Any:
     options: dict[str, Any] = {}
     if settings.pace > 0.0:
-        options["slow"] = aq.Cluster(settings.workers, settings.pace, settings.pace / 3)
+        options["timing_model"] = aq.Cluster(settings.workers, settings.pace, settings.pace / 3)
     if settings.give_up is not None:
-        options["silence"] = settings.give_up
+        options["give_up_after"] = settings.give_up
     if settings.engine == "mpi":
         return aq.MPI(**options)
     if settings.engine == "ray":

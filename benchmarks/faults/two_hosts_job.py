@@ -37,8 +37,15 @@ def make_ratings(folder: Path) -> None:
 def engine_named(kind: str, give_up: float) -> Any:
     slow = aq.Cluster(workers=WORKERS, worker_mean=PACE, worker_std=PACE / 5)
     if kind == "mpi":
-        return aq.MPI(slow=slow, silence=give_up)
-    return aq.Ray(WORKERS, address="auto", slow=slow, silence=give_up, restarts=WORKERS, patience=120.0)
+        return aq.MPI(timing_model=slow, give_up_after=give_up)
+    return aq.Ray(
+        WORKERS,
+        address="auto",
+        timing_model=slow,
+        give_up_after=give_up,
+        restarts=WORKERS,
+        start_timeout=120.0,
+    )
 
 
 def main(kind: str, commits: int, give_up: float) -> None:

@@ -11,6 +11,7 @@ from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
 from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.execute import execute
+from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
@@ -137,8 +138,8 @@ def update_through_replay() -> Records:
     theta0 = problem.initial(np.random.default_rng(0))
 
     def generic() -> np.ndarray:
-        return execute(problem, algorithm, schedule, theta0=theta0, seed=1, commits=3000, evaluate=3000,
-                       engine={}).theta  # fmt: skip
+        request = Request(problem, algorithm, theta0, commits=3000, seed=1, evaluate=3000)
+        return execute(request, schedule, engine={}).theta
 
     def compiled() -> np.ndarray:
         return compiled_as_lbfgs(problem, algorithm, schedule, theta0, 1)

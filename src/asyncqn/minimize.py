@@ -16,6 +16,7 @@ from asyncqn.algorithms.stability import warnings_before
 from asyncqn.core.arguments import check_objects
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.first_calls import check_first_calls
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
@@ -102,15 +103,17 @@ def minimize(
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     with nullcontext() if checkpoints is None else closing(checkpoints):
         run = engine.minimize(
-            potential,
-            algorithm,
-            theta0=start,
-            commits=int(commits),
-            seed=seed,
-            evaluate=int(evaluate),
-            callback=callback,
-            stopping=stopping,
-            checkpoints=checkpoints,
+            Request(
+                potential,
+                algorithm,
+                theta0=start,
+                commits=int(commits),
+                seed=seed,
+                evaluate=int(evaluate),
+                callback=callback,
+                stopping=stopping,
+                checkpoints=checkpoints,
+            )
         )
     if run is None or run.status != "completed" or (asked and target is None):
         return run  # None: another rank of MPI has the run

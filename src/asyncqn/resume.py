@@ -9,6 +9,7 @@ from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run, potential_entry, stopping_of
 from asyncqn.core.segments import check_change, differences
 from asyncqn.core.serialise import to_json
@@ -77,13 +78,15 @@ def resume(
     )
     with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
         return chosen.minimize(
-            potential,
-            algorithm,
-            theta0=theta0,
-            commits=about["commits"],
-            seed=about["seed"],
-            evaluate=about["evaluate"],
-            callback=callback,
-            stopping=stopping_of(about),
-            checkpoints=checkpoints,
+            Request(
+                potential,
+                algorithm,
+                theta0=theta0,
+                commits=about["commits"],
+                seed=about["seed"],
+                evaluate=about["evaluate"],
+                callback=callback,
+                stopping=stopping_of(about),
+                checkpoints=checkpoints,
+            )
         )

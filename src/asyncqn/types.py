@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from asyncqn.core.checkpoint import Checkpoints
+    from asyncqn.core.request import Request
     from asyncqn.core.run import Run
     from asyncqn.core.stages import Stages
-    from asyncqn.core.stopping import Stopping
     from asyncqn.core.streams import Stream
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -198,16 +197,4 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int: ...
-    def minimize(
-        self,
-        potential: Potential,
-        algorithm: Algorithm,
-        *,
-        theta0: Array,
-        commits: int,
-        seed: int,
-        evaluate: int,
-        callback: Callback | None,
-        stopping: Stopping = ...,
-        checkpoints: Checkpoints | None = None,
-    ) -> Run: ...
+    def minimize(self, request: Request) -> Run: ...

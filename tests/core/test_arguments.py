@@ -95,7 +95,7 @@ def test_clusters_are_asked_for_where_they_are_needed() -> None:
     with pytest.raises(BadInput, match="the simulator needs a cluster"):
         aq.Simulator(3)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="slow must be a Cluster"):
-        aq.Threads(2, slow=3)  # type: ignore[arg-type]
+        aq.Threads(2, timing_model=3)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="worker_mean must be one number or one per worker"):
         aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: str, tmp_path: Path) -> None:
-    engine = aq.Threads(slow=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
+    engine = aq.Threads(timing_model=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
     broken_off(tmp_path / "c", EVERY[name], engine, problem(name))
     saved = load_checkpoint(tmp_path / "c")
     resumed = aq.resume(tmp_path / "c", problem(name))
@@ -94,7 +94,7 @@ def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> N
 def test_a_run_goes_on_with_more_or_fewer_threads(tmp_path: Path) -> None:
     for workers in (1, 5):
         folder = tmp_path / str(workers)
-        broken_off(folder, EVERY["as-lbfgs"], aq.Threads(slow=aq.Cluster(3), time_unit=1e-3))
+        broken_off(folder, EVERY["as-lbfgs"], aq.Threads(timing_model=aq.Cluster(3), time_unit=1e-3))
         run = aq.resume(folder, engine=aq.Threads(workers))
         assert run.schedule.commits == 240
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()

@@ -20,7 +20,7 @@ from storage.disk import Disk, Killed, on
 import asyncqn as aq
 from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, load_checkpoint, unflatten
 from asyncqn.core.master import Master
-from asyncqn.engines.schedule_recorder import Recording
+from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.storage import FolderLock, NoLocks
 
 POTENTIAL = problem()
@@ -64,7 +64,7 @@ def test_a_second_writer_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(t
 
 @pytest.mark.parametrize(
     "engine",
-    [aq.Simulator(aq.Cluster(2)), aq.Threads(slow=aq.Cluster(2), time_unit=2e-3)],
+    [aq.Simulator(aq.Cluster(2)), aq.Threads(timing_model=aq.Cluster(2), time_unit=2e-3)],
     ids=["simulator", "threads"],
 )
 def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, tmp_path: Path) -> None:
@@ -221,12 +221,12 @@ def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
 
 
 def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None:
-    recording = Recording()
+    recorder = ScheduleRecorder()
     for n in range(1000):
-        recording.delivered([(n % 7, n, -1, None, True)], float(n))
+        recorder.delivered([(n % 7, n, -1, None, True)], float(n))
     master = Master(SGD, POTENTIAL, np.zeros(POTENTIAL.dim), workers=1, last=10, evaluate=5)
-    assert recording.nbytes + master.fingerprints.itemsize * 1000 <= 24 * 1000
-    log = recording.log()
-    recording.delivered([(1, 1000, -1, None, True)], 1000.0)
+    assert recorder.nbytes + master.fingerprints.itemsize * 1000 <= 24 * 1000
+    log = recorder.log()
+    recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000
     assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), "a log keeps no copy"

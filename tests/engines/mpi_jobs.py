@@ -141,11 +141,14 @@ def slowed() -> None:
     """Worker 0 takes far longer than the others: rounds with a timeout go on without it."""
     slow = aq.Cluster(workers=3, worker_mean=[300.0, 5.0, 5.0])
     algorithm = aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=10.0, quorum=0.5)
-    run = aq.minimize(problem(), algorithm, engine=aq.MPI(slow=slow, time_unit=1e-3), commits=30)
+    run = aq.minimize(problem(), algorithm, engine=aq.MPI(timing_model=slow, time_unit=1e-3), commits=30)
     show("slowed", run)
     # Nobody is as quick as that: all are given up, and end in good order all the same.
     run = aq.minimize(
-        problem(), EVERY["async-sgd"], engine=aq.MPI(slow=slow, time_unit=1e-3, silence=1.0), commits=30
+        problem(),
+        EVERY["async-sgd"],
+        engine=aq.MPI(timing_model=slow, time_unit=1e-3, give_up_after=1.0),
+        commits=30,
     )
     if run is not None:
         tell(name="silent", status=run.status, commits=run.nit, engine=run.manifest["engine"])

@@ -15,10 +15,11 @@ from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.core import stages
 from asyncqn.core.master import compute
+from asyncqn.core.request import Request
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.engines.handout import HandOut
-from asyncqn.engines.master_state import Core
+from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.resume import resume
@@ -65,7 +66,12 @@ def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
 def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
     cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
     run = aq.minimize(
-        POTENTIAL, algorithm, engine=Threads(slow=cluster, time_unit=1e-3), commits=14, seed=0, tol=None
+        POTENTIAL,
+        algorithm,
+        engine=Threads(timing_model=cluster, time_unit=1e-3),
+        commits=14,
+        seed=0,
+        tol=None,
     )
     assert run.status == "completed"
     assert_replays(run, POTENTIAL)
@@ -117,10 +123,8 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
 def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
     algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
     theta0 = POTENTIAL.initial(np.random.default_rng(0))
-    core = Core(
-        POTENTIAL, algorithm, theta0=theta0, commits=data.draw(st.integers(1, 16)), seed=0, evaluate=5,
-        workers=3, engine={"kind": "test"},
-    )  # fmt: skip
+    request = Request(POTENTIAL, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
+    core = MasterState(request, workers=3, engine={"kind": "test"})
     core.begin()
     work: dict[int, Any] = {}
     states: dict[int, Any] = {}

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import asyncqn as aq
 from asyncqn.core.checkpoint import Saved
 from asyncqn.core.master import compute, learn
+from asyncqn.core.request import Request
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
-from asyncqn.engines.master_state import Core
-from asyncqn.engines.schedule_recorder import Recording
+from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.schedule_recorder import ScheduleRecorder
 
 POTENTIAL = problem()
 THETA0 = np.full(POTENTIAL.dim, 0.5)
@@ -42,10 +43,9 @@ class Stage:
         self.read: dict[int, int] = {}
         self.checkpoints: list[Saved] = []
         self.start: Saved | None = options.get("start")
-        self.core = Core(
-            POTENTIAL, algorithm, theta0=THETA0, seed=SEED, evaluate=5, workers=3, engine={"kind": "stage"},
-            **{"commits": 10_000, **options},
-        )  # fmt: skip
+        asked = {name: options.pop(name) for name in ("commits", "callback", "stopping") if name in options}
+        request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **{"commits": 10_000, **asked})
+        self.core = MasterState(request, workers=3, engine={"kind": "stage"}, **options)
         self.core.begin()
 
     def join(self, worker: int | None = None) -> None:
@@ -63,8 +63,8 @@ class Stage:
             w = order.worker
             assert w not in self.flight, "one computation in flight per worker"
             assert order.read == self.core.version
-            if order.deposit:
-                self.core.deposit(w, state_arrays(w, self.states[w]))
+            if order.hand_in:
+                self.core.hand_in_state(w, state_arrays(w, self.states[w]))
             task = order.task(SEED)
             update = compute(self.algorithm, POTENTIAL, view, self.states[w], task, self.core.master.limit)
             self.states[w] = learn(self.algorithm, POTENTIAL, view, self.states[w], task, update)
@@ -193,7 +193,7 @@ def test_a_round_does_not_wait_for_a_lost_worker() -> None:
 
 
 def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
-    stage = Stage(ALGORITHMS["asynchronous"], silence=5.0)
+    stage = Stage(ALGORITHMS["asynchronous"], give_up_after=5.0)
     for _ in range(2):
         stage.join()
     stage.now = 4.0
@@ -268,15 +268,15 @@ def test_a_recording_gives_back_the_schedule_it_was_made_of(data: st.DataObject)
     pattern = data.draw(st.sampled_from([ALGORITHMS["asynchronous"].stages, aq.MBLBFGS(
         h=0.1, memory=1, batch=4, overlap=1, timeout=timeout).stages]))  # fmt: skip
     schedule = aq.simulate(cluster, pattern, data.draw(st.integers(1, 40)), 0)
-    assert Recording.of(schedule).schedule() == schedule
+    assert ScheduleRecorder.of(schedule).schedule() == schedule
 
 
 def test_a_commit_costs_at_most_24_bytes() -> None:
-    recording = Recording()
+    recorder = ScheduleRecorder()
     for n in range(100_000):
-        recording.delivered([(n % 7, n, None, None, True)], float(n))
+        recorder.delivered([(n % 7, n, None, None, True)], float(n))
     # 16 bytes of schedule and 4 of fingerprint; a list that grows keeps up to 1/8 in reserve.
-    reserve = sum(sys.getsizeof(c) for c in (recording._worker, recording._read, recording._time))
+    reserve = sum(sys.getsizeof(c) for c in (recorder._worker, recorder._read, recorder._time))
     fingerprint = 4 * (1 + 1 / 8)
     assert reserve / 100_000 + fingerprint <= 24
-    assert recording.nbytes == 16 * 100_000
+    assert recorder.nbytes == 16 * 100_000

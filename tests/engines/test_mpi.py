@@ -188,7 +188,7 @@ def test_parameters_are_checked_and_survive_a_manifest() -> None:
     with pytest.raises(aq.BadInput, match="wire must be 'exact' or 'float32'"):
         aq.MPI(wire="float16")
     with pytest.raises(aq.BadInput, match="cannot have deaths or joins"):
-        aq.MPI(slow=aq.Cluster(workers=2, deaths={1: 3.0}))
+        aq.MPI(timing_model=aq.Cluster(workers=2, deaths={1: 3.0}))
     assert engine_from_json(
         {"kind": "mpi", "workers": 3, "wire": "float32", "slow": None, "time_unit": 0.5, "max_staleness": 4,
          "silence": "inf", "workers_lost": 0, "workers_joined": 0, "resumed_from": None}

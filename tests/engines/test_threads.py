@@ -54,7 +54,7 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
     run = aq.minimize(
-        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(slow=cluster, time_unit=0.01), commits=30
+        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(timing_model=cluster, time_unit=0.01), commits=30
     )
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > 2 * slow.delivered > 0
@@ -64,7 +64,7 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
 def test_slow_machines_stretch_every_computation_at_least_to_its_drawn_time() -> None:
     cluster = aq.Cluster(1, worker_mean=1.0, worker_std=0.5, message=0.5, master=0.25)
     run = aq.minimize(
-        POTENTIAL, EVERY["sgd"], engine=aq.Threads(slow=cluster, time_unit=1e-3), commits=20, seed=6
+        POTENTIAL, EVERY["sgd"], engine=aq.Threads(timing_model=cluster, time_unit=1e-3), commits=20, seed=6
     )
     ideal = np.cumsum(cluster.compute_times(6, 0, 20) + 0.75)
     # The clock can only be late; one part in 10^9 is for rounding of sums of differences.
@@ -82,7 +82,11 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
         joins={7: 12.0},
     )
     run = aq.minimize(
-        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(slow=cluster, time_unit=2e-3), commits=300, seed=1
+        POTENTIAL,
+        EVERY["async-sgd"],
+        engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
+        commits=300,
+        seed=1,
     )
     assert run.status == "completed"
     assert run.manifest["engine"]["workers_lost"] == 2
@@ -95,7 +99,7 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
 
 
 def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
-    engine = aq.Threads(slow=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}), time_unit=0.01)
+    engine = aq.Threads(timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}), time_unit=0.01)
     run = aq.minimize(POTENTIAL, EVERY["sgld"], engine=engine, commits=100)
     assert run.status == "stopped"
     assert "every worker was gone" in run.message
@@ -171,7 +175,9 @@ def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
 
 
 def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
-    engine = aq.Threads(slow=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)), time_unit=2e-3, max_staleness=5)
+    engine = aq.Threads(
+        timing_model=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)), time_unit=2e-3, max_staleness=5
+    )
     run = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=80)
     assert run.counters["staleness_max"] <= 5
     assert run.schedule.dropped > 0
@@ -188,7 +194,7 @@ def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
                 self.released.wait(60.0)
 
     potential = Stuck()
-    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, silence=1.0), commits=20)
+    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, give_up_after=1.0), commits=20)
     potential.released.set()
     assert run.status == "completed"
     assert run.manifest["engine"]["workers_lost"] == 1

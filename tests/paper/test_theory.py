@@ -10,6 +10,7 @@ from oracles import Quadratic
 
 from asyncqn import ASLBFGS, SGLD, Cluster, Simulator, minimize
 from asyncqn.core.execute import execute
+from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 
 
@@ -139,8 +140,8 @@ def ergodic_error(commits, *, staleness=0, beta=1e4, h=2e-4, gamma=0.1, start=1.
     schedule = Schedule(
         (n - 1) % (staleness + 1), np.maximum(n - 1 - staleness, 0), n, n.astype(float)
     )  # fmt: skip
-    run = execute(p, algorithm, schedule, theta0=p.minimum + start, seed=seed, commits=commits, evaluate=1,
-                  engine={"kind": "test"})  # fmt: skip
+    request = Request(p, algorithm, p.minimum + start, commits=commits, seed=seed)
+    run = execute(request, schedule, engine={"kind": "test"})
     assert run.status == "completed"
     return abs(run.metrics["fun"][1:].mean() - p.value(p.minimum))
 

@@ -35,7 +35,7 @@ def job(dim: int, commits: int, compute: float) -> None:
 
     workers = MPI.COMM_WORLD.size - 1
     slow = aq.Cluster(workers, worker_mean=compute, worker_std=compute / 4) if compute else None
-    engine = aq.MPI(slow=slow, time_unit=UNIT)
+    engine = aq.MPI(timing_model=slow, time_unit=UNIT)
     run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=commits, evaluate=commits)
     if run is not None:
         print(json.dumps({"rate": rate(run), "staleness": float(run.schedule.staleness.mean())}))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
-from asyncqn.core.float32_wire import Rounded
+from asyncqn.core.float32_wire import Float32Wire
 from asyncqn.core.master import (
     CallbackFailed,
     CallbackStopped,
@@ -25,49 +25,50 @@ from asyncqn.core.master import (
     learn,
     potential_stopped,
 )
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.segments import Segment, segments_after
-from asyncqn.core.stopping import TO_THE_END, Ended, Stopping, converged, slope_of
+from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.core.streams import Stream
 from asyncqn.errors import DamagedFile
-from asyncqn.types import Algorithm, Array, Callback, Potential, Task, extra
+from asyncqn.types import Array, Task, extra
 
 
 def execute(
-    potential: Potential,
-    algorithm: Algorithm,
+    request: Request,
     schedule: Schedule,
     *,
-    theta0: Array,
-    seed: int,
-    commits: int,
-    evaluate: int,
     engine: dict[str, Any],
-    stopping: Stopping = TO_THE_END,
-    callback: Callback | None = None,
-    checkpoints: Checkpoints | None = None,
     earlier: Sequence[Segment] = (),
     began: tuple[int, int | None] = (0, 0),
 ) -> Run:
     """Compute all that the schedule says was computed, and commit it as the schedule says.
 
-    `commits` is how many were asked for; a schedule in which every worker died has fewer.
+    `request.commits` is how many were asked for; a schedule in which every worker died has fewer.
     earlier: what computed the first parts of a run that went on with something else, in their order; the
     `potential` and the `algorithm` then `began` at this commit and row (see `Segment`).
     """
+    potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
+    commits, checkpoints = request.commits, request.checkpoints
     schedule.check_parts(algorithm.stages)
     N = schedule.commits
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))
     last = Segment(potential, algorithm, engine.get("wire") or "exact", *began)
     segments = [*earlier, last]
-    master = Master(segments[0].algorithm, segments[0].potential, theta0, workers=workers, last=N,
-                    evaluate=evaluate, stopping=stopping, callback=callback)  # fmt: skip
-    about = manifest(
-        potential, algorithm, seed=seed, commits=commits, evaluate=evaluate, engine=engine, stopping=stopping
+    master = Master(
+        segments[0].algorithm,
+        segments[0].potential,
+        theta0,
+        workers=workers,
+        last=N,
+        evaluate=request.evaluate,
+        stopping=request.stopping,
+        callback=request.callback,
     )
-    loop = Loop(master, schedule, seed, segments)
+    about = manifest(request, engine)
+    loop = Loop(master, schedule, request.seed, segments)
     status, message, failure = "completed", f"{N} commits were made.", None
     if checkpoints is not None:
         checkpoints.prepare()
@@ -120,7 +121,9 @@ class Loop:
         segment = self.segments.pop(0)
         self.master.algorithm, self.master.potential = segment.algorithm, segment.potential
         # A float32 wire rounded what the workers read and sent.
-        self.worker_side: Any = Rounded(segment.algorithm) if segment.wire == "float32" else segment.algorithm
+        self.worker_side: Any = (
+            Float32Wire(segment.algorithm) if segment.wire == "float32" else segment.algorithm
+        )
         return self.worker_side
 
     def run(self, checkpoints: Checkpoints | None, about: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Rounded: an algorithm whose messages travel in single precision.
+"""Float32Wire: an algorithm whose messages travel in single precision.
 
 Rounding is part of the numbers, so it has one place: what a worker reads and what it sends pass
 through float32 around `step` and `learn`, on the wire as in a replay.  The master's iterate and a
@@ -36,7 +36,7 @@ def _rounded(tree: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Rounded:
+class Float32Wire:
     """`algorithm` as a worker runs it behind a float32 wire.
 
     arrived: the views come from such a wire, so that they are rounded already.

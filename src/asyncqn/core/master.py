@@ -105,7 +105,7 @@ class Master:
         self.version = 0
         self.last = last
         self.limit = explosion_limit(theta0)
-        self.patience = max(10, 2 * workers)
+        self.most_rejected = max(10, 2 * workers)
         self.evaluate_every = evaluate
         self.callback = callback
         self.stopping = stopping
@@ -147,7 +147,7 @@ class Master:
         self.fingerprints.append(fingerprint)
         if beyond:
             raise Diverged(f"the iterate exploded at commit {self.version}")
-        if self.rejected_in_a_row >= self.patience:
+        if self.rejected_in_a_row >= self.most_rejected:
             raise Diverged(
                 f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {self.version}"
             )

@@ -12,6 +12,7 @@ import numpy as np
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run, load_run, stopping_of
 from asyncqn.core.segments import Segment
 from asyncqn.core.serialise import is_own
@@ -52,13 +53,18 @@ def replay(
         "pass the potential that was minimised.",
     )
     check_fit(algorithm, potential)
-    again = execute(
-        potential, algorithm, recorded.schedule, theta0=recorded.theta0, seed=recorded.manifest["seed"],
-        commits=recorded.manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
-        evaluate=recorded.manifest["evaluate"], engine=recorded.manifest["engine"],
-        stopping=stopping_of(recorded.manifest),
-        **_segments(recorded, potential, algorithm, earlier, allow_imports),
-    )  # fmt: skip
+    about = recorded.manifest
+    request = Request(
+        potential,
+        algorithm,
+        recorded.theta0,
+        commits=about["commits"] if recorded.status == "completed" else recorded.schedule.commits,
+        seed=about["seed"],
+        evaluate=about["evaluate"],
+        stopping=stopping_of(about),
+    )
+    segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
+    again = execute(request, recorded.schedule, engine=about["engine"], **segments)
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)

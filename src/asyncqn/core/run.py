@@ -15,6 +15,7 @@ import numpy.typing as npt
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.core.documents import Manifest
 from asyncqn.core.provenance import code_digest, versions
+from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.serialise import from_json, to_json
 from asyncqn.core.stopping import Stopping
@@ -236,26 +237,17 @@ def potential_entry(potential: Potential) -> dict[str, Any]:
     }
 
 
-def manifest(
-    potential: Potential,
-    algorithm: Algorithm,
-    *,
-    seed: int,
-    commits: int,
-    evaluate: int,
-    engine: dict[str, Any],
-    stopping: Stopping,
-) -> dict[str, Any]:
+def manifest(request: Request, engine: dict[str, Any]) -> dict[str, Any]:
     """What was run, with what, and where: enough to run it again."""
     return {
-        "potential": potential_entry(potential),
-        "algorithm": algorithm_to_json(algorithm),
-        "exact": extra(algorithm, "standing") is not None,
-        "stopping": to_json(stopping),
+        "potential": potential_entry(request.potential),
+        "algorithm": algorithm_to_json(request.algorithm),
+        "exact": extra(request.algorithm, "standing") is not None,
+        "stopping": to_json(request.stopping),
         "engine": engine,
-        "seed": seed,
-        "commits": int(commits),
-        "evaluate": int(evaluate),
+        "seed": request.seed,
+        "commits": int(request.commits),
+        "evaluate": int(request.evaluate),
         "versions": dict(versions()),
         "code": code_digest(),
     }

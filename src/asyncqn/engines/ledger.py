@@ -1,7 +1,7 @@
 """The ledger of a master: who is there, what was recorded, how it stands; and its checkpoints.
 
 `engines.core` turns events into orders on top of it.  When `due(commit)` says yes, `begin_checkpoint`
-takes a snapshot of the master, and every worker owes its state: `deposit` adds one, and
+takes a snapshot of the master, and every worker owes its state: `hand_in` adds one, and
 `whole_checkpoint` hands the checkpoint out once nobody owes any more.
 """
 
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, Saved, flatten
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.run import manifest, rows_computed
 from asyncqn.core.segments import segments_after
 from asyncqn.core.serialise import to_json
-from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.engines.handout import HandOut
-from asyncqn.engines.schedule_recorder import Recording
-from asyncqn.types import Algorithm, Array, Potential, Task, extra
+from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.types import Algorithm, Task, extra
 
 
 def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class Assign(NamedTuple):
     read: int
     k: int
     part: int | None = None
-    deposit: bool = False
+    hand_in: bool = False
 
     def task(self, seed: int) -> Task:
         return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
@@ -68,21 +68,25 @@ class Answer(NamedTuple):
 
 
 class Ledger:
-    """What the master knows; see `Core` for the arguments."""
+    """What the master knows; see `MasterState` for the arguments."""
 
     def __init__(
-        self, potential: Potential, algorithm: Algorithm, *, theta0: Array, commits: int, seed: int,
-        workers: int, engine: Mapping[str, Any], master: Master, stopping: Stopping,
+        self,
+        request: Request,
+        *,
+        workers: int,
+        engine: Mapping[str, Any],
+        master: Master,
         due: Callable[[int], bool] | None,
-    ) -> None:  # fmt: skip
-        self.potential, self.algorithm, self.theta0 = potential, algorithm, theta0
-        self.commits, self.seed, self.workers = commits, seed, workers
-        self.stages = algorithm.stages
-        self.stopping = stopping
+    ) -> None:
+        self.potential, self.algorithm, self.theta0 = request.potential, request.algorithm, request.theta0
+        self.commits, self.seed, self.workers = request.commits, request.seed, workers
+        self.request = request
+        self.stages, self.stopping = request.algorithm.stages, request.stopping
         self.handout = HandOut(self.stages) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
         self.master = master
-        self.recording = Recording()
+        self.recorder = ScheduleRecorder()
         self.members: dict[int, Member] = {}
         self.status, self.message = "", ""
         self.failure: BaseException | None = None
@@ -142,11 +146,11 @@ class Ledger:
 
     def snapshot(self) -> Saved:
         """The master as it is now; computations under way are rows in vain, and count as begun."""
-        under_way = Recording()
+        under_way = ScheduleRecorder()
         for worker, read, part in self._under_way():
             under_way.dropped(worker, read, self._now, part)
         saved = self.master.save()
-        saved.logs["schedule"] = self.recording.log()
+        saved.logs["schedule"] = self.recorder.log()
         rows = under_way.rows(0, len(under_way))
         saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
         saved.document.update({
@@ -156,7 +160,7 @@ class Ledger:
         })  # fmt: skip
         return saved
 
-    def deposit(self, worker: int, arrays: Arrays) -> None:
+    def hand_in_state(self, worker: int, arrays: Arrays) -> None:
         """A worker's state, as it is before it begins what it was assigned."""
         if self._snapshot is not None and worker in self._owed:
             self._snapshot.arrays.update(arrays)
@@ -179,14 +183,14 @@ class Ledger:
 
     def manifest(self) -> dict[str, Any]:
         """What is run, with what, and where."""
-        about = manifest(
-            self.potential, self.algorithm, seed=self.seed, commits=self.commits,
-            evaluate=self.master.evaluate_every, stopping=self.stopping,
-            engine={
-                **self.engine, "workers": self.workers, "workers_lost": self.lost_workers,
-                "workers_joined": self.joined_later, "resumed_from": self.resumed_from,
-            },
-        )  # fmt: skip
+        engine = {
+            **self.engine,
+            "workers": self.workers,
+            "workers_lost": self.lost_workers,
+            "workers_joined": self.joined_later,
+            "resumed_from": self.resumed_from,
+        }
+        about = manifest(self.request, engine)
         return {**about, "segments": self.segments} if self.segments else about
 
     def _under_way(self) -> list[tuple[int, int, int | None]]:
@@ -201,9 +205,9 @@ class Ledger:
         self.master.restore(start)
         schedule = start.schedule()
         schedule.check_parts(self.stages)
-        self.recording = Recording.of(schedule)
+        self.recorder = ScheduleRecorder.of(schedule)
         if self.handout is not None:
-            self.handout.resume(self.recording.schedule())
+            self.handout.resume(self.recorder.schedule())
         self._now = float(document["time"])
         self._returning = {int(w): int(k) for w, k in document["workers"].items()}
         self._next = int(document["next"])

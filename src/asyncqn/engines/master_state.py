@@ -1,6 +1,6 @@
 """The master of every real engine, as a state machine: events in, orders out, no threads, sockets or clocks.
 
-    core = Core(potential, algorithm, theta0=..., commits=..., seed=..., evaluate=..., workers=W)
+    core = MasterState(request, workers=W, engine=...)
     core.begin()                            once, before anything else: evaluates the start
     w      = core.join(now)                 a worker came; its number (never used twice)
     orders = core.ask(w, now)               it is free and wants work
@@ -8,7 +8,7 @@
     orders = core.lost(w, now)              it is gone, and what it was computing with it
     orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
     core.stop(status, message)              end early; what is under way counts as dropped
-    core.deposit(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
+    core.hand_in_state(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
     saved  = core.whole_checkpoint()        the checkpoint, once nobody owes a state any more, else None
     run    = core.finish(states)            after the end: the `Run`
     saved  = core.last_checkpoint(states)   after `finish`: the checkpoint of the end
@@ -26,9 +26,9 @@ copies).  A worker computes with `master.compute`, sends, then
 workers, learned from, and recorded as dropped, as a replay will do.
 
 Checkpoints: `due(commit)` is asked after every commit; where it says yes, a snapshot of the master
-is taken and every worker owes its state.  `Assign.deposit` tells the engine to fetch the worker's
+is taken and every worker owes its state.  `Assign.hand_in` tells the engine to fetch the worker's
 state *before* it begins the assigned step; `core.whole_checkpoint` hands it out to be written.  To
-go on from a checkpoint: `Core(..., start=saved)`, join every worker of `core.returning` by its
+go on from a checkpoint: `MasterState(..., start=saved)`, join every worker of `core.returning` by its
 number, with the state `saved.tree(f"worker.{w}", algorithm.init_worker(potential, theta0))`.
 """
 
@@ -45,41 +45,55 @@ from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stage, check_stages, stage_at
-from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
+from asyncqn.core.stopping import Ended
 from asyncqn.engines.copies import copied
 from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
-from asyncqn.types import Algorithm, Array, Callback, Potential
+from asyncqn.types import Array
 
 
-class Core(Ledger):
+class MasterState(Ledger):
     """See the top of this file.
 
     workers: how many are expected (for guards and advice); engine: describes the engine in the
     manifest (`kind` at least); pause: entered around every evaluation,
     so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
-    is dropped; silence: a worker that computes longer counts as lost; reach: time a broadcast needs
+    is dropped; give_up_after: a worker that computes longer counts as lost; reach: time a broadcast needs
     to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
     engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
     """
 
     def __init__(
-        self, potential: Potential, algorithm: Algorithm, *, theta0: Array, commits: int, seed: int,
-        evaluate: int, workers: int, engine: Mapping[str, Any], callback: Callback | None = None,
+        self,
+        request: Request,
+        *,
+        workers: int,
+        engine: Mapping[str, Any],
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-        max_staleness: int | None = None, silence: float = math.inf, reach: float = 0.0,
-        service: float = 0.0, stopping: Stopping = TO_THE_END,
-        due: Callable[[int], bool] | None = None, start: Saved | None = None,
-    ) -> None:  # fmt: skip
+        max_staleness: int | None = None,
+        give_up_after: float = math.inf,
+        reach: float = 0.0,
+        service: float = 0.0,
+        due: Callable[[int], bool] | None = None,
+        start: Saved | None = None,
+    ) -> None:
+        algorithm = request.algorithm
         check_stages(algorithm.stages, type(algorithm).__name__)
-        super().__init__(
-            potential, algorithm, theta0=theta0, commits=commits, seed=seed, workers=workers, engine=engine,
-            master=Master(algorithm, potential, theta0, workers=workers, last=commits, evaluate=evaluate,
-                          callback=callback, stopping=stopping, pause=pause),
-            stopping=stopping, due=due,
-        )  # fmt: skip
-        self.max_staleness, self.silence, self.reach = max_staleness, silence, reach
+        master = Master(
+            algorithm,
+            request.potential,
+            request.theta0,
+            workers=workers,
+            last=request.commits,
+            evaluate=request.evaluate,
+            callback=request.callback,
+            stopping=request.stopping,
+            pause=pause,
+        )
+        super().__init__(request, workers=workers, engine=engine, master=master, due=due)
+        self.max_staleness, self.give_up_after, self.reach = max_staleness, give_up_after, reach
         self.service = service
         self._sent = sent_fields(algorithm, self.master.iterate)
         self._stale_sum = self._stale_rows = self._evaluations = 0
@@ -102,9 +116,9 @@ class Core(Ledger):
         ends = self._round_ends if self._round_ends > self._now else math.inf
         if self.handout is not None and any(member.waiting for member in self.members.values()):
             ends = self.handout.next_backup
-        if self.silence < math.inf:
+        if self.give_up_after < math.inf:
             busy = [m.since for m in self.members.values() if m.read is not None]
-            ends = min(ends, min(busy, default=math.inf) + self.silence)
+            ends = min(ends, min(busy, default=math.inf) + self.give_up_after)
         return ends
 
     def sent(self) -> tuple[Array, ...]:
@@ -197,9 +211,9 @@ class Core(Ledger):
         if self.done:
             return []
         orders: list[Assign] = []
-        if self.silence < math.inf:
+        if self.give_up_after < math.inf:
             for worker, member in list(self.members.items()):
-                if member.read is not None and self._now - member.since >= self.silence:
+                if member.read is not None and self._now - member.since >= self.give_up_after:
                     orders += self.lost(worker, now)
         if self.stage.closes is Closes.ROUND and not self.done:
             orders += self._close_round()
@@ -241,7 +255,7 @@ class Core(Ledger):
 
     def _drop(self, answer: Answer) -> None:
         self._count_passes([answer])
-        self.recording.dropped(answer.worker, answer.read, self._now, answer.part)
+        self.recorder.dropped(answer.worker, answer.read, self._now, answer.part)
 
     def _open_round(self, now: float) -> None:
         if self.stage.closes is Closes.ROUND:
@@ -263,7 +277,7 @@ class Core(Ledger):
 
     def _commit(self, answers: list[Answer]) -> None:
         self._now += self.service
-        self.recording.delivered(answers, self._now)
+        self.recorder.delivered(answers, self._now)
         updates = [answer.update for answer in answers if answer.counts]
         reads = [answer.read for answer in answers if answer.counts]
         self._tell_progress(reads)
@@ -314,7 +328,7 @@ class Core(Ledger):
     def finish(self, states: Mapping[int, Any]) -> Run:
         """The run, from the states of the workers that are still there."""
         for worker, read, part in self._under_way():
-            self.recording.dropped(worker, read, self._now, part)
+            self.recorder.dropped(worker, read, self._now, part)
         self._answers = []
         for member in self.members.values():
             member.read = None
@@ -327,5 +341,5 @@ class Core(Ledger):
         if self.status == "diverged":
             advice = advise(self.algorithm, self.potential, self.theta0, self.workers, locals_)
             self.message = f"{self.message}: {advice}"
-        return conclude(self.master, self.recording.schedule(), locals_, self.status, self.message,
+        return conclude(self.master, self.recorder.schedule(), locals_, self.status, self.message,
                         self.theta0, self.manifest())  # fmt: skip

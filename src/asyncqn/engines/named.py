@@ -22,6 +22,10 @@ _RECORDED = ("kind", "workers_lost", "workers_joined", "resumed_from")
 """What a manifest says of an engine beside its parameters."""
 
 
+_NOW = {"slow": "timing_model", "silence": "give_up_after", "patience": "start_timeout"}
+"""Parameters by the names they had in version 0.1."""
+
+
 def engine_class(kind: str) -> type:
     """The class of an engine, by name."""
     if kind not in ENGINES:
@@ -34,7 +38,7 @@ def engine_class(kind: str) -> type:
 def engine_from_json(document: Mapping[str, Any]) -> Engine:
     """The engine that a manifest describes."""
     cls = engine_class(document["kind"])
-    values = {name: value for name, value in document.items() if name not in _RECORDED}
+    values = {_NOW.get(name, name): value for name, value in document.items() if name not in _RECORDED}
     if document["kind"] in ("simulator", "mpi"):  # the cluster, or the launcher, says how many
         del values["workers"]
     engine: Engine = from_json(cls, values, f"engine '{document['kind']}'")

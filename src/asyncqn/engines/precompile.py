@@ -11,7 +11,7 @@ _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
 
 
-def warm_up(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int) -> None:
+def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int) -> None:
     """Compute, learn and commit in states of its own: everything is pure, so no trace is left.
 
     An error is left to the worker that will meet it again and can name its step.

@@ -1,4 +1,4 @@
-"""Recording: a schedule while it is being made, in columns that grow by 16 bytes per computation.
+"""ScheduleRecorder: a schedule while it is being made, in columns that grow by 16 bytes per computation.
 
 Where parts of the data are asked for it is 4 bytes more.
 
@@ -27,7 +27,7 @@ from asyncqn.core.schedule import (
 from asyncqn.storage import Log
 
 
-class Recording:
+class ScheduleRecorder:
     """Rows in the order in which computations ended; `schedule()` gives them as a `Schedule`."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Recording:
         )
 
     @classmethod
-    def of(cls, schedule: Schedule) -> Recording:
-        """The recording that gives `schedule`, to go on with."""
-        recording = cls()
+    def of(cls, schedule: Schedule) -> ScheduleRecorder:
+        """The recorder that gives `schedule`, to go on with."""
+        recorder = cls()
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
         kind = np.where(schedule.commit == DROPPED, IN_VAIN, np.where(steps > 0, NEW_COMMIT, SAME_COMMIT))
-        recording._worker.extend((schedule.worker << 2 | kind).tolist())
-        recording._read.extend(schedule.read.tolist())
-        recording._time.extend(schedule.time.tolist())
+        recorder._worker.extend((schedule.worker << 2 | kind).tolist())
+        recorder._read.extend(schedule.read.tolist())
+        recorder._time.extend(schedule.time.tolist())
         if schedule.part is not None:
-            recording._part.extend(schedule.part.tolist())
-        return recording
+            recorder._part.extend(schedule.part.tolist())
+        return recorder

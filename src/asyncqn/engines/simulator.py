@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.execute import execute
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.core.serialise import to_json
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages
-from asyncqn.core.stopping import TO_THE_END, Stopping
+from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
-from asyncqn.types import Algorithm, Array, Callback, Potential, Progress
+from asyncqn.types import Callback, Progress
 
 _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
 """Computations that take longer to schedule than a user wants to wait; commits that any run may need."""
@@ -36,51 +36,29 @@ class Simulator:
     def workers(self) -> int:
         return self.cluster.workers
 
-    def minimize(
-        self,
-        potential: Potential,
-        algorithm: Algorithm,
-        *,
-        theta0: Array,
-        commits: int,
-        seed: int,
-        evaluate: int,
-        callback: Callback | None,
-        stopping: Stopping = TO_THE_END,
-        checkpoints: Checkpoints | None = None,
-    ) -> Run:
+    def minimize(self, request: Request) -> Run:
         engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
-        told = Told(callback)
-        with listening_for_interrupts(checkpoints):
-            for length in [commits] if checkpoints else lengths(commits, algorithm.stages, stopping):
-                schedule = simulate(self.cluster, algorithm.stages, length, seed)
-                run = execute(
-                    potential,
-                    algorithm,
-                    schedule,
-                    theta0=theta0,
-                    seed=seed,
-                    evaluate=evaluate,
-                    stopping=stopping,
-                    callback=told if callback is not None else None,
-                    checkpoints=checkpoints,
-                    commits=length,
-                    engine=engine,
-                )
+        stages, told = request.algorithm.stages, request
+        if request.callback is not None:
+            told = replace(request, callback=Told(request.callback))
+        with listening_for_interrupts(request.checkpoints):
+            for length in [request.commits] if request.checkpoints else lengths(request, stages):
+                schedule = simulate(self.cluster, stages, length, request.seed)
+                run = execute(replace(told, commits=length), schedule, engine=engine)
                 if run.status != "completed":
                     break
-        return replace(run, manifest={**run.manifest, "commits": commits})
+        return replace(run, manifest={**run.manifest, "commits": request.commits})
 
 
-def lengths(commits: int, stages: Stages, stopping: Stopping) -> list[int]:
+def lengths(request: Request, stages: Stages) -> list[int]:
     """How many commits to simulate: all, or few first where the run may end long before.
 
     A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed; a
     run that outlives a schedule is computed again on one four times as long.
     """
     rows = stages[-1].parts or 1
-    shorter = [commits]
-    while stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
+    shorter = [request.commits]
+    while request.stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
         shorter.insert(0, shorter[0] // 4)
     return shorter
 
@@ -88,10 +66,10 @@ def lengths(commits: int, stages: Stages, stopping: Stopping) -> list[int]:
 class Told:
     """A callback that hears of no commit twice."""
 
-    def __init__(self, callback: Callback | None) -> None:
+    def __init__(self, callback: Callback) -> None:
         self.callback, self.last = callback, -1
 
     def __call__(self, progress: Progress) -> None:
-        if progress.commit > self.last and self.callback is not None:
+        if progress.commit > self.last:
             self.last = progress.commit
             self.callback(progress)

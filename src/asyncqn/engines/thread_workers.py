@@ -25,12 +25,12 @@ from asyncqn.core.stages import Closes, Stages, stage_at
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
-from asyncqn.engines.master_state import Core
+from asyncqn.engines.master_state import MasterState
 from asyncqn.errors import WorkerFailed
 
-GLANCE = 0.2
+LONGEST_WAIT = 0.2
 """Seconds after which the watching thread looks up at the latest."""
-FAREWELL = 5.0
+LAST_WAIT = 5.0
 """Seconds for which threads are waited for after the run broke off."""
 HURRY = 1.0
 """Seconds for which they are waited for after a second Ctrl-C."""
@@ -53,13 +53,13 @@ class Delays:
         return float(self._times[k]) * stage.share / stage.pieces
 
 
-class Crew:
+class ThreadWorkers:
     """Runs `core` with one thread per worker; see the top of this file."""
 
     def __init__(
-        self, core: Core, clock: Clock, slow: Cluster | None, checkpoints: Checkpoints | None
+        self, core: MasterState, clock: Clock, timing_model: Cluster | None, checkpoints: Checkpoints | None
     ) -> None:
-        self.core, self.clock, self.slow, self.checkpoints = core, clock, slow, checkpoints
+        self.core, self.clock, self.timing_model, self.checkpoints = core, clock, timing_model, checkpoints
         self.lock = threading.Lock()
         self.alert = threading.Event()  # wakes the watching thread, which must never wait for the lock alone
         self.parked: dict[int, threading.Condition] = {}
@@ -71,7 +71,7 @@ class Crew:
         self.failure: BaseException | None = None
         self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
-        self.timed = core.stages[-1].waits or core.silence < math.inf
+        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
 
     # -- the watching thread
 
@@ -81,13 +81,13 @@ class Crew:
         core.begin()
         threads = [
             threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
-            for w, joins in self._muster().items()
+            for w, joins in self._join_workers().items()
         ]
         try:
             for thread in threads:
                 thread.start()
             self._watch()
-            self._farewell(threads, math.inf)
+            self._wait_for(threads, math.inf)
         except BaseException:
             self._break_off(threads)
             raise
@@ -110,18 +110,18 @@ class Crew:
         if held:
             self._wake()
             self.lock.release()
-        self._farewell(threads, FAREWELL)
+        self._wait_for(threads, LAST_WAIT)
         saved, self.saved = self.saved, None
         if saved is not None and self.checkpoints is not None:
             self.checkpoints.write(saved)
 
-    def _muster(self) -> dict[int, float]:
+    def _join_workers(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
         core, W = self.core, self.core.workers
-        joins = self.slow.joins if self.slow is not None else {}
+        joins = self.timing_model.joins if self.timing_model is not None else {}
         old = core.returning[:W]
         new = list(range(core.next_worker, core.next_worker + W - len(old)))
-        if self.slow is not None and core.resumed_from is not None:
+        if self.timing_model is not None and core.resumed_from is not None:
             new = [w for w in range(W) if joins.get(w, 0.0) > core.time]  # the others have died
         come = {w: joins.get(w, 0.0) for w in [*old, *new]}
         for worker in sorted(come):
@@ -134,16 +134,16 @@ class Crew:
         while not core.done:
             with self.lock:
                 self.alarm = core.deadline
-                wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
+                wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
                 idle = self.saved is None and not core.done
             if idle:
-                self.alert.wait(min(wait, GLANCE))
+                self.alert.wait(min(wait, LONGEST_WAIT))
             self.alert.clear()
             with self.lock:
                 if checkpoints is not None and checkpoints.interrupted:
                     self._end(*checkpoints.ending(core.version))
                 if self.timed:
-                    self._deliver(core.tick(self.clock.now()))
+                    self._send_orders(core.tick(self.clock.now()))
             if not core.done:
                 self._write_pending()
 
@@ -154,13 +154,13 @@ class Crew:
         if saved is not None and self.checkpoints is not None:
             self.checkpoints.write(saved)
 
-    def _farewell(self, threads: list[threading.Thread], patience: float) -> None:
+    def _wait_for(self, threads: list[threading.Thread], seconds: float) -> None:
         """Wait for the threads, except for those of workers that were given up, or computed too long."""
-        until = time.monotonic() + patience
+        until = time.monotonic() + seconds
         for thread in threads:
             worker = _number(thread)
             while thread.is_alive() and time.monotonic() < until:
-                thread.join(min(GLANCE, patience))
+                thread.join(min(LONGEST_WAIT, seconds))
                 if self.core.done and worker not in self.core.members:
                     break
                 if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
@@ -177,7 +177,7 @@ class Crew:
             condition.notify()
         self.alert.set()
 
-    def _deliver(self, orders: list[Assign]) -> None:
+    def _send_orders(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         core = self.core
         if core.time > self.clock.now():
@@ -208,7 +208,11 @@ class Crew:
     def _work(self, worker: int, joins: float) -> None:
         core, algorithm, potential = self.core, self.core.algorithm, self.core.potential
         local = self._state(worker)
-        delays = Delays(self.slow, core.seed, worker, core.stages) if self.slow is not None else None
+        delays = (
+            Delays(self.timing_model, core.seed, worker, core.stages)
+            if self.timing_model is not None
+            else None
+        )
         if not self._arrive(worker, joins):
             return
         while (order := self._ask(worker, local)) is not None:
@@ -219,10 +223,10 @@ class Crew:
                     local = learn(algorithm, potential, view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
-            if delays is not None and not self._linger(order, delays):
+            if delays is not None and not self._stretch(order, delays):
                 return
             with self.lock:
-                self._deliver(core.answer(worker, update, self.clock.now(), ask=False))
+                self._send_orders(core.answer(worker, update, self.clock.now(), ask=False))
             try:
                 if not self.alone:
                     local = learn(algorithm, potential, view, local, task, update)
@@ -258,7 +262,7 @@ class Crew:
         """The next order, waited for where a round is open; None when there will be none."""
         core = self.core
         with self.lock:
-            self._deliver(core.ask(worker, self.clock.now()))
+            self._send_orders(core.ask(worker, self.clock.now()))
             if worker not in self.mail:
                 self.parked.setdefault(worker, threading.Condition(self.lock))
             while worker not in self.mail:
@@ -266,30 +270,30 @@ class Crew:
                     return None
                 self.parked[worker].wait()
             order = self.mail.pop(worker)
-        if order.deposit:
+        if order.hand_in:
             arrays = state_arrays(worker, local)
             with self.lock:
-                core.deposit(worker, arrays)
+                core.hand_in_state(worker, arrays)
                 self.saved = core.whole_checkpoint() or self.saved
                 if self.saved is not None:
                     self.alert.set()
         return order
 
-    def _linger(self, order: Assign, delays: Delays) -> bool:
+    def _stretch(self, order: Assign, delays: Delays) -> bool:
         """Stretch a computation to its drawn time, messages included; False where the worker dies in it."""
-        assert self.slow is not None
+        assert self.timing_model is not None
         member = self.core.members.get(order.worker)
         begun = member.since if member is not None else self.clock.now()
-        computed = begun + self.slow.message / 2 + delays.of(order.k, order.read)
+        computed = begun + self.timing_model.message / 2 + delays.of(order.k, order.read)
         dies = computed > delays.death
         self.clock.sleep_until(
-            delays.death if dies else computed + self.slow.message / 2, lambda: self.core.done
+            delays.death if dies else computed + self.timing_model.message / 2, lambda: self.core.done
         )
         if dies and not self.core.done:
             now = self.clock.now()
-            others = any(joins > now for joins in self.slow.joins.values())
+            others = any(joins > now for joins in self.timing_model.joins.values())
             with self.lock:
-                self._deliver(self.core.lost(order.worker, now, replacing=others))
+                self._send_orders(self.core.lost(order.worker, now, replacing=others))
             return False
         return True
 

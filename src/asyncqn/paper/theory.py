@@ -16,6 +16,7 @@ import numpy as np
 
 from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.paper.drawing import LOOKS, few_decades, panels
@@ -62,13 +63,15 @@ def measure(job: Job) -> list[Record]:
     theta0 = optimum + np.random.Generator(np.random.Philox(key=[job.seed, 7])).standard_normal(DIM)
     thetas: list[Array] = []
     run = Simulator(Cluster(job.workers, 1.0, 0.3)).minimize(
-        potential,
-        method,
-        theta0=theta0,
-        commits=job.N,
-        seed=job.seed,
-        evaluate=1,
-        callback=lambda progress: thetas.append(progress.theta),
+        Request(
+            potential,
+            method,
+            theta0=theta0,
+            commits=job.N,
+            seed=job.seed,
+            evaluate=1,
+            callback=lambda progress: thetas.append(progress.theta),
+        )
     )
     require(run.success, f"theory: {job} diverged, so its step is outside the region of the theorem.")
     iterates = np.array(thetas[1:])

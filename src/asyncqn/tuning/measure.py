@@ -8,6 +8,7 @@ import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
@@ -85,13 +86,15 @@ def time_to(
 
     check_fit(algorithm, potential, cluster.workers)
     run = Simulator(cluster).minimize(
-        potential,
-        algorithm,
-        theta0=starting_point(potential, theta0, seed),
-        seed=seed,
-        commits=commits_within(algorithm, cluster, limit),
-        evaluate=evaluate,
-        callback=look,
+        Request(
+            potential,
+            algorithm,
+            theta0=starting_point(potential, theta0, seed),
+            seed=seed,
+            commits=commits_within(algorithm, cluster, limit),
+            evaluate=evaluate,
+            callback=look,
+        )
     )
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
     pairs = accepted_share(run)

@@ -39,7 +39,7 @@ def _threads(options: Options) -> Engine:
     usual = options.slow.workers if options.slow is not None else 2
     return Threads(
         options.workers if options.workers is not None else usual,
-        slow=options.slow,
+        timing_model=options.slow,
         time_unit=options.time_unit,
     )
 
@@ -48,7 +48,7 @@ def _mpi(options: Options) -> Engine:
     from asyncqn.engines.mpi.engine import MPI
 
     require(options.workers is None, "under MPI mpiexec -n says how many workers there are: no --workers.")
-    return MPI(wire=options.wire, slow=options.slow, time_unit=options.time_unit)
+    return MPI(wire=options.wire, timing_model=options.slow, time_unit=options.time_unit)
 
 
 def _ray(options: Options) -> Engine:
@@ -58,7 +58,7 @@ def _ray(options: Options) -> Engine:
     return Ray(
         options.workers if options.workers is not None else usual,
         address=options.address,
-        slow=options.slow,
+        timing_model=options.slow,
         time_unit=options.time_unit,
     )
 

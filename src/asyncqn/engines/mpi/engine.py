@@ -10,30 +10,26 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import math
 import os
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
-from asyncqn.core.checkpoint import Checkpoints
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.serialise import to_json
-from asyncqn.core.stopping import TO_THE_END, Stopping
+from asyncqn.core.request import Request
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.master_state import Core
-from asyncqn.engines.mpi.master import Office
+from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
+from asyncqn.engines.real import RealEngine
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
-from asyncqn.types import Algorithm, Array, Callback, Potential
 
 _NOTE = 2048
 """Bytes of the note that every rank shows the others."""
@@ -48,34 +44,20 @@ class SharedMistake(BadInput):
 
 
 @dataclass(frozen=True)
-class MPI:
+class MPI(RealEngine):
     """Run an algorithm on the ranks of an MPI job; `minimize` returns the run on rank 0, None elsewhere.
 
     wire: "exact" sends theta's own precision, "float32" halves the traffic of float64 (recorded in
-    the run, so that its replay rounds at the same places); slow, time_unit, max_staleness and
-    silence: as for `Threads` (slow without deaths and joins); shared: ranks on the master's machine
-    put the numbers of their messages into memory they share with it (the bits are the same).
+    the run, so that its replay rounds at the same places); shared: ranks on the master's machine put the
+    numbers of their messages into memory they share with it (the bits are the same).
     """
 
     wire: str = "exact"
-    slow: Cluster | None = None
-    time_unit: float = 1.0
-    max_staleness: int | None = None
-    silence: float = math.inf
     shared: bool = True
 
     def __post_init__(self) -> None:
         require(self.wire in ("exact", "float32"), f"wire must be 'exact' or 'float32', not {self.wire!r}.")
-        require(0.0 < self.time_unit < math.inf, f"time_unit must be positive, not {self.time_unit!r}.")
-        require(
-            self.max_staleness is None or self.max_staleness >= 0,
-            f"max_staleness must not be negative, not {self.max_staleness!r}.",
-        )
-        require(self.silence > 0.0, f"silence must be positive, not {self.silence!r}.")
-        require(
-            self.slow is None or not (self.slow.deaths or self.slow.joins),
-            "under MPI slow cannot have deaths or joins: use Threads for those.",
-        )
+        self.check_options(None)
         _end_job_on_uncaught_exceptions(_mpi())
 
     @property
@@ -88,62 +70,34 @@ class MPI:
         )
         return ranks - 1
 
-    def minimize(
-        self,
-        potential: Potential,
-        algorithm: Algorithm,
-        *,
-        theta0: Array,
-        commits: int,
-        seed: int,
-        evaluate: int,
-        callback: Callback | None,
-        stopping: Stopping = TO_THE_END,
-        checkpoints: Checkpoints | None = None,
-    ) -> Any:
+    def minimize(self, request: Request) -> Any:
         """The `Run` on rank 0, None on the others."""
-        mpi, workers = _mpi(), self.workers
-        require(
-            self.slow is None or self.slow.workers == workers,
-            f"slow describes {self.slow.workers if self.slow else 0} workers, but there are {workers}.",
-        )
-        master = mpi.COMM_WORLD.rank == 0
-        start = checkpoints.start if checkpoints is not None else None
-        office: Office | None = None
+        mpi, workers, checkpoints = _mpi(), self.workers, request.checkpoints
+        self.check_options(workers)
+        mpi_master: MPIMaster | None = None
+        state: MasterState | None = None
 
-        def make_core() -> Core:
-            slow = self.slow
-            return Core(
-                potential, algorithm, theta0=theta0, commits=commits, seed=seed, evaluate=evaluate,
-                stopping=stopping,
-                workers=workers, callback=callback,
-                pause=lambda: office.clock.paused(), max_staleness=self.max_staleness,  # type: ignore[union-attr]
-                silence=self.silence, reach=slow.message / 2 if slow is not None else 0.0,
-                service=slow.master if slow is not None else 0.0,
-                due=checkpoints.due if checkpoints is not None else None, start=start,
-                engine={"kind": "mpi", **to_json(self)},
-            )  # fmt: skip
+        def paused() -> AbstractContextManager[None]:
+            assert mpi_master is not None
+            return mpi_master.clock.paused()
 
         try:
-            core = make_core() if master else None
-            if master and checkpoints is not None:
-                checkpoints.prepare()
+            if mpi.COMM_WORLD.rank == 0:
+                state = self.master_state(request, "mpi", workers, paused)
         except AsyncqnError as mistake:
             meet(str(mistake))
-        meet(given=_fingerprint(potential, algorithm, theta0, commits, seed, self))
+        meet(given=_fingerprint(request, self))
         comm = mpi.COMM_WORLD.Dup()
         with _ending_the_job(mpi, comm), listening_for_interrupts(checkpoints):
             narrow = self.wire == "float32"
-            if core is not None:
-                office = Office(mpi, comm, core, narrow, checkpoints)
-                run = office.run(self.time_unit)
-                _part(comm, whole=len(core.members) == workers)
-                if office.unheard:
-                    _abandon(office)
+            if state is not None:
+                mpi_master = MPIMaster(mpi, comm, state, narrow, checkpoints)
+                run = mpi_master.run(self.time_unit)
+                _part(comm, whole=len(state.members) == workers)
+                if mpi_master.unheard:
+                    _abandon(mpi_master)
                 return run
-            worker = Worker(
-                mpi, comm, potential, algorithm, theta0, seed, narrow, self.shared, self.slow, self.time_unit
-            )
+            worker = Worker(mpi, comm, request, narrow, self.shared, self.timing_model, self.time_unit)
             _part(comm, whole=worker.run())
             return None
 
@@ -209,11 +163,13 @@ def _mpi() -> Any:
     return mpi
 
 
-def _fingerprint(potential: Potential, algorithm: Algorithm, theta0: Array, commits: int, seed: int,
-                 engine: MPI) -> str:  # fmt: skip
+def _fingerprint(request: Request, engine: MPI) -> str:
     """What must be the same on all ranks, in a few letters."""
-    words = [type(potential).__name__, int(potential.dim), int(potential.n_data),
-             algorithm_to_json(algorithm), commits, seed, str(theta0.dtype), to_json(engine)]  # fmt: skip
+    potential, theta0 = request.potential, request.theta0
+    words = [
+        *(type(potential).__name__, int(potential.dim), int(potential.n_data), str(theta0.dtype)),
+        *(algorithm_to_json(request.algorithm), request.commits, request.seed, engine.options()),
+    ]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     digest.update(theta0.tobytes())
     return digest.hexdigest()[:32]
@@ -256,15 +212,17 @@ def _part(comm: Any, whole: bool) -> None:
         atexit.register(depart, 0)
 
 
-def _abandon(office: Office) -> None:
+def _abandon(mpi_master: MPIMaster) -> None:
     """Some ranks hang in a computation: the program goes on, and at its end the job is ended for them."""
-    ranks = ", ".join(str(i + 1) for i in sorted(office.unheard))
+    ranks = ", ".join(str(i + 1) for i in sorted(mpi_master.unheard))
 
     def end() -> None:
         print(f"asyncqn: rank {ranks} did not answer to the end: the job is ended.", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        office.comm.Abort(1)  # the office is kept until here: receives may still write into its buffers
+        mpi_master.comm.Abort(
+            1
+        )  # the mpi_master is kept until here: receives may still write into its buffers
 
     atexit.register(end)
 

@@ -1,4 +1,4 @@
-"""The master's side of the MPI engine: carries messages between `Core` and the ranks that compute.
+"""The master's side of the MPI engine: carries messages between `MasterState` and the ranks that compute.
 
 One receive per worker is always posted, and every `Waitsome` serves each worker that has arrived
 once before it looks again: nobody waits for more than one service of each other worker.
@@ -20,7 +20,7 @@ from asyncqn.core.run import Run
 from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.ledger import Assign
-from asyncqn.engines.master_state import Core
+from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes
 from asyncqn.engines.mpi.worker import (
@@ -41,13 +41,13 @@ from asyncqn.types import Task
 
 EAGER = 200
 """Looks for a message with no pause between them, before the master begins to doze between looks."""
-DOZE = 5e-5
+PAUSE = 5e-5
 """Seconds between two looks then."""
-PATIENCE = 5.0
+LAST_WAIT = 5.0
 """Seconds for which ranks that were given up as silent are waited for at the end."""
 
 
-class Desk:
+class Rank:
     """What the master keeps of one rank.
 
     A rank that shares memory with the master reads its orders there, so that the next is written
@@ -64,17 +64,17 @@ class Desk:
         """A state of which pieces are still on their way, and how many bytes of it were asked for."""
         self.received = 0
 
-    def furnish(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
+    def lay_out(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
         """Lay out the messages, in the memory shared with the rank if there is any."""
         self.inbox, *outboxes = message_frames(sent, update, narrow, room)
         self.outboxes = tuple(outboxes) if room is not None else (outboxes[0],)
 
 
-class Office:
+class MPIMaster:
     """Runs `core` with one worker per rank above 0; see the top of this file."""
 
     def __init__(
-        self, mpi: Any, comm: Any, core: Core, narrow: bool, checkpoints: Checkpoints | None
+        self, mpi: Any, comm: Any, core: MasterState, narrow: bool, checkpoints: Checkpoints | None
     ) -> None:
         self.mpi, self.comm, self.core, self.checkpoints = mpi, comm, core, checkpoints
         # One step of a worker that is thrown away shows what an update of this algorithm looks like.
@@ -83,34 +83,34 @@ class Office:
         sample = core.algorithm.step(core.master.iterate, scratch, core.potential, task)
         self.sample, self.narrow = sample, narrow
         idle = mpi.REQUEST_NULL
-        self.desks = [Desk(idle) for _ in range(comm.size - 1)]
-        self.receiving: list[Any] = [idle] * len(self.desks)
+        self.ranks = [Rank(idle) for _ in range(comm.size - 1)]
+        self.receiving: list[Any] = [idle] * len(self.ranks)
         self.at: dict[int, int] = {}
         self.gone: set[int] = set()
         self.unheard: set[int] = set()
         """Ranks that were told to stop and have not said that they do."""
         self.clock = Clock()
-        self.timed = core.stages[-1].waits or core.silence < math.inf
+        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
 
     def run(self, time_unit: float) -> Run:
         core, checkpoints = self.core, self.checkpoints
-        self._muster()
+        self._join_workers()
         clock = self.clock = Clock(time_unit, core.time)
         core.begin()
-        for desk in self.desks:
-            self._carry(core.ask(desk.worker, clock.now()))
-        with ThreadPoolExecutor(1, "asyncqn checkpoints") as scribe:
+        for rank in self.ranks:
+            self._send_orders(core.ask(rank.worker, clock.now()))
+        with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
             writing: Future[None] | None = None
             while not core.done:
                 for i in self._arrived(clock.remaining(core.deadline) if self.timed else math.inf):
                     self._serve(i)
                 if self.timed:
-                    self._carry(core.tick(clock.now()))
+                    self._send_orders(core.tick(clock.now()))
                 if checkpoints is not None:
                     if checkpoints.interrupted:
                         core.stop(*checkpoints.ending(core.version))
                     if (saved := core.whole_checkpoint()) is not None:
-                        writing = scribe.submit(checkpoints.write, saved)
+                        writing = writer.submit(checkpoints.write, saved)
             states = self._dismiss()
             if writing is not None:
                 writing.result()
@@ -123,50 +123,50 @@ class Office:
 
     # -- the beginning and the end
 
-    def _muster(self) -> None:
+    def _join_workers(self) -> None:
         """Give every rank its number, and the state it had where the run goes on from a checkpoint.
 
         No collective call: those fail on all ranks when one is lost.
         """
         core, old = self.core, self.core.returning
         start = self.checkpoints.start if self.checkpoints is not None else None
-        for i, desk in enumerate(self.desks):
-            desk.worker = core.join(core.time, old[i] if i < len(old) else None)
-            self.at[desk.worker] = i
-        for i, desk in enumerate(self.desks):
+        for i, rank in enumerate(self.ranks):
+            rank.worker = core.join(core.time, old[i] if i < len(old) else None)
+            self.at[rank.worker] = i
+        for i, rank in enumerate(self.ranks):
             with _Losing(self, i):
-                self.comm.Recv(desk.notice.head, i + 1, ANSWERS)  # the rank is ready
-                room = enter_room(desk.notice.header[:ADDRESS].tolist())
-                desk.furnish(core.sent(), self.sample, self.narrow, room)
+                self.comm.Recv(rank.notice.head, i + 1, ANSWERS)  # the rank is ready
+                room = enter_room(rank.notice.header[:ADDRESS].tolist())
+                rank.lay_out(core.sent(), self.sample, self.narrow, room)
                 content = None
                 if start is not None and i < len(old):
-                    mine = f"worker.{desk.worker}."
+                    mine = f"worker.{rank.worker}."
                     content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
-                desk.notice.address(
-                    START, desk.worker, 0 if content is None else content.size, room is not None
+                rank.notice.address(
+                    START, rank.worker, 0 if content is None else content.size, room is not None
                 )
-                self.comm.Send(desk.notice.head, i + 1, ORDERS)
+                self.comm.Send(rank.notice.head, i + 1, ORDERS)
                 if content is not None:
                     send_pieces(self.comm, content, i + 1)
 
     def _dismiss(self) -> dict[int, Any]:
         """Tell everyone to stop; the states of those who are still members, as they are at the end."""
         core = self.core
-        whole = not self.gone and len(core.members) == len(self.desks)
-        for i, desk in enumerate(self.desks):
+        whole = not self.gone and len(core.members) == len(self.ranks)
+        for i, rank in enumerate(self.ranks):
             if i in self.gone:
                 continue
-            member = desk.worker in core.members
+            member = rank.worker in core.members
             self.unheard.add(i)
             with _Losing(self, i):
                 self._listen(i)
-                desk.notice.address(STOP, member, whole)
-                desk.noticing = self.comm.Isend(desk.notice.head, i + 1, ORDERS)
+                rank.notice.address(STOP, member, whole)
+                rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        until, limit = math.inf, time.monotonic() + core.silence * self.clock.unit
+        until, limit = math.inf, time.monotonic() + core.give_up_after * self.clock.unit
         while self.unheard or any(w not in states for w in core.members):
             if until == math.inf and all(w in states for w in core.members):
-                until = time.monotonic() + PATIENCE  # for those that were given up
+                until = time.monotonic() + LAST_WAIT  # for those that were given up
             elif time.monotonic() > until:
                 break
             if time.monotonic() > limit:
@@ -174,8 +174,8 @@ class Office:
                     core.lost(worker, self.clock.now())
                 limit = math.inf
             for i in self._arrived(min(until, limit) - time.monotonic()):
-                desk = self.desks[i]
-                kind, size, final = map(int, desk.inbox.header[:3])
+                rank = self.ranks[i]
+                kind, size, final = map(int, rank.inbox.header[:3])
                 with _Losing(self, i):
                     arrays = None
                     if kind == STATE and size and (arrays := self._next_piece(i)) is None:
@@ -186,7 +186,7 @@ class Office:
                     self.unheard.discard(i)
                     if arrays is not None:  # a worker that remembers nothing has none
                         template = core.algorithm.init_worker(core.potential, core.theta0)
-                        states[desk.worker] = Saved({}, arrays).tree(f"worker.{desk.worker}", template)
+                        states[rank.worker] = Saved({}, arrays).tree(f"worker.{rank.worker}", template)
         return {w: state for w, state in states.items() if w in core.members}
 
     # -- messages
@@ -194,17 +194,17 @@ class Office:
     def _listen(self, i: int) -> None:
         """Post the receive of the next message of a rank, unless it is posted."""
         if self.receiving[i] == self.mpi.REQUEST_NULL:
-            inbox = self.desks[i].inbox
+            inbox = self.ranks[i].inbox
             inbox.header[0] = 0
             self.receiving[i] = self.comm.Irecv(inbox.buffer, i + 1, ANSWERS)
 
-    def _arrived(self, patience: float = math.inf) -> list[int]:
-        """The ranks whose message is there; waits for one, for at most `patience` seconds."""
+    def _arrived(self, seconds: float = math.inf) -> list[int]:
+        """The ranks whose message is there; waits for one, for at most `seconds` seconds."""
         request = self.mpi.Request
         try:
-            if patience == math.inf:
+            if seconds == math.inf:
                 return request.Waitsome(self.receiving) or []
-            until, looks = time.monotonic() + patience, 0
+            until, looks = time.monotonic() + seconds, 0
             while not (some := request.Testsome(self.receiving)):
                 if time.monotonic() >= until:
                     return []
@@ -212,15 +212,15 @@ class Office:
                 if looks < EAGER:
                     os.sched_yield()
                 else:
-                    time.sleep(DOZE)
+                    time.sleep(PAUSE)
             return list(some)
         except self.mpi.Exception as error:
             return self._after(error)
 
     def _after(self, error: Exception) -> list[int]:
         """Dismiss the ranks that failed; those whose message is there all the same."""
-        there = [i for i, desk in enumerate(self.desks)
-                 if self.receiving[i] == self.mpi.REQUEST_NULL and desk.inbox.header[0] != 0]  # fmt: skip
+        there = [i for i, rank in enumerate(self.ranks)
+                 if self.receiving[i] == self.mpi.REQUEST_NULL and rank.inbox.header[0] != 0]  # fmt: skip
         before = len(self.gone)
         for i in self.failed(error):
             self.lose(i)
@@ -229,7 +229,7 @@ class Office:
         return [i for i in there if i not in self.gone]
 
     def failed(self, error: Exception) -> list[int]:
-        """The desks of ranks that are gone; raises what has another cause than the loss of a rank."""
+        """The ranks of ranks that are gone; raises what has another cause than the loss of a rank."""
         try:
             group, everyone = self.comm.Get_failed(), self.comm.group
         except NotImplementedError:
@@ -243,69 +243,69 @@ class Office:
             self.gone.add(i)
             self.unheard.discard(i)
             self.receiving[i] = self.mpi.REQUEST_NULL
-            self._carry(self.core.lost(self.desks[i].worker, self.clock.now()))
+            self._send_orders(self.core.lost(self.ranks[i].worker, self.clock.now()))
 
     def _serve(self, i: int) -> None:
         """Hand a message that has arrived to the core, and carry out what it says."""
-        desk, core = self.desks[i], self.core
+        rank, core = self.ranks[i], self.core
         if i in self.gone:
             return
-        kind = desk.inbox.header[0]
+        kind = rank.inbox.header[0]
         if kind == STATE:
             with _Losing(self, i):
                 if (state := self._next_piece(i)) is not None:
-                    core.deposit(desk.worker, state)
+                    core.hand_in_state(rank.worker, state)
                     self._listen(i)
             return
-        update = self.sample._make(desk.inbox.unpack()) if kind == UPDATE else None
-        self._carry(core.answer(desk.worker, update, self.clock.now()))
+        update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
+        self._send_orders(core.answer(rank.worker, update, self.clock.now()))
 
     def _next_piece(self, i: int) -> Arrays | None:
         """Post the receive of the next piece of a rank's state; the state once all have come.
 
         Nothing waits here: a rank whose link is cut in the middle must not stop the others.
         """
-        desk = self.desks[i]
-        if desk.content is None:
-            desk.content, desk.received = np.empty(int(desk.inbox.header[1]), np.uint8), 0
-        if desk.received == desk.content.size:
-            content, desk.content = desk.content, None
+        rank = self.ranks[i]
+        if rank.content is None:
+            rank.content, rank.received = np.empty(int(rank.inbox.header[1]), np.uint8), 0
+        if rank.received == rank.content.size:
+            content, rank.content = rank.content, None
             return arrays_from_bytes(content)
-        piece = desk.content[desk.received : desk.received + PIECE]
-        desk.received += piece.size
+        piece = rank.content[rank.received : rank.received + PIECE]
+        rank.received += piece.size
         self.receiving[i] = self.comm.Irecv(piece, i + 1, STATES)
         return None
 
-    def _carry(self, orders: list[Assign]) -> None:
+    def _send_orders(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
         if self.core.service and self.core.time > self.clock.now():
             self.clock.sleep_until(self.core.time)  # the service time of a slowed master
         for order in orders:
             i = self.at[order.worker]
-            desk = self.desks[i]
+            rank = self.ranks[i]
             with _Losing(self, i):
                 self._listen(i)
-                desk.sending.Wait()
-                outbox = desk.outboxes[desk.turn]
-                desk.turn = (desk.turn + 1) % len(desk.outboxes)
+                rank.sending.Wait()
+                outbox = rank.outboxes[rank.turn]
+                rank.turn = (rank.turn + 1) % len(rank.outboxes)
                 part = NO_PART if order.part is None else order.part
-                outbox.address(WORK, order.worker, order.read, order.k, part, order.deposit)
+                outbox.address(WORK, order.worker, order.read, order.k, part, order.hand_in)
                 outbox.pack(self.core.sent())
-                desk.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
+                rank.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
 
 
 class _Losing:
     """Around messages to one rank: where they fail because it is gone, it is lost and the run goes on."""
 
-    def __init__(self, office: Office, i: int) -> None:
-        self.office, self.i = office, i
+    def __init__(self, mpi_master: MPIMaster, i: int) -> None:
+        self.mpi_master, self.i = mpi_master, i
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
-        office = self.office
-        if not isinstance(error, office.mpi.Exception) or self.i not in office.failed(error):
+        mpi_master = self.mpi_master
+        if not isinstance(error, mpi_master.mpi.Exception) or self.i not in mpi_master.failed(error):
             return False
-        office.lose(self.i)
+        mpi_master.lose(self.i)
         return True

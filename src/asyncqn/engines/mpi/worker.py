@@ -1,6 +1,6 @@
 """The worker's side of the MPI engine: receive, compute, send, and only then learn (Algorithm 2).
 
-Messages to a worker carry the header (kind, worker, read, k, part, deposit), messages from it
+Messages to a worker carry the header (kind, worker, read, k, part, hand_in), messages from it
 (kind, size, final).  The next receive is posted before the update is sent, into a second buffer, because
 `learn` still looks at the first.  A worker on the master's machine offers it memory for the numbers
 of all three buffers; messages are then headers alone.
@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.float32_wire import Rounded
+from asyncqn.core.float32_wire import Float32Wire
 from asyncqn.core.master import compute, explosion_limit, learn
+from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.copies import copied, leaves
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
@@ -27,7 +28,7 @@ from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import WorkerFailed
-from asyncqn.types import Algorithm, Array, Potential, Task
+from asyncqn.types import Array, Task
 
 NO_PART = -1
 """In the place of a part in a header."""
@@ -37,7 +38,7 @@ UPDATE, REJECTED, STATE = 1, 2, 3
 """Kinds of messages from a worker."""
 ORDERS, ANSWERS, STATES = 1, 2, 3
 """Tags: messages of one tag arrive in the order in which they were sent."""
-GLANCE = 0.02
+LONGEST_WAIT = 0.02
 """Seconds that a slowed worker sleeps at most before it looks whether the run is over."""
 PIECE = 1 << 28
 """Bytes of a state that one message carries: counts of larger messages overflow in some MPIs."""
@@ -91,19 +92,26 @@ class Worker:
     """One rank that computes; `run` returns when the master says so, and whether all went well."""
 
     def __init__(
-        self, mpi: Any, comm: Any, potential: Potential, algorithm: Algorithm, theta0: Array, seed: int,
-        narrow: bool, shared: bool, slow: Cluster | None, time_unit: float,
-    ) -> None:  # fmt: skip
-        self.comm, self.potential, self.seed = comm, potential, seed
-        self.slow, self.unit, self.stages = slow, time_unit, algorithm.stages
-        self.algorithm: Any = Rounded(algorithm, arrived=True) if narrow else algorithm
+        self,
+        mpi: Any,
+        comm: Any,
+        request: Request,
+        narrow: bool,
+        shared: bool,
+        timing_model: Cluster | None,
+        time_unit: float,
+    ) -> None:
+        potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
+        self.comm, self.potential, self.seed = comm, potential, request.seed
+        self.timing_model, self.unit, self.stages = timing_model, time_unit, algorithm.stages
+        self.algorithm: Any = Float32Wire(algorithm, arrived=True) if narrow else algorithm
         self.limit = explosion_limit(theta0)
         self.local = algorithm.init_worker(potential, theta0)
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
         self.narrow, self.shared = narrow, shared
         # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
-        task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
+        task = Task(0, 0, Stream(request.seed, 0, 0), algorithm.stages[0].first_part)
         scratch = algorithm.init_worker(potential, theta0)
         self.sample = algorithm.step(self.iterate, scratch, potential, task)
         self.notice = Frame(())
@@ -115,16 +123,20 @@ class Worker:
         self._start()
         turn = 0
         receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
-        delays = Delays(self.slow, self.seed, self.number, self.stages) if self.slow is not None else None
+        delays = (
+            Delays(self.timing_model, self.seed, self.number, self.stages)
+            if self.timing_model is not None
+            else None
+        )
         while True:
             receiving.Wait()
             frame = self.frames[turn]
-            kind, worker, read, k, part, deposit, *_ = frame.header.tolist()
+            kind, worker, read, k, part, hand_in, *_ = frame.header.tolist()
             if kind == STOP:
                 break
             begun = time.perf_counter()
-            order = Assign(worker, read, k, None if part == NO_PART else part, bool(deposit))
-            if order.deposit:
+            order = Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in))
+            if order.hand_in:
                 self._send_state()
             view, task = self._view(frame), order.task(self.seed)
             turn = 1 - turn
@@ -132,7 +144,7 @@ class Worker:
             try:
                 update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
                 if delays is not None:
-                    self._linger(begun, delays.of(k, read), receiving)
+                    self._stretch(begun, delays.of(k, read), receiving)
                 self._send(update)
                 self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
             except Exception as error:
@@ -204,9 +216,9 @@ class Worker:
         self.comm.Send(self.notice.head, 0, ANSWERS)
         send_pieces(self.comm, content, 0)
 
-    def _linger(self, begun: float, delay: float, receiving: Any) -> None:
+    def _stretch(self, begun: float, delay: float, receiving: Any) -> None:
         """Stretch a computation to its drawn time, both messages included, unless the run is over."""
-        assert self.slow is not None
-        until = begun + (self.slow.message + delay) * self.unit
+        assert self.timing_model is not None
+        until = begun + (self.timing_model.message + delay) * self.unit
         while (left := until - time.perf_counter()) > 0 and not receiving.Test():
-            time.sleep(min(left, GLANCE) if math.isfinite(left) else GLANCE)
+            time.sleep(min(left, LONGEST_WAIT) if math.isfinite(left) else LONGEST_WAIT)

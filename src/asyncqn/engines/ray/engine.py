@@ -11,20 +11,17 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncqn.core.checkpoint import Checkpoints
-from asyncqn.core.cluster import Cluster
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
-from asyncqn.core.serialise import to_json
-from asyncqn.core.stopping import TO_THE_END, Stopping
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.master_state import Core
-from asyncqn.engines.ray.master import Office
+from asyncqn.engines.ray.master import RayMaster
+from asyncqn.engines.real import RealEngine
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.types import Algorithm, Array, Callback, Potential, extra
+from asyncqn.types import extra
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
@@ -33,27 +30,22 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": 
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(RealEngine):
     """Run an algorithm on Ray actors; `add` more of them while it runs.
 
     workers: W; address: of an existing cluster ("auto", or host:port), None starts a local Ray on the
     loopback interface, unless this process is connected to one already; restarts: how many lost
     workers are replaced, each by a new worker with an empty memory; cpus: of each worker, for Ray's
-    accounting (None: half of the cluster is shared out among them, at most one each); patience:
-    seconds within which workers must be ready; slow, time_unit, max_staleness and silence: as for
-    `Threads` (slow without deaths and joins).
+    accounting (None: half of the cluster is shared out among them, at most one each); start_timeout:
+    seconds within which workers must be ready.
     """
 
     workers: int
     address: str | None = None
     restarts: int = 10
     cpus: float | None = None
-    patience: float = 120.0
-    slow: Cluster | None = None
-    time_unit: float = 1.0
-    max_staleness: int | None = None
-    silence: float = math.inf
-    _running: list[Office] = field(default_factory=list, init=False, repr=False, compare=False)
+    start_timeout: float = 120.0
+    _running: list[RayMaster] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         W = self.workers
@@ -66,72 +58,55 @@ class Ray:
             self.cpus is None or 0 <= self.cpus <= 1 or (self.cpus < math.inf and self.cpus % 1 == 0),
             f"cpus must be a fraction, or a whole number of CPUs, not {self.cpus!r}.",
         )
-        require(0.0 < self.patience < math.inf, f"patience must be positive, not {self.patience!r}.")
+        require(
+            0.0 < self.start_timeout < math.inf,
+            f"start_timeout must be positive, not {self.start_timeout!r}.",
+        )
         require(
             self.address is None or not self.address.startswith("ray://"),
             "the Ray engine cannot work through a Ray client: run it on a machine of the cluster, with "
             "address 'auto'.",
         )
-        require(
-            self.slow is None or (self.slow.workers == W and not (self.slow.deaths or self.slow.joins)),
-            f"under Ray slow must describe {W} workers, without deaths or joins.",
-        )
-        require(0.0 < self.time_unit < math.inf, f"time_unit must be positive, not {self.time_unit!r}.")
-        require(
-            self.max_staleness is None or self.max_staleness >= 0,
-            f"max_staleness must not be negative, not {self.max_staleness!r}.",
-        )
-        require(self.silence > 0.0, f"silence must be positive, not {self.silence!r}.")
+        self.check_options(W)
 
     def add(self, n: int = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
         require(_count(n) and n >= 1, f"at least one worker can be added, not {n!r}.")
         require(bool(self._running), "workers can be added only while a run is under way.")
-        office = self._running[-1]
+        ray_master = self._running[-1]
         require(
-            extra(office.core.algorithm, "max_workers") is None,
-            f"{type(office.core.algorithm).__name__} limits its workers: none can be added.",
+            extra(ray_master.core.algorithm, "max_workers") is None,
+            f"{type(ray_master.core.algorithm).__name__} limits its workers: none can be added.",
         )
-        office.wanted.put(n)
+        ray_master.wanted.put(n)
 
-    def minimize(
-        self,
-        potential: Potential,
-        algorithm: Algorithm,
-        *,
-        theta0: Array,
-        commits: int,
-        seed: int,
-        evaluate: int,
-        callback: Callback | None,
-        stopping: Stopping = TO_THE_END,
-        checkpoints: Checkpoints | None = None,
-    ) -> Run:
-        ray, slow = _ray(), self.slow
-        office: Office | None = None
-        core = Core(
-            potential, algorithm, theta0=theta0, commits=commits, seed=seed, evaluate=evaluate,
-            stopping=stopping,
-            workers=self.workers, callback=callback,
-            pause=lambda: office.clock.paused(), max_staleness=self.max_staleness,  # type: ignore[union-attr]
-            reach=slow.message / 2 if slow is not None else 0.0,
-            service=slow.master if slow is not None else 0.0,
-            due=checkpoints.due if checkpoints is not None else None,
-            start=checkpoints.start if checkpoints is not None else None,
-            engine={"kind": "ray", **to_json(self)},
-        )  # fmt: skip
-        if checkpoints is not None:
-            checkpoints.prepare()
+    def minimize(self, request: Request) -> Run:
+        ray, checkpoints = _ray(), request.checkpoints
+        ray_master: RayMaster | None = None
+
+        def paused() -> AbstractContextManager[None]:
+            assert ray_master is not None
+            return ray_master.clock.paused()
+
+        # A silent actor is given up by its master, which can end and replace it.
+        state = self.master_state(request, "ray", self.workers, paused, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(checkpoints):
-            office = Office(
-                ray, core, cpus=self._cpus(ray), restarts=self.restarts, patience=self.patience,
-                silence=self.silence, slow=slow, unit=self.time_unit, checkpoints=checkpoints,
-            )  # fmt: skip
-            self._running.append(office)
+            ray_master = RayMaster(
+                ray,
+                state,
+                cpus=self._cpus(ray),
+                restarts=self.restarts,
+                start_timeout=self.start_timeout,
+                give_up_after=self.give_up_after,
+                timing_model=self.timing_model,
+                unit=self.time_unit,
+                checkpoints=checkpoints,
+            )
+            self._running.append(ray_master)
             try:
-                return office.run()
+                return ray_master.run()
             finally:
-                self._running.remove(office)
+                self._running.remove(ray_master)
 
     def _cpus(self, ray: Any) -> float:
         """Of one worker; by default so few that all fit, and as many again that are added."""

@@ -1,4 +1,4 @@
-"""The master's side of the Ray engine: carries messages between `Core` and the actors that compute.
+"""The master's side of the Ray engine: carries messages between `MasterState` and the actors that compute.
 
 Every answer is put into one queue at the moment it arrives, and served in that order: `ray.wait`
 would favour those who stand first in its list.  A lost actor is replaced by a new one, with an
@@ -22,17 +22,17 @@ from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.ledger import Assign
-from asyncqn.engines.master_state import Core
+from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
 
-GLANCE = 0.1
+LONGEST_WAIT = 0.1
 """Seconds after which the master looks up at the latest."""
 HURRY = 2.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
 
-class Desk:
+class ActorSlot:
     """What the master keeps of one actor; `worker` is its number, -1 until it is ready."""
 
     def __init__(self, actor: Any, returning: int | None) -> None:
@@ -42,30 +42,42 @@ class Desk:
         self.inbox: list[Any] | None = None
 
 
-class Office:
+class RayMaster:
     """Runs `core` with one actor per worker; see the top of this file.
 
-    cpus: what an actor asks of Ray; restarts: how many losses are replaced; patience: seconds
-    within which actors must be ready; silence: units of time after which a computing actor is given up.
+    cpus: what an actor asks of Ray; restarts: how many losses are replaced; start_timeout: seconds
+    within which actors must be ready; give_up_after: units of time after which a computing actor is given up.
     """
 
     def __init__(
-        self, ray: Any, core: Core, *, cpus: float, restarts: int, patience: float, silence: float,
-        slow: Cluster | None, unit: float, checkpoints: Checkpoints | None,
-    ) -> None:  # fmt: skip
+        self,
+        ray: Any,
+        core: MasterState,
+        *,
+        cpus: float,
+        restarts: int,
+        start_timeout: float,
+        give_up_after: float,
+        timing_model: Cluster | None,
+        unit: float,
+        checkpoints: Checkpoints | None,
+    ) -> None:
         self.ray, self.core, self.checkpoints = ray, core, checkpoints
-        self.restarts, self.patience, self.silence, self.slow = restarts, patience, silence, slow
+        self.restarts, self.start_timeout, self.give_up_after = restarts, start_timeout, give_up_after
+        self.timing_model = timing_model
         self.clock = Clock(unit)
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
-            num_cpus=cpus, max_concurrency=1 if slow is None else 2, scheduling_strategy="SPREAD"
+            num_cpus=cpus, max_concurrency=1 if timing_model is None else 2, scheduling_strategy="SPREAD"
         )
-        self.brief = self._put(Brief(core.algorithm, core.theta0, core.seed, slow, unit), core.algorithm)
+        self.brief = self._put(
+            Brief(core.algorithm, core.theta0, core.seed, timing_model, unit), core.algorithm
+        )
         self.source: Any = Reference.of(core.potential) or self._put(core.potential, core.potential)
-        self.mail: queue.SimpleQueue[tuple[Desk, str, Future[Any]]] = queue.SimpleQueue()
+        self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.starting: set[Desk] = set()
-        self.at: dict[int, Desk] = {}
+        self.starting: set[ActorSlot] = set()
+        self.at: dict[int, ActorSlot] = {}
         self.states: dict[int, Any] = {}
         self.begun = self.closing = False
         self.timed = core.stages[-1].waits
@@ -76,19 +88,19 @@ class Office:
         core, checkpoints = self.core, self.checkpoints
         core.begin()
         try:
-            self._muster()
-            with ThreadPoolExecutor(1, "asyncqn checkpoints") as scribe:
+            self._join_workers()
+            with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
                 writing: Future[None] | None = None
                 while not core.done:
                     self._turn()
                     if checkpoints is not None and (saved := core.whole_checkpoint()) is not None:
-                        writing = scribe.submit(checkpoints.write, saved)
+                        writing = writer.submit(checkpoints.write, saved)
                 self._dismiss()
                 if writing is not None:
                     writing.result()
         finally:
-            for desk in [*self.starting, *self.at.values()]:
-                self._kill(desk)
+            for slot in [*self.starting, *self.at.values()]:
+                self._kill(slot)
         run = core.finish(self.states)
         if checkpoints is not None and core.status != "diverged":
             checkpoints.write(core.last_checkpoint(self.states))
@@ -98,70 +110,72 @@ class Office:
 
     # -- the beginning and the end
 
-    def _muster(self) -> None:
+    def _join_workers(self) -> None:
         """Start everyone, wait until all are ready, and send them to work."""
         core = self.core
         returning: list[int | None] = [*core.returning]
         for number in returning + [None] * (core.workers - len(returning)):
             self._start(number)
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.start_timeout
         while self.starting and time.monotonic() < until:
-            self._serve(GLANCE)
+            self._serve(LONGEST_WAIT)
         if not core.members:
-            raise WorkerFailed(
-                f"no worker was ready after {self.patience:g} s: the Ray cluster has too few free CPUs, or "
-                "needs more patience to start processes." if self.starting else
+            late = (
+                f"no worker was ready after {self.start_timeout:g} s: the Ray cluster has too few free CPUs, "
+            )
+            died = (
                 "the processes of all workers died before they were ready, and of those that replaced them."
-            )  # fmt: skip
+            )
+            raise WorkerFailed(late + "or needs a longer start_timeout." if self.starting else died)
         if self.starting:
+            missing = f"{len(self.starting)} of {core.workers} workers were not ready"
             warnings.warn(
-                f"{len(self.starting)} of {core.workers} workers were not ready after {self.patience:g} s: "
-                "the run begins without them.", stacklevel=2,
-            )  # fmt: skip
+                f"{missing} after {self.start_timeout:g} s: the run begins without them.", stacklevel=2
+            )
         self.begun = True
         self.clock = Clock(self.clock.unit, core.time)
         for worker in list(self.at):
-            self._carry(core.ask(worker, self.clock.now()))
+            self._send_orders(core.ask(worker, self.clock.now()))
 
     def _turn(self) -> None:
         """Serve one message, and do what time demands."""
         core = self.core
-        wait = self.clock.remaining(core.deadline) if self.timed else GLANCE
-        self._serve(min(wait, GLANCE))
+        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
+        self._serve(min(wait, LONGEST_WAIT))
         while not core.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)
         if self.timed:
-            self._carry(core.tick(self.clock.now()))
-        if self.silence < math.inf:
+            self._send_orders(core.tick(self.clock.now()))
+        if self.give_up_after < math.inf:
             self._give_up_silent()
-        if not core.members and all(time.monotonic() - d.started > self.patience for d in self.starting):
+        if not core.members and all(time.monotonic() - d.started > self.start_timeout for d in self.starting):
             core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
         if self.checkpoints is not None and self.checkpoints.interrupted:
             core.stop(*self.checkpoints.ending(core.version))
 
     def _give_up_silent(self) -> None:
         """Lose those who compute for too long; the first step may compile, and is given more time."""
-        now, first = self.clock.now(), max(self.silence, self.patience / self.clock.unit)
-        for desk in list(self.at.values()):
-            limit = self.silence if desk.kind is not None else first
-            if desk.busy and now - desk.since >= limit and self.mail.empty():
-                self._lose(desk)
+        now, first = self.clock.now(), max(self.give_up_after, self.start_timeout / self.clock.unit)
+        for slot in list(self.at.values()):
+            limit = self.give_up_after if slot.kind is not None else first
+            if slot.busy and now - slot.since >= limit and self.mail.empty():
+                self._lose(slot)
 
     def _dismiss(self) -> None:
         """Let everyone finish what is under way, and take the states they end with."""
         self.closing = True
-        for desk in list(self.starting):
-            self.starting.discard(desk)
-            self._kill(desk)
-        for desk in self.at.values():
-            if self.slow is not None:
-                desk.actor.hurry.remote()
-            if not desk.busy:
-                self._call(desk, "farewell", desk.worker)
+        for slot in list(self.starting):
+            self.starting.discard(slot)
+            self._kill(slot)
+        for slot in self.at.values():
+            if self.timing_model is not None:
+                slot.actor.hurry.remote()
+            if not slot.busy:
+                self._call(slot, "final_state", slot.worker)
         until = math.inf
         while len(self.states) < len(self.at) and time.monotonic() < until:
-            self._serve(GLANCE)
+            self._serve(LONGEST_WAIT)
             self._give_up_silent()
             if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
                 until = time.monotonic() + HURRY
@@ -177,62 +191,62 @@ class Office:
                 f"{type(what).__name__} cannot be sent to other processes ({reason}): it must be picklable."
             ) from None
 
-    def _kill(self, desk: Desk) -> None:
+    def _kill(self, slot: ActorSlot) -> None:
         with suppress(Exception):  # it may be gone, and the cluster with it
-            self.ray.kill(desk.actor)
+            self.ray.kill(slot.actor)
 
     def _start(self, returning: int | None) -> None:
         """Start an actor: a new worker, or one of the checkpoint this run goes on from."""
-        desk = Desk(self.hire.remote(), returning)
-        self.starting.add(desk)
-        self._prepare(desk)
+        slot = ActorSlot(self.hire.remote(), returning)
+        self.starting.add(slot)
+        self._prepare(slot)
 
-    def _prepare(self, desk: Desk) -> None:
+    def _prepare(self, slot: ActorSlot) -> None:
         state: Arrays | None = None
-        if desk.returning is not None and self.checkpoints is not None and self.checkpoints.start is not None:
-            mine = f"worker.{desk.returning}."
+        if slot.returning is not None and self.checkpoints is not None and self.checkpoints.start is not None:
+            mine = f"worker.{slot.returning}."
             arrays = self.checkpoints.start.arrays
             state = {name: array for name, array in arrays.items() if name.startswith(mine)}
-        self._call(desk, "prepare", self.brief, self.source, desk.returning, state)
+        self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
 
-    def _welcome(self, desk: Desk) -> None:
+    def _welcome(self, slot: ActorSlot) -> None:
         now = self.clock.now() if self.begun else self.core.time
-        self.starting.discard(desk)
-        desk.worker = self.core.join(now, desk.returning)
-        self.at[desk.worker] = desk
+        self.starting.discard(slot)
+        slot.worker = self.core.join(now, slot.returning)
+        self.at[slot.worker] = slot
         if self.begun:
-            self._carry(self.core.ask(desk.worker, now))
+            self._send_orders(self.core.ask(slot.worker, now))
 
-    def _lose(self, desk: Desk) -> None:
+    def _lose(self, slot: ActorSlot) -> None:
         """An actor is gone, or given up; another takes its place while the limit allows."""
-        core, joined = self.core, desk.worker >= 0
-        self.starting.discard(desk)
-        self.at.pop(desk.worker, None)
-        self.states.pop(desk.worker, None)
-        self._kill(desk)
+        core, joined = self.core, slot.worker >= 0
+        self.starting.discard(slot)
+        self.at.pop(slot.worker, None)
+        self.states.pop(slot.worker, None)
+        self._kill(slot)
         if self.restarts > 0 and not core.done:
             self.restarts -= 1
-            self._start(None if joined else desk.returning)
+            self._start(None if joined else slot.returning)
         if joined:
             now = self.clock.now() if self.begun else core.time
-            self._carry(core.lost(desk.worker, now, replacing=bool(self.starting)))
+            self._send_orders(core.lost(slot.worker, now, replacing=bool(self.starting)))
 
     # -- messages
 
-    def _call(self, desk: Desk, method: str, *arguments: Any) -> None:
+    def _call(self, slot: ActorSlot, method: str, *arguments: Any) -> None:
         """Ask something of an actor; the answer comes by mail."""
-        future: Future[Any] = getattr(desk.actor, method).remote(*arguments).future()
-        future.add_done_callback(lambda answer: self.mail.put((desk, method, answer)))
+        future: Future[Any] = getattr(slot.actor, method).remote(*arguments).future()
+        future.add_done_callback(lambda answer: self.mail.put((slot, method, answer)))
 
     def _serve(self, seconds: float) -> None:
         """Wait for a message, and do what it asks for."""
         try:
-            desk, method, answer = self.mail.get(timeout=seconds)
+            slot, method, answer = self.mail.get(timeout=seconds)
         except queue.Empty:
             return
-        if desk not in self.starting and self.at.get(desk.worker) is not desk:
+        if slot not in self.starting and self.at.get(slot.worker) is not slot:
             return  # it was given up before
-        desk.busy = False
+        slot.busy = False
         errors = self.ray.exceptions
         try:
             content = answer.result()
@@ -240,46 +254,46 @@ class Office:
             reason = " ".join(str(error.cause).split()).rstrip(".")
             raise WorkerFailed(f"a worker could not take a message ({reason}).") from error
         except errors.RayError:
-            self._lose(desk)
+            self._lose(slot)
             return
         if isinstance(content, Failed):
             failure = WorkerFailed(content.sentence)
             failure.add_note(content.trace)
             raise failure
         if method == "step":
-            self._answered(desk, content if isinstance(content, Answer) else Answer(content, None, None))
-        elif method == "farewell":
+            self._answered(slot, content if isinstance(content, Answer) else Answer(content, None, None))
+        elif method == "final_state":
             template = self.core.algorithm.init_worker(self.core.potential, self.core.theta0)
-            self.states[desk.worker] = Saved({}, content).tree(f"worker.{desk.worker}", template)
+            self.states[slot.worker] = Saved({}, content).tree(f"worker.{slot.worker}", template)
         elif content == "data":
             if isinstance(self.source, Reference):
                 self.source = self._put(self.core.potential, self.core.potential)
-            self._prepare(desk)
+            self._prepare(slot)
         else:
-            self._welcome(desk)
+            self._welcome(slot)
 
-    def _answered(self, desk: Desk, answer: Answer) -> None:
+    def _answered(self, slot: ActorSlot, answer: Answer) -> None:
         core = self.core
         if answer.state is not None:
-            core.deposit(desk.worker, answer.state)
-        desk.kind = answer.kind or desk.kind
+            core.hand_in_state(slot.worker, answer.state)
+        slot.kind = answer.kind or slot.kind
         update = None
         if answer.update is not None:
-            assert desk.kind is not None
-            update = desk.kind._make(self._own(desk, answer.update))  # type: ignore[attr-defined]
-        self._carry(core.answer(desk.worker, update, self.clock.now()))
+            assert slot.kind is not None
+            update = slot.kind._make(self._own(slot, answer.update))  # type: ignore[attr-defined]
+        self._send_orders(core.answer(slot.worker, update, self.clock.now()))
         if self.closing:
-            self._call(desk, "farewell", desk.worker)
+            self._call(slot, "final_state", slot.worker)
 
-    def _own(self, desk: Desk, values: tuple[Any, ...]) -> list[Any]:
+    def _own(self, slot: ActorSlot, values: tuple[Any, ...]) -> list[Any]:
         """The values in arrays of ours: those of the object store are read-only, and scarce."""
-        if desk.inbox is None or not self.reuse:
-            desk.inbox = list(copied(tuple(values)))
+        if slot.inbox is None or not self.reuse:
+            slot.inbox = list(copied(tuple(values)))
         else:
-            desk.inbox = [copied_into(mine, value) for mine, value in zip(desk.inbox, values)]
-        return desk.inbox
+            slot.inbox = [copied_into(mine, value) for mine, value in zip(slot.inbox, values)]
+        return slot.inbox
 
-    def _carry(self, orders: list[Assign]) -> None:
+    def _send_orders(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
         core = self.core
         if core.time > self.clock.now():
@@ -290,9 +304,9 @@ class Office:
         # A broadcast lies in the store once, not once per worker; a single message travels in one piece.
         common = self.ray.put(message) if len(orders) > 1 else None
         for order in orders:
-            desk = self.at[order.worker]
-            desk.busy, desk.since = True, self.clock.now()
+            slot = self.at[order.worker]
+            slot.busy, slot.since = True, self.clock.now()
             if common is not None:
-                self._call(desk, "step", common, tuple(order))
+                self._call(slot, "step", common, tuple(order))
             else:
-                self._call(desk, "step", (tuple(order), *message))
+                self._call(slot, "step", (tuple(order), *message))

@@ -34,7 +34,7 @@ class Brief(NamedTuple):
     algorithm: Algorithm
     theta0: Array
     seed: int
-    slow: Cluster | None
+    timing_model: Cluster | None
     unit: float
 
 
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 
 class Worker:
-    """One actor; `prepare` first, then `step` again and again, `farewell` last."""
+    """One actor; `prepare` first, then `step` again and again, `final_state` last."""
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1, "asyncqn learning")
@@ -103,7 +103,7 @@ class Worker:
 
         worker, state: of a worker that goes on from a checkpoint, else None as state.
         """
-        self.algorithm, theta0, self.seed, self.slow, self.unit = brief
+        self.algorithm, theta0, self.seed, self.timing_model, self.unit = brief
         theta0 = theta0.copy()  # what comes from the object store is read-only
         try:
             built = source.build() if isinstance(source, Reference) else source
@@ -132,13 +132,13 @@ class Worker:
         if (failure := self._settle()) is not None:
             return failure
         try:
-            state = state_arrays(assign.worker, self.local) if assign.deposit else None
+            state = state_arrays(assign.worker, self.local) if assign.hand_in else None
             self.view = self.copy.take(values)
             task = assign.task(self.seed)
             update = compute(self.algorithm, self.potential, self.view, self.local, task, self.limit)
         except Exception as error:
             return _failed(_where(assign), error)
-        self._linger(begun, assign)
+        self._stretch(begun, assign)
         if self.learning_takes > BRIEF:
             self.learning = self.pool.submit(self._learn, assign, update)
         elif (failure := self._learn(assign, update)) is not None:
@@ -148,7 +148,7 @@ class Worker:
         answer, known, self.told_kind = tuple(update), self.told_kind, True
         return answer if known and state is None else Answer(answer, None if known else type(update), state)
 
-    def farewell(self, worker: int) -> Arrays | Failed:
+    def final_state(self, worker: int) -> Arrays | Failed:
         """The worker's state after everything it computed."""
         return self._settle() or state_arrays(worker, self.local)
 
@@ -172,12 +172,12 @@ class Worker:
         learning, self.learning = self.learning, None
         return learning.result() if learning is not None else None
 
-    def _linger(self, begun: float, assign: Assign) -> None:
+    def _stretch(self, begun: float, assign: Assign) -> None:
         """Stretch a computation to its drawn time, both messages included."""
-        if self.slow is not None:
+        if self.timing_model is not None:
             if self.delays is None:
-                self.delays = Delays(self.slow, self.seed, assign.worker, self.algorithm.stages)
-            until = begun + (self.slow.message + self.delays.of(assign.k, assign.read)) * self.unit
+                self.delays = Delays(self.timing_model, self.seed, assign.worker, self.algorithm.stages)
+            until = begun + (self.timing_model.message + self.delays.of(assign.k, assign.read)) * self.unit
             self.over.wait(max(0.0, until - time.perf_counter()))
 
 

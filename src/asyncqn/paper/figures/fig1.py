@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
@@ -47,12 +48,14 @@ def measure(job: Job) -> list[Record]:
     potential = STANDARD.potential()
     method = algorithm("as-lbfgs", {**MENDED["as-lbfgs"], "memory": job.memory})
     timing = cluster("as-lbfgs", job.workers, job.variance)
-    engine = Simulator(timing) if job.engine == "simulated" else Threads(slow=timing, time_unit=TIME_UNIT)
+    engine = (
+        Simulator(timing) if job.engine == "simulated" else Threads(timing_model=timing, time_unit=TIME_UNIT)
+    )
     theta0 = starting_point(potential, None, job.seed)
 
     def run_for(commits: int) -> Run:
         return engine.minimize(
-            potential, method, theta0=theta0, commits=commits, seed=job.seed, evaluate=10, callback=None
+            Request(potential, method, theta0=theta0, commits=commits, seed=job.seed, evaluate=10)
         )
 
     run_for(WARM_UP)  # compiles the kernels: a real clock would count that as the first commit's time

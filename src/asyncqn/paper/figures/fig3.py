@@ -32,14 +32,14 @@ TICKS = (1, 2, 5, 10, 20, 40, 80)
 
 @dataclass(frozen=True)
 class Spec:
-    """Sizes; `patience` is the limit in commits per run (time W-independent of luck)."""
+    """Sizes; `most_commits` is the limit in commits per run (time W-independent of luck)."""
 
     repetitions: int
     workers: tuple[int, ...]
     variances: tuple[float, ...] = (25.0, 200.0)
     tuning_seeds: int = 2
     epsilon: float = 0.05
-    patience: float = 8000.0
+    most_commits: float = 8000.0
 
 
 QUICK = Spec(8, (1, 2, 5, 10, 20, 40, 80))
@@ -58,7 +58,7 @@ class Job:
     parameters: tuple[tuple[str, Any], ...]
     seeds: tuple[int, ...]
     epsilon: float
-    patience: float
+    most_commits: float
 
 
 def measure(job: Job) -> list[Record]:
@@ -74,7 +74,7 @@ def measure(job: Job) -> list[Record]:
             timing,
             seed=seed,
             target=job.epsilon,
-            limit=job.patience * cycle / job.workers,
+            limit=job.most_commits * cycle / job.workers,
         )
         records.append(
             {
@@ -108,7 +108,7 @@ def compute(context: Context) -> Tables:
         role: str, W: int, variance: float, q: float, g: float, given: dict[str, Any], seeds: range
     ) -> Job:
         plain = tuple(sorted(given.items()))
-        return Job(role, W, variance, q, g, plain, tuple(seeds), spec.epsilon, spec.patience)
+        return Job(role, W, variance, q, g, plain, tuple(seeds), spec.epsilon, spec.most_commits)
 
     tuning = range(TUNING_SEED + context.seed, TUNING_SEED + context.seed + spec.tuning_seeds)
     fresh = range(context.seed, context.seed + spec.repetitions)

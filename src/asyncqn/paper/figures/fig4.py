@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
 from asyncqn.paper.controls import without_pairs
@@ -79,13 +80,15 @@ def measure(job: Job) -> list[Record]:
             raise StopIteration
 
     run = Simulator(workers).minimize(
-        model,
-        method,
-        theta0=starting_point(model, None, job.seed),
-        seed=job.seed,
-        callback=stop,
-        commits=commits_within(method, workers, job.duration),
-        evaluate=max(1, int(expected / POINTS)),
+        Request(
+            model,
+            method,
+            theta0=starting_point(model, None, job.seed),
+            seed=job.seed,
+            callback=stop,
+            commits=commits_within(method, workers, job.duration),
+            evaluate=max(1, int(expected / POINTS)),
+        )
     )
     rows = [run.metrics.row(i) for i in range(run.metrics.rows)]
     return [

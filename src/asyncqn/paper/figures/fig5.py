@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.stability import delay_limit
+from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
 from asyncqn.paper.controls import accepted_words, without_pairs
@@ -46,13 +47,14 @@ def measure(job: Job) -> list[Record]:
     """The metrics along the run."""
     model, method = potential(job.name), algorithm("as-lbfgs", dict(job.parameters))
     run = Simulator(measured_cluster(Timing(*job.timing), job.workers)).minimize(
-        model,
-        method,
-        theta0=starting_point(model, None, job.seed),
-        commits=job.commits,
-        seed=job.seed,
-        evaluate=25,
-        callback=None,
+        Request(
+            model,
+            method,
+            theta0=starting_point(model, None, job.seed),
+            commits=job.commits,
+            seed=job.seed,
+            evaluate=25,
+        )
     )
     rows = [run.metrics.row(i) for i in range(run.metrics.rows)]
     return [
