@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Saved
+from asyncqn.core.checkpoint import Saved, _unpack
 from asyncqn.core.master import compute, learn
 from asyncqn.core.request import Request
 from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
@@ -30,6 +30,16 @@ ALGORITHMS: dict[str, Any] = {
     ),
     "rounds": aq.MBLBFGS(h=0.01, memory=2, batch=8, overlap=3, timeout=2.0, quorum=0.5),
 }
+
+
+def as_loaded(saved: Saved) -> Saved:
+    """A checkpoint as it comes back from disk: the content of its logs among the arrays."""
+    arrays = dict(saved.arrays)
+    for name, log in saved.logs.items():
+        if log.length:
+            _unpack(name, log.between(0, log.length), arrays)
+    arrays.setdefault("fingerprints", np.empty(0, np.uint32))
+    return Saved(saved.document, {k: a for k, a in arrays.items() if not k.startswith("under_way.")})
 
 
 class Stage:
@@ -70,7 +80,7 @@ class Stage:
             self.states[w] = learn(self.algorithm, POTENTIAL, view, self.states[w], task, update)
             self.flight[w], self.read[w] = update, order.read
         if (saved := self.core.whole_checkpoint()) is not None:
-            self.checkpoints.append(saved)
+            self.checkpoints.append(as_loaded(saved))
 
     def answer(self, which: int, ask: bool = True) -> None:
         if self.flight:

@@ -189,11 +189,11 @@ def test_a_reference_builds_the_same_potential_or_none() -> None:
         ({"workers": 2, "cpus": 1.5}, "cpus"),
         ({"workers": 2, "patience": 0.0}, "patience"),
         ({"workers": 2, "address": "ray://somewhere:10001"}, "client"),
-        ({"workers": 2, "slow": aq.Cluster(3)}, "slow"),
-        ({"workers": 2, "slow": aq.Cluster(2, deaths={0: 1.0})}, "deaths"),
+        ({"workers": 2, "timing_model": aq.Cluster(3)}, "timing_model"),
+        ({"workers": 2, "timing_model": aq.Cluster(2, deaths={0: 1.0})}, "deaths"),
         ({"workers": 2, "time_unit": 0.0}, "time_unit"),
         ({"workers": 2, "max_staleness": -1}, "max_staleness"),
-        ({"workers": 2, "silence": 0.0}, "silence"),
+        ({"workers": 2, "give_up_after": 0.0}, "give_up_after"),
     ],
 )
 def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
