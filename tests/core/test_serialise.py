@@ -45,7 +45,7 @@ def test_plain_data_is_always_json(value):
 
 def test_arrays_and_numpy_numbers_become_plain():
     assert to_json({"a": np.array([1.0, np.inf]), 3: np.int32(4)}) == {"a": [1.0, "inf"], "3": 4}
-    with pytest.raises(TypeError, match="object has no plain form"):
+    with pytest.raises(TypeError, match="object has no JSON form"):
         to_json(object())
 
 

@@ -21,6 +21,7 @@ from hypothesis.extra import numpy as hnp
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.core.float32_wire import rounded
+from asyncqn.core.request import Request
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.engines.mpi.worker import Worker, message_frames
 from asyncqn.engines.named import engine_from_json
@@ -232,7 +233,8 @@ class Pair(NamedTuple):
 def test_a_worker_s_update_lives_in_its_message_until_it_sends_other_arrays() -> None:
     algorithm = aq.AsyncSGD(h=1e-5, batch=6)
     mpi = SimpleNamespace(REQUEST_NULL=None)
-    worker = Worker(mpi, None, problem(), algorithm, np.zeros(problem().dim), 0, False, False, None, 1.0)
+    request = Request(problem(), algorithm, np.zeros(problem().dim), commits=1)
+    worker = Worker(mpi, None, request, False, False, None, 1.0)
     mine = worker.local = Pair(np.arange(3.0), np.arange(3.0) + 10, 7)
     worker.outgoing = Frame((mine.first,))
     slot = worker.outgoing.slots[0]

@@ -187,7 +187,7 @@ def test_a_reference_builds_the_same_potential_or_none() -> None:
         ({"workers": 0}, "at least one worker"),
         ({"workers": 2, "restarts": -1}, "restarts"),
         ({"workers": 2, "cpus": 1.5}, "cpus"),
-        ({"workers": 2, "patience": 0.0}, "patience"),
+        ({"workers": 2, "start_timeout": 0.0}, "start_timeout"),
         ({"workers": 2, "address": "ray://somewhere:10001"}, "client"),
         ({"workers": 2, "timing_model": aq.Cluster(3)}, "timing_model"),
         ({"workers": 2, "timing_model": aq.Cluster(2, deaths={0: 1.0})}, "deaths"),
