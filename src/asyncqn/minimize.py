@@ -73,27 +73,9 @@ def minimize(
 
         engine = Threads(os.cpu_count() or 1)
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
-    exact = extra(algorithm, "standing") is not None
-    require(
-        commits is not None or (exact and tol is not None),
-        "commits is missing: say how many the run shall make.",
-    )
-    require(
-        max_passes is None or extra(algorithm, "rows_of") is not None,
-        f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
-    )
-    if evaluate is None:
-        evaluate = default_evaluate(algorithm, commits)
-    asked, commits = commits is not None, most_commits(algorithm) if commits is None else commits
-    require(
-        isinstance(commits, (int, np.integer)) and not isinstance(commits, bool) and commits >= 1,
-        f"commits must be an integer of at least 1, not {commits!r}.",
-    )
+    asked = commits is not None
+    commits, evaluate = _length(algorithm, commits, evaluate, stopping)
     seed = check_seed(seed)
-    require(
-        isinstance(evaluate, (int, np.integer)) and not isinstance(evaluate, bool) and evaluate >= 1,
-        f"evaluate must be an integer of at least 1, not {evaluate!r}.",
-    )
     check_fit(algorithm, potential, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=2)
@@ -103,22 +85,36 @@ def minimize(
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     with nullcontext() if checkpoints is None else closing(checkpoints):
         run = engine.minimize(
-            Request(
-                potential,
-                algorithm,
-                theta0=start,
-                commits=int(commits),
-                seed=seed,
-                evaluate=int(evaluate),
-                callback=callback,
-                stopping=stopping,
-                checkpoints=checkpoints,
-            )
+            Request(potential, algorithm, start, commits, seed, evaluate, callback, stopping, checkpoints)
         )
     if run is None or run.status != "completed" or (asked and target is None):
         return run  # None: another rank of MPI has the run
     missed = "it has not converged" if target is None else f"{metric} did not reach the target {target:g}"
     return replace(run, status="stopped", message=f"{missed}: {run.message}")
+
+
+def _length(
+    algorithm: Algorithm, commits: int | None, evaluate: int | None, stopping: Stopping
+) -> tuple[int, int]:
+    """How many commits there are at most, and how many between two evaluations; checked."""
+    exact = extra(algorithm, "standing") is not None
+    require(
+        commits is not None or (exact and stopping.tol is not None),
+        "commits is missing: say how many the run shall make.",
+    )
+    require(
+        stopping.max_passes is None or extra(algorithm, "rows_of") is not None,
+        f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
+    )
+    most = most_commits(algorithm) if commits is None else _count("commits", commits)
+    between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
+    return most, _count("evaluate", between)
+
+
+def _count(name: str, value: int) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    require(whole and value >= 1, f"{name} must be an integer of at least 1, not {value!r}.")
+    return int(value)
 
 
 def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:

@@ -68,8 +68,8 @@ class Run:
     theta: Array
     fun: float
     status: str
-    """"converged", "stalled", "diverged", "interrupted", "stopped" or "completed" (the commits asked for were
-    made); `message` says it in a sentence."""
+    """"converged", "stalled", "diverged", "stopped", "completed" (the commits asked for were made),
+    "interrupted" (Ctrl-C) or "terminated" (SIGTERM); `message` says it in a sentence."""
     message: str
     schedule: Schedule
     metrics: Table
