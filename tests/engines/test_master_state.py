@@ -17,8 +17,8 @@ import asyncqn as aq
 from asyncqn.core.checkpoint import Saved, _unpack
 from asyncqn.core.master import compute, learn
 from asyncqn.core.request import Request
-from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign, Event, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 
 POTENTIAL = problem()
@@ -140,6 +140,23 @@ def test_any_sequence_of_events_records_a_valid_schedule_that_replays(
     assert again.theta.tobytes() == run.theta.tobytes()
     if not lost:  # the memory of a lost worker is gone, its pairs with it
         assert again.counters == run.counters
+
+
+@pytest.mark.parametrize("pattern", list(ALGORITHMS))
+@given(events=EVENTS)
+def test_the_log_of_events_drives_a_fresh_master_to_the_same_end(
+    pattern: str, events: list[tuple[str, int, float]]
+) -> None:
+    log: list[Event] = []
+    stage = Stage(ALGORITHMS[pattern], log=log)
+    for _ in range(3):
+        stage.join()
+    drive(stage, events)
+    again = Stage(ALGORITHMS[pattern])
+    for event in log:
+        again.core.happen(event)
+    assert again.core.recorder.schedule() == stage.core.recorder.schedule()
+    assert again.core.master.fingerprints == stage.core.master.fingerprints
 
 
 @pytest.mark.parametrize("pattern", list(ALGORITHMS))

@@ -37,24 +37,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.core.checkpoint import Saved
+from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
+from asyncqn.core.run import Run, manifest
+from asyncqn.core.serialise import to_json
 from asyncqn.core.stages import Closes, Stage, check_stages, stage_at
 from asyncqn.core.stopping import Ended
 from asyncqn.engines.copies import copied
-from asyncqn.engines.ledger import Answer, Assign, Ledger, Member, sent_fields
+from asyncqn.engines.handout import HandOut
+from asyncqn.engines.orders import Answer, Assign, Event, Member, sent_fields, state_arrays
+from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.engines.snapshots import Snapshot, restore, take
 from asyncqn.types import Array
 
 
-class MasterState(Ledger):
+class MasterState:
     """See the top of this file.
 
     workers: how many are expected (for guards and advice); engine: describes the engine in the
@@ -62,7 +66,8 @@ class MasterState(Ledger):
     so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
     is dropped; give_up_after: a worker that computes longer counts as lost; reach: time a broadcast needs
     to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
-    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
+    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from;
+    log: where every event is noted.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class MasterState(Ledger):
         service: float = 0.0,
         due: Callable[[int], bool] | None = None,
         start: Saved | None = None,
+        log: list[Event] | None = None,
     ) -> None:
         algorithm = request.algorithm
         check_stages(algorithm.stages, type(algorithm).__name__)
@@ -92,18 +98,54 @@ class MasterState(Ledger):
             stopping=request.stopping,
             pause=pause,
         )
-        super().__init__(request, workers=workers, engine=engine, master=master, due=due)
+        self.request, self.master = request, master
+        self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
+        self.commits, self.seed, self.workers = request.commits, request.seed, workers
+        self.stages, self.stopping = algorithm.stages, request.stopping
+        self.handout = HandOut(self.stages) if self.stages[0].parts is not None else None
+        self.engine = to_json(dict(engine))
+        self.recorder = ScheduleRecorder()
+        self.members: dict[int, Member] = {}
+        self.gone: set[int] = set()
+        self.next_worker = 0
+        """The number that the next new worker gets."""
+        self.steps_made: dict[int, int] = {}
+        """By the workers of the checkpoint this run goes on from, until they have joined again."""
+        self.status, self.message = "", ""
+        self.failure: BaseException | None = None
+        self.lost_workers = self.joined_later = 0
+        self.resumed_from: int | None = None
+        self.segments: list[dict[str, Any]] = []
+        self.time = 0.0
+        """Of the last event."""
+        self.log = log
+        self._answers: list[Answer] = []
+        self._due = due
+        self._snapshot: Snapshot | None = None
         self.max_staleness, self.give_up_after, self.reach = max_staleness, give_up_after, reach
         self.service = service
         self._sent = sent_fields(algorithm, self.master.iterate)
         self._stale_sum = self._stale_rows = self._evaluations = 0
         self._round_ends = math.inf
         if start is not None:
-            self.restore(start)
+            restore(self, start)
             self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
-        self._open_round(self._now)
+        self._open_round(self.time)
 
     # -- what an engine reads
+
+    @property
+    def done(self) -> bool:
+        return self.status != ""
+
+    @property
+    def version(self) -> int:
+        return self.master.version
+
+    @property
+    def returning(self) -> list[int]:
+        """The workers of the checkpoint this run goes on from, to be joined again by number."""
+        return sorted(self.steps_made)
 
     @property
     def stage(self) -> Stage:
@@ -113,7 +155,7 @@ class MasterState(Ledger):
     @property
     def deadline(self) -> float:
         """When `tick` must be called at the latest."""
-        ends = self._round_ends if self._round_ends > self._now else math.inf
+        ends = self._round_ends if self._round_ends > self.time else math.inf
         if self.handout is not None and any(member.waiting for member in self.members.values()):
             ends = self.handout.next_backup
         if self.give_up_after < math.inf:
@@ -135,18 +177,23 @@ class MasterState(Ledger):
 
     def join(self, now: float, worker: int | None = None) -> int:
         """A worker came; it gets a new number, or the given one where numbers carry meaning."""
+        self._note("join", now, worker)
         self._advance(now)
         if worker is None:
-            worker = self._next
-        elif worker in self.members or worker in self._gone:
+            worker = self.next_worker
+        elif worker in self.members or worker in self.gone:
             raise ValueError(f"worker number {worker} was used before")
-        self._next = max(self._next, worker + 1)
-        self.members[worker] = Member(self._returning.pop(worker, 0))
+        self.next_worker = max(self.next_worker, worker + 1)
+        self.members[worker] = Member(self.steps_made.pop(worker, 0))
         self.joined_later += self.version > 0 and self.version != self.resumed_from
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
         """The worker is free: it gets the current version, or may have to wait for the next."""
+        self._note("ask", now, worker)
+        return self._ask(worker, now)
+
+    def _ask(self, worker: int, now: float) -> list[Assign]:
         member = self.members.get(worker)
         if self.done or member is None or member.read is not None:
             return []
@@ -158,6 +205,7 @@ class MasterState(Ledger):
 
     def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
         """An update arrived; with `ask` the worker wants work again at once."""
+        self._note("answer", now, worker, update, ask)
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
             return []
@@ -169,7 +217,7 @@ class MasterState(Ledger):
         if asked.closes is Closes.ALL_PARTS:
             assert self.handout is not None
             assert answer.part is not None
-            if not self.handout.answered(answer.part, read, self.version, self._now - member.since):
+            if not self.handout.answered(answer.part, read, self.version, self.time - member.since):
                 # A worker's computations are recorded in its own order, so it waits for those before it.
                 self._answers.append(answer._replace(update=None, counts=False))
             else:
@@ -186,17 +234,22 @@ class MasterState(Ledger):
             self._drop(answer)
         else:
             self._commit([answer])
-        return orders + self.ask(worker, now) if ask else orders
+        return orders + self._ask(worker, now) if ask else orders
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
         """A worker is gone; without workers, and none `replacing` it, the run ends."""
+        self._note("lost", now, worker, None, replacing)
+        return self._lose(worker, now, replacing)
+
+    def _lose(self, worker: int, now: float, replacing: bool = False) -> list[Assign]:
         gone = self.members.pop(worker, None)
         if gone is None:
             return []
         self._advance(now)
-        self._gone.add(worker)
+        self.gone.add(worker)
         self.lost_workers += 1
-        self.forget(worker)
+        if self._snapshot is not None:
+            self._snapshot.forget(worker)
         orders = self._close_round() if self.stage.closes is Closes.ROUND and not self.done else []
         if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
             self.handout.lost(worker, gone.part, gone.read, self.version)
@@ -207,14 +260,15 @@ class MasterState(Ledger):
 
     def tick(self, now: float) -> list[Assign]:
         """Time passed: a round may be over, a silent worker given up."""
+        self._note("tick", now)
         self._advance(now)
         if self.done:
             return []
         orders: list[Assign] = []
         if self.give_up_after < math.inf:
             for worker, member in list(self.members.items()):
-                if member.read is not None and self._now - member.since >= self.give_up_after:
-                    orders += self.lost(worker, now)
+                if member.read is not None and self.time - member.since >= self.give_up_after:
+                    orders += self._lose(worker, now)
         if self.stage.closes is Closes.ROUND and not self.done:
             orders += self._close_round()
         if self.handout is not None and not self.done:
@@ -223,19 +277,46 @@ class MasterState(Ledger):
 
     # -- rounds and commits
 
+    def _note(
+        self,
+        kind: Literal["join", "ask", "answer", "lost", "tick"],
+        now: float,
+        worker: int | None = None,
+        update: Any | None = None,
+        flag: bool = False,
+    ) -> None:
+        if self.log is not None:
+            self.log.append(Event(kind, now, worker, copied(update), flag))
+
+    def happen(self, event: Event) -> list[Assign]:
+        """What an event of a log makes the master do."""
+        kind, now, worker, update, flag = event
+        if kind == "join":
+            self.join(now, worker)
+            return []
+        if kind == "tick":
+            return self.tick(now)
+        assert worker is not None
+        if kind == "ask":
+            return self.ask(worker, now)
+        if kind == "lost":
+            return self.lost(worker, now, replacing=flag)
+        return self.answer(worker, update, now, ask=flag)
+
     def _advance(self, now: float) -> None:
-        if now > self._now:
-            self._now = now
+        if now > self.time:
+            self.time = now
 
     def _assign(self, worker: int, member: Member) -> list[Assign]:
-        part = None if self.handout is None else self.handout.choose(worker, self.version, self._now)
+        part = None if self.handout is None else self.handout.choose(worker, self.version, self.time)
         if self.handout is not None and part is None:
             member.waiting = True
             return []
-        order = Assign(worker, self.version, member.k, part, worker in self._owed)
+        owes = self._snapshot is not None and worker in self._snapshot.owed
+        order = Assign(worker, self.version, member.k, part, owes)
         member.k += 1
         member.read = member.last_read = self.version
-        member.part, member.since, member.waiting = part, self._now, False
+        member.part, member.since, member.waiting = part, self.time, False
         return [order]
 
     def _assign_waiting(self) -> list[Assign]:
@@ -255,7 +336,7 @@ class MasterState(Ledger):
 
     def _drop(self, answer: Answer) -> None:
         self._count_passes([answer])
-        self.recorder.dropped(answer.worker, answer.read, self._now, answer.part)
+        self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
 
     def _open_round(self, now: float) -> None:
         if self.stage.closes is Closes.ROUND:
@@ -266,30 +347,30 @@ class MasterState(Ledger):
         answered = {answer.worker for answer in self._answers}
         everyone = self.members.keys() <= answered
         enough = len(answered) >= self.stage.quorum * len(self.members) - 1e-9
-        if not answered or not (everyone or (self._now >= self._round_ends and enough)):
+        if not answered or not (everyone or (self.time >= self._round_ends and enough)):
             return []
         answers, self._answers = self._answers, []
         self._commit(answers)
         if self.done:
             return []
-        self._open_round(self._now)
+        self._open_round(self.time)
         return self._assign_waiting()
 
     def _commit(self, answers: list[Answer]) -> None:
-        self._now += self.service
-        self.recorder.delivered(answers, self._now)
+        self.time += self.service
+        self.recorder.delivered(answers, self.time)
         updates = [answer.update for answer in answers if answer.counts]
         reads = [answer.read for answer in answers if answer.counts]
         self._tell_progress(reads)
         self._count_passes(answers)
-        if not self._guarded(self.master.commit, updates, self._now, reads):
+        if not self._guarded(self.master.commit, updates, self.time, reads):
             return
         if self.handout is not None:
             self.handout.opened(self.version)
         if self.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
         else:
-            self.begin_checkpoint()
+            self._begin_checkpoint()
 
     def _count_passes(self, answers: list[Answer]) -> None:
         if self.stopping.max_passes is not None:
@@ -323,12 +404,62 @@ class MasterState(Ledger):
             self.stop(ended.status, f"{ended}, after {self.version} commits.")
         return not self.done
 
+    # -- checkpoints
+
+    def _begin_checkpoint(self) -> None:
+        """Take a snapshot if one is due and none is being taken: every worker owes its state now."""
+        if self._due is not None and self._snapshot is None and self._due(self.version):
+            self._snapshot = Snapshot(take(self), self.members)
+
+    def hand_in_state(self, worker: int, arrays: Arrays) -> None:
+        """A worker's state, as it is before it begins what it was assigned."""
+        if self._snapshot is not None:
+            self._snapshot.hand_in(worker, arrays)
+
+    def whole_checkpoint(self) -> Saved | None:
+        """The checkpoint being taken, handed out once, when every worker's state is in it."""
+        if self._snapshot is None or self._snapshot.owed:
+            return None
+        saved, self._snapshot = self._snapshot.saved, None
+        return saved
+
+    def last_checkpoint(self, states: Mapping[int, Any]) -> Saved:
+        """The checkpoint of the end, after `finish`; workers without a state are not kept."""
+        saved = take(self)
+        saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
+        for worker in map(int, saved.document["workers"]):
+            saved.arrays.update(state_arrays(worker, states[worker]))
+        return saved
+
     # -- the end
+
+    def stop(self, status: str, message: str) -> None:
+        """End the run with a status (`Run.status`), and why in a sentence."""
+        if not self.done:
+            self.status, self.message = status, message
+
+    def manifest(self) -> dict[str, Any]:
+        """What is run, with what, and where."""
+        engine = {
+            **self.engine,
+            "workers": self.workers,
+            "workers_lost": self.lost_workers,
+            "workers_joined": self.joined_later,
+            "resumed_from": self.resumed_from,
+        }
+        about = manifest(self.request, engine)
+        return {**about, "segments": self.segments} if self.segments else about
+
+    def under_way(self) -> list[tuple[int, int, int | None]]:
+        """(worker, version, part) of what is not delivered: answers that wait, computations."""
+        answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
+        computing = sorted(self.members.items())
+        return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 
     def finish(self, states: Mapping[int, Any]) -> Run:
         """The run, from the states of the workers that are still there."""
-        for worker, read, part in self._under_way():
-            self.recorder.dropped(worker, read, self._now, part)
+        for worker, read, part in self.under_way():
+            self.recorder.dropped(worker, read, self.time, part)
         self._answers = []
         for member in self.members.values():
             member.read = None
@@ -341,5 +472,5 @@ class MasterState(Ledger):
         if self.status == "diverged":
             advice = advise(self.algorithm, self.potential, self.theta0, self.workers, locals_)
             self.message = f"{self.message}: {advice}"
-        return conclude(self.master, self.recorder.schedule(), locals_, self.status, self.message,
-                        self.theta0, self.manifest())  # fmt: skip
+        schedule, about = self.recorder.schedule(), self.manifest()
+        return conclude(self.master, schedule, locals_, self.status, self.message, self.theta0, about)

@@ -24,8 +24,8 @@ from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, stage_at
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
-from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 
 LONGEST_WAIT = 0.2

@@ -19,7 +19,6 @@ from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.run import Run
 from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.ledger import Assign
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes
@@ -37,6 +36,7 @@ from asyncqn.engines.mpi.worker import (
     message_frames,
     send_pieces,
 )
+from asyncqn.engines.orders import Assign
 from asyncqn.types import Task
 
 EAGER = 200

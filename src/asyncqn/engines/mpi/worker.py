@@ -23,9 +23,9 @@ from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.copies import copied, leaves
-from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
 from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
+from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import WorkerFailed
 from asyncqn.types import Array, Task

@@ -21,8 +21,8 @@ from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
-from asyncqn.engines.ledger import Assign
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
 

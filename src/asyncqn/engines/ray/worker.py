@@ -18,7 +18,7 @@ from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.engines.copies import View
-from asyncqn.engines.ledger import Assign, sent_fields, state_arrays
+from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
 from asyncqn.potentials import rebuild

@@ -1,0 +1,66 @@
+"""What passes between the master's state and those who carry messages: orders, answers, events."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from asyncqn.core.checkpoint import Arrays, flatten
+from asyncqn.core.streams import Stream
+from asyncqn.types import Algorithm, Task, extra
+
+
+def sent_fields(algorithm: Algorithm, iterate: Any) -> tuple[str, ...]:
+    """The fields of the iterate that a worker reads: the algorithm's `sent`, else all."""
+    return tuple(extra(algorithm, "sent") or iterate._fields)
+
+
+def state_arrays(worker: int, state: Any) -> Arrays:
+    """A worker's state as copies, by the names under which checkpoints keep it."""
+    return flatten(f"worker.{worker}", state)
+
+
+class Assign(NamedTuple):
+    """Send `worker` the current iterate, which is version `read`, for its k-th step."""
+
+    worker: int
+    read: int
+    k: int
+    part: int | None = None
+    hand_in: bool = False
+
+    def task(self, seed: int) -> Task:
+        return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
+
+
+class Member:
+    """What the master knows of a worker; `read` is the version it computes on, None while it does not."""
+
+    __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
+
+    def __init__(self, k: int = 0) -> None:
+        self.k, self.since, self.waiting = k, 0.0, False
+        self.read: int | None = None
+        self.last_read: int | None = None
+        self.part: int | None = None
+
+
+class Answer(NamedTuple):
+    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
+
+    worker: int
+    read: int
+    part: int | None
+    update: Any | None
+    counts: bool = True
+
+
+class Event(NamedTuple):
+    """Something that happened to the master; a list of them drives a fresh `MasterState` to the same end."""
+
+    kind: Literal["join", "ask", "answer", "lost", "tick"]
+    now: float
+    worker: int | None = None
+    update: Any | None = None
+    """Of an answer; None: it was rejected."""
+    flag: bool = False
+    """Of an answer: the worker wants work at once; of a loss: another worker is on its way."""

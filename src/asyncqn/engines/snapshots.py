@@ -1,0 +1,80 @@
+"""Checkpoints of a master's state: the snapshot being taken, and how a run goes on from one.
+
+When a checkpoint is due, a snapshot of the master is taken and every worker owes its state: each is handed in
+before the worker begins its next step, so that together they are the run between two commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from asyncqn.core.checkpoint import Arrays, Saved
+from asyncqn.core.run import rows_computed
+from asyncqn.core.segments import segments_after
+from asyncqn.engines.schedule_recorder import ScheduleRecorder
+
+if TYPE_CHECKING:
+    from asyncqn.engines.master_state import MasterState
+
+
+class Snapshot:
+    """A checkpoint being taken: the master's part, and the workers that still owe their state."""
+
+    def __init__(self, saved: Saved, workers: Iterable[int]) -> None:
+        self.saved, self.owed = saved, set(workers)
+
+    def hand_in(self, worker: int, arrays: Arrays) -> None:
+        """A worker's state, as it is before it begins what it was assigned."""
+        if worker in self.owed:
+            self.saved.arrays.update(arrays)
+            self.owed.discard(worker)
+
+    def forget(self, worker: int) -> None:
+        """A worker is lost: the checkpoint does without it."""
+        if worker in self.owed:
+            self.owed.discard(worker)
+            del self.saved.document["workers"][str(worker)]
+
+
+def take(state: MasterState) -> Saved:
+    """The master as it is now; computations under way are rows in vain, and count as begun."""
+    under_way = ScheduleRecorder()
+    for worker, read, part in state.under_way():
+        under_way.dropped(worker, read, state.time, part)
+    saved = state.master.save()
+    saved.logs["schedule"] = state.recorder.log()
+    rows = under_way.rows(0, len(under_way))
+    saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
+    about = {
+        "time": state.time,
+        "next": state.next_worker,
+        "lost": state.lost_workers,
+        "joined": state.joined_later,
+        "workers": {str(w): member.k for w, member in state.members.items()},
+        "manifest": state.manifest(),
+    }
+    saved.document.update(about)
+    return saved
+
+
+def restore(state: MasterState, start: Saved) -> None:
+    """Go on from a checkpoint."""
+    document = start.document
+    state.master.restore(start)
+    schedule = start.schedule()
+    schedule.check_parts(state.stages)
+    state.recorder = ScheduleRecorder.of(schedule)
+    if state.handout is not None:
+        state.handout.resume(state.recorder.schedule())
+    state.time, state.next_worker = float(document["time"]), int(document["next"])
+    state.steps_made = {int(w): int(k) for w, k in document["workers"].items()}
+    state.gone = set(schedule.worker.tolist()) - set(state.steps_made)
+    state.lost_workers, state.joined_later = int(document["lost"]), int(document["joined"])
+    state.resumed_from = state.version
+    state.segments = segments_after(start, state.manifest(), state.version, len(schedule))
+    if state.stopping.max_passes is not None:
+        rows = rows_computed(state.algorithm, schedule, state.potential.n_data)
+        state.master.passes = float(rows.sum()) / state.potential.n_data
+    if state.version >= state.commits:
+        state.stop("completed", f"{state.version} commits were made.")
