@@ -1,7 +1,7 @@
-"""README.md is executed: its ```python blocks in order, and the console blocks that ask for it.
+"""README.md and the pages below docs/ are executed: ```python blocks, and console blocks that ask for it.
 
-The convention (also in CONTRIBUTING.md): every ```python block runs, all in one namespace and one
-empty folder; a ```console or ```bash block runs when the line before it is `<!-- run -->`, and
+The convention (also in CONTRIBUTING.md): every ```python block runs, those of a page in one namespace and
+one empty folder; a ```console or ```bash block runs when the line before it is `<!-- run -->`, and
 then each of its `asyncqn ...` lines (with or without a leading `$ `) must exit with 0.
 """
 
@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = {page.relative_to(ROOT).as_posix(): page for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]}
 FENCE = re.compile(
     r"^(?P<mark><!-- run -->[ \t]*\n+)?^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```[ \t]*$", re.M | re.S
 )
@@ -46,7 +48,7 @@ def commands(block: Block) -> list[str]:
 
 
 def run_python(found: list[Block], name: str) -> None:
-    """Execute Python blocks in one namespace; a traceback names README.md and the right line."""
+    """Execute Python blocks in one namespace; a traceback names the page and the right line."""
     module = types.ModuleType("readme")
     sys.modules["readme"] = module
     try:
@@ -100,19 +102,38 @@ def test_blocks_share_a_namespace_and_an_error_names_its_line() -> None:
     assert caught.traceback[-1].lineno + 1 == 41
 
 
+def of(page: Path, *languages: str) -> list[Block]:
+    """The blocks of a page in one of these languages."""
+    return [block for block in blocks(page.read_text(encoding="utf-8")) if block.language in languages]
+
+
+WITH_PYTHON = [name for name, page in PAGES.items() if of(page, "python")]
+WITH_COMMANDS = [name for name, page in PAGES.items() if any(b.marked for b in of(page, "console", "bash"))]
+
+
 @pytest.mark.timeout(300)
-def test_every_python_block_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", WITH_PYTHON)
+def test_every_python_block_of_a_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    run_python([b for b in blocks(README.read_text(encoding="utf-8")) if b.language == "python"], str(README))
+    run_python(of(PAGES[name], "python"), str(PAGES[name]))
 
 
 @pytest.mark.timeout(300)
-def test_every_marked_command_of_the_readme_succeeds(tmp_path: Path) -> None:
-    found = [b for b in blocks(README.read_text(encoding="utf-8")) if b.language in ("console", "bash")]
-    for command in (c for block in found if block.marked for c in commands(block)):
+@pytest.mark.parametrize("name", WITH_COMMANDS)
+def test_every_marked_command_of_a_page_succeeds(name: str, tmp_path: Path) -> None:
+    marked = [block for block in of(PAGES[name], "console", "bash") if block.marked]
+    for command in (c for block in marked for c in commands(block)):
         program = Path(sys.executable).parent / "asyncqn"
         arguments = shlex.split(command, comments=True)[1:]
         done = subprocess.run(
             [program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=280
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_readme_and_every_guide_that_shows_code_is_executed() -> None:
+    guides = {name for name in PAGES if name.startswith("docs/guide/")}
+    shows = {name for name in guides if "import asyncqn" in PAGES[name].read_text(encoding="utf-8")}
+    assert {"README.md", *shows} <= set(WITH_PYTHON)

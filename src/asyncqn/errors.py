@@ -4,11 +4,27 @@ from __future__ import annotations
 
 
 class AsyncqnError(Exception):
-    """Something the user can mend; the command line prints its text alone and exits with 2."""
+    """Something the user can mend; the command line prints its text alone and exits with 2.
+
+    >>> import asyncqn as aq
+    >>> try:
+    ...     aq.Cluster(workers=0)
+    ... except aq.AsyncqnError as error:
+    ...     print(error)
+    a cluster needs at least one worker: workers = 0.
+    """
 
 
 class BadInput(AsyncqnError, ValueError):
-    """A parameter, an array or a file that cannot be used as it is."""
+    """A parameter, an array or a file that cannot be used as it is.
+
+    >>> import asyncqn as aq
+    >>> try:
+    ...     aq.AsyncSGD(h=1e-4, batch=0)
+    ... except aq.BadInput as error:
+    ...     print(error)
+    batch must be an integer of at least 1, not 0.
+    """
 
 
 class NotFitted(BadInput, AttributeError):
@@ -16,11 +32,34 @@ class NotFitted(BadInput, AttributeError):
 
 
 class DamagedFile(AsyncqnError):
-    """A run, model or checkpoint that is incomplete, altered or not ours."""
+    """A run, model or checkpoint that is incomplete, altered or not ours.
+
+    >>> import pathlib, tempfile
+    >>> import asyncqn as aq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "run.json").write_text("{}")
+    ...     try:
+    ...         aq.load_run(folder)
+    ...     except aq.DamagedFile:
+    ...         print("damaged")
+    damaged
+    """
 
 
 class ReplayMismatch(AsyncqnError):
-    """A replay that computed other bits than the recorded run."""
+    """A replay that computed other bits than the recorded run.
+
+    >>> import dataclasses
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.AsyncSGD(h=1e-4, batch=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=50)
+    >>> try:
+    ...     aq.replay(dataclasses.replace(run, theta=run.theta + 1.0))
+    ... except aq.ReplayMismatch:
+    ...     print("other bits")
+    other bits
+    """
 
 
 class WorkerFailed(AsyncqnError):
@@ -37,7 +76,18 @@ class MissingExtra(AsyncqnError, ImportError):
 
 
 class StabilityWarning(UserWarning):
-    """Parameters that are predicted to make a run unstable."""
+    """Parameters that are predicted to make a run unstable.
+
+    >>> import warnings
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.ASLBFGS(h=1e-6, gamma=1.0, beta=500.0, memory=3, batch=20, overlap=10)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=5)
+    >>> any(issubclass(w.category, aq.StabilityWarning) for w in caught)
+    True
+    """
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -65,6 +65,12 @@ def minimize(
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     check: compare a potential of your own with itself before the run (`core.first_calls`): its gradient with
     its values, rows with rows, equal calls with each other.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)), seed=1)
+    >>> run.status, run.fun - problem.optimum < 1e-6
+    ('converged', True)
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     check_objects(potential, algorithm, engine, callback, checkpoint)

@@ -39,6 +39,19 @@ def resume(
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     change: go on with another potential, or with other parameters of the same algorithm, from this commit on;
     `core.segments` says what is carried over.  The run records its segments, and its replay follows them.
+
+    >>> import tempfile
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> def stop(progress):
+    ...     if progress.commit >= 100:
+    ...         raise StopIteration
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=200,
+    ...                         callback=stop, checkpoint=folder)
+    ...     run = aq.resume(folder)
+    >>> run.status, run.nit
+    ('completed', 200)
     """
     given = potential
     saved = load_checkpoint(folder)

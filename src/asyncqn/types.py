@@ -45,6 +45,19 @@ class Potential(Protocol):
     * `curvature_size`, `grad_with_curvature` and `inverse_metric_from`: a structured H0 from short
       summaries that add up over data points (see `ProfiledFactorization`), for `StagedLBFGS`;
     * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> class Mean:
+    ...     def __init__(self, y):
+    ...         self.y, self.dim, self.n_data = y, 1, len(y)
+    ...     def value(self, theta):
+    ...         return 0.5 * float(((self.y - theta) ** 2).sum())
+    ...     def grad(self, theta, rows, out):
+    ...         out[:] = self.n_data / len(rows) * (theta - self.y[rows]).sum()
+    >>> run = aq.minimize(Mean(np.array([1.0, 2.0, 6.0])), engine=aq.Simulator(aq.Cluster(workers=1)))
+    >>> round(float(run.theta[0]), 6)
+    3.0
     """
 
     @property
@@ -121,6 +134,18 @@ class Algorithm(Protocol):
     * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence.
     * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
       versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
+
+    >>> import asyncqn as aq
+    >>> class DelayAdaptive(aq.AsyncSGD):
+    ...     def apply(self, iterate, updates, commit):
+    ...         for update, staleness in zip(updates, commit.staleness):
+    ...             iterate.theta[:] += update.d_theta / (1 + staleness)
+    ...         return iterate
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = DelayAdaptive(h=1e-3, batch=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
     """
 
     @property
@@ -193,7 +218,17 @@ Callback: TypeAlias = Callable[[Progress], Any]
 
 
 class Engine(Protocol):
-    """Decides who computes what when, carries the messages, returns a `Run`."""
+    """Decides who computes what when, carries the messages, returns a `Run`.
+
+    >>> import asyncqn as aq
+    >>> class Serial:
+    ...     workers = 1
+    ...     def minimize(self, potential, algorithm, **options):
+    ...         return aq.Simulator(aq.Cluster(workers=1)).minimize(potential, algorithm, **options)
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> aq.minimize(problem, engine=Serial()).status
+    'converged'
+    """
 
     @property
     def workers(self) -> int: ...

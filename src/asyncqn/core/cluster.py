@@ -15,11 +15,18 @@ from asyncqn.kernels.random import DELAYS, fill_normals
 
 @dataclass(frozen=True)
 class Cluster:
-    """Worker times are log-normal with mean mu_w and standard deviation sigma_w.
+    """A timing model of workers, messages and a master; worker times are log-normal.
+
+    Worker times are log-normal with mean mu_w and standard deviation sigma_w.
 
     workers: W; worker_mean: mu_w, one number or one per worker; worker_std: sigma_w, likewise;
     message: tau, half of it each way; master: mu_m, the service time of a commit;
     deaths, joins: time by worker number (a worker without a join is there from the start).
+
+    >>> import asyncqn as aq
+    >>> cluster = aq.Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, deaths={3: 500.0})
+    >>> cluster.compute_times(seed=0, worker=0, count=2).shape
+    (2,)
     """
 
     workers: int

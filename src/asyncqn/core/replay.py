@@ -35,6 +35,12 @@ def replay(
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     earlier: those of the segments before the last, where the run went on with others (`resume` with `change`)
     and they cannot be rebuilt; None where they can.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=200)
+    >>> bool((aq.replay(run).theta == run.theta).all())
+    True
     """
     recorded = (
         run

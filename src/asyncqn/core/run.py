@@ -63,7 +63,14 @@ class RunDocument(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result: the final iterate, why it ended, and everything needed to compute it again."""
+    """The result: the final iterate, why it ended, and everything needed to compute it again.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status, run.success, run.nit == run.schedule.commits
+    ('converged', True, True)
+    """
 
     theta: Array
     fun: float
@@ -169,6 +176,16 @@ def load_run(
 
     A potential or an algorithm that is given is taken instead of being rebuilt from the run.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
+
+    >>> import tempfile
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = run.save(folder)
+    ...     loaded = aq.load_run(folder)
+    >>> bool((loaded.theta == run.theta).all())
+    True
     """
     document = read_document(folder, RUN)
     with telling_damage(folder, RUN):

@@ -59,7 +59,15 @@ def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Columns of equal length; validated when made.  `time` is that of the commit (or of the drop)."""
+    """Who read which version, which commit delivered it, and when: one row per computation.
+
+    Columns of equal length; validated when made.  `time` is that of the commit (or of the drop).
+
+    >>> import asyncqn as aq
+    >>> schedule = aq.Schedule(worker=[0, 1], read=[0, 0], commit=[1, 2], time=[1.0, 1.5])
+    >>> schedule.staleness.tolist()
+    [0, 1]
+    """
 
     worker: Ints
     read: Ints

@@ -25,6 +25,12 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
 
     stages: of an algorithm, or one stage.  They are asynchronous, or rounds, or versions of blocks on
     samples that grow, or batches and then versions of blocks.
+
+    >>> import asyncqn as aq
+    >>> stages = aq.AsyncSGD(h=1e-4, batch=20).stages
+    >>> schedule = aq.simulate(aq.Cluster(workers=10, worker_std=0.2), stages, commits=500, seed=0)
+    >>> round(float(schedule.staleness.mean()))                       # W - 1
+    9
     """
     require(
         isinstance(commits, (int, np.integer)) and 1 <= commits < 2**31,

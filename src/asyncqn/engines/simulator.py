@@ -22,7 +22,15 @@ _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
 
 @dataclass(frozen=True)
 class Simulator:
-    """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real."""
+    """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_mean=70.0, worker_std=14.0))
+    >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=engine, commits=200)
+    >>> run.time > 200 / 10 * 50
+    True
+    """
 
     cluster: Cluster
 

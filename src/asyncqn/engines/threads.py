@@ -28,6 +28,12 @@ class Threads(RealEngine):
     """Run an algorithm on threads of this process.
 
     workers: W; may be left out where a timing model says how many, whose deaths and joins are followed, too.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Threads(workers=2))
+    >>> run.status
+    'converged'
     """
 
     workers: int = 0

@@ -25,7 +25,19 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class LogisticRegression:
-    """Rows `X` (n_data x dim, float64 or float32, which is theta's type too), labels `y` of -1 and 1."""
+    """Logistic regression with a Gaussian prior.
+
+    Rows `X` (n_data x dim, float64 or float32, which is theta's type too), labels `y` of -1 and 1.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 3))
+    >>> y = np.sign(X @ np.array([2.0, -1.0, 0.0]) + rng.standard_normal(200))
+    >>> run = aq.minimize(aq.LogisticRegression(X, y))
+    >>> bool(run.theta[0] > 1 and run.theta[1] < -0.5)
+    True
+    """
 
     X: Array = field(repr=False)
     y: Array = field(repr=False)

@@ -45,6 +45,15 @@ class Recommender:
 
     Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
     history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.
+
+    >>> import asyncqn as aq
+    >>> from asyncqn.data import synthetic_ratings
+    >>> train, test = synthetic_ratings(300, 200, 12_000, seed=1).split(0.1, seed=0)
+    >>> model = aq.Recommender(rank=5, seed=0).fit(train)
+    >>> model.rmse(test) < 1.1
+    True
+    >>> len(model.recommend(train.user_ids[0], n=3))
+    3
     """
 
     def __init__(

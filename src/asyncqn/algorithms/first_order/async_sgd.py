@@ -25,7 +25,17 @@ class Iterate(NamedTuple):
 
 @dataclass(frozen=True)
 class AsyncSGD(StochasticGradient):
-    """h: step size for the sum U; batch: N_Omega."""
+    """Asynchronous SGD: each worker's gradient step is added as it arrives.
+
+    h: step size for the sum U; batch: N_Omega.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.AsyncSGD(h=1e-4, batch=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
 
     h: float
     batch: int

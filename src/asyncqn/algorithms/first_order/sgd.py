@@ -26,7 +26,17 @@ class Iterate(NamedTuple):
 
 @dataclass(frozen=True)
 class SGD(StochasticGradient):
-    """h: step size for the sum U; batch: N_Omega; momentum: in [0, 1)."""
+    """SGD with heavy-ball momentum at the master.
+
+    h: step size for the sum U; batch: N_Omega; momentum: in [0, 1).
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.SGD(h=1e-4, batch=20, momentum=0.5)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
 
     h: float
     batch: int

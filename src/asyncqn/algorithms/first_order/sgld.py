@@ -31,7 +31,17 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class SGLD(StochasticGradient):
-    """h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega."""
+    """Langevin dynamics: SGD with Gaussian noise of inverse temperature beta.
+
+    h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.SGLD(h=1e-4, beta=1e4, batch=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
 
     h: float
     beta: float | Annealing

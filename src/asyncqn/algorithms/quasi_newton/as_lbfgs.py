@@ -82,6 +82,14 @@ class ASLBFGS:
     N_Omega; overlap: N_O; rho: added to H as rho I; epsilon: the cautious rule y's >= epsilon |s|^2;
     cosine_floor and initial_scale: see `algorithms.memory`.  epsilon's default and cosine_floor are
     our own choices.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.ASLBFGS(h=4e-4, gamma=0.03, beta=500.0, memory=3, batch=60, overlap=40,
+    ...                        initial_scale=0.02, cosine_floor=0.4)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
     """
 
     h: float

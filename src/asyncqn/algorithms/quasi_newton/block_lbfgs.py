@@ -80,12 +80,20 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockLBFGS:
-    """blocks: into how many the data are cut, best as many as there are workers; memory: M.
+    """L-BFGS on exact gradients, of which each worker computes a block; it has no step size.
+
+    blocks: into how many the data are cut, best as many as there are workers; memory: M.
 
     pieces: into how many each block is cut, so that others can help with it; every piece costs an
     answer of theta's length.  backup_after: see `core.stages`; None: 3 for blocks in one piece, 2 for
     others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
     made conjugate (0: never).
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, aq.BlockLBFGS(blocks=4), engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status, abs(run.fun - problem.optimum) < 1e-6 * problem.optimum
+    ('converged', True)
     """
 
     blocks: int

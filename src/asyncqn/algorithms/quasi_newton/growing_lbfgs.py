@@ -67,9 +67,18 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class GrowingLBFGS:
-    """blocks, pieces, backup_after: as in `BlockLBFGS`; levels: J, how often the sample grows.
+    """Block L-BFGS on samples that grow to all rows; it has no step size.
+
+    blocks, pieces, backup_after: as in `BlockLBFGS`; levels: J, how often the sample grows.
 
     versions: how many the largest sample serves; memory: M.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
+    >>> algorithm = aq.GrowingLBFGS(blocks=4, levels=2)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status
+    'converged'
     """
 
     blocks: int

@@ -49,7 +49,17 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class LBFGS:
-    """memory: M.  Needs a single worker: a stale line search means nothing."""
+    """Serial L-BFGS with a line search, the reference for one worker.
+
+    memory: M.  Needs a single worker: a stale line search means nothing.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=1))
+    >>> run = aq.minimize(problem, aq.LBFGS(), engine=engine, commits=60)
+    >>> abs(run.fun - problem.optimum) < 1e-6 * problem.optimum
+    True
+    """
 
     memory: int = 10
     epsilon: float = 1e-10

@@ -71,7 +71,9 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class MBLBFGS:
-    """h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
+    """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
+
+    h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
 
     timeout: time after which a round may close without everyone, counted from the hand-out until answers
     arrive, messages included; quorum: the share of workers that it needs even then; rho: added to H as
@@ -79,6 +81,13 @@ class MBLBFGS:
     reuse_overlap: whether the gradient at theta_k on the part of Omega kept from the round before, which y
     needs anyway, also enters g, as in Berahas et al., whose sample of round k contains both overlaps;
     each answer then counts by its rows.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.MBLBFGS(h=0.2, memory=3, batch=40, overlap=20, initial_scale=0.01)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=60)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
     """
 
     h: float

@@ -69,9 +69,18 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentumLBFGS:
-    """h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
+    """Asynchronous L-BFGS with H used once and momentum kept at the master.
+
+    h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
     batch: N_Omega; overlap: N_O; beta: inverse temperature (`inf`: no noise); epsilon, initial_scale
     and cosine_floor: see `algorithms.memory`.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.MomentumLBFGS(h=0.02, gamma=0.3, memory=3, batch=60, overlap=40, initial_scale=0.01)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
     """
 
     h: float

@@ -50,10 +50,19 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class StagedLBFGS:
-    """batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
+    """Stale steps in a structured metric, then exact L-BFGS passes; it has no step size.
+
+    batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
 
     curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
     M; backup_after: see `core.stages`.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.ProfiledFactorization.example()
+    >>> algorithm = aq.default_algorithm(problem, workers=4)      # a StagedLBFGS, with all parameters set
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status
+    'converged'
     """
 
     batches: int

@@ -50,6 +50,14 @@ class MPI(RealEngine):
     wire: "exact" sends theta's own precision, "float32" halves the traffic of float64 (recorded in
     the run, so that its replay rounds at the same places); shared: ranks on the master's machine put the
     numbers of their messages into memory they share with it (the bits are the same).
+
+    >>> import asyncqn as aq
+    >>> engine = aq.MPI()                         # first, on every rank: mpiexec -n 3 python job.py
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=engine)
+    >>> if run is not None:                       # rank 0
+    ...     print(run.status)
+    converged
     """
 
     wire: str = "exact"

@@ -38,6 +38,12 @@ class Ray(RealEngine):
     workers are replaced, each by a new worker with an empty memory; cpus: of each worker, for Ray's
     accounting (None: half of the cluster is shared out among them, at most one each); start_timeout:
     seconds within which workers must be ready.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Ray(workers=2))
+    >>> run.status
+    'converged'
     """
 
     workers: int

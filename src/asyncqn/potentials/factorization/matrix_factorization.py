@@ -178,6 +178,12 @@ class MatrixFactorization:
     `test`: three arrays, or an object with users, items and values, for the metric `test_rmse`.
     `seed` fixes the order in which ratings are kept (None: as given); row i of `grad` is the i-th
     in that order.  `source` (JSON) says where the ratings come from, for `reference`.
+
+    >>> import asyncqn as aq
+    >>> users, items, ratings = [0, 0, 1], [0, 1, 1], [5.0, 3.0, 4.0]
+    >>> problem = aq.MatrixFactorization(users, items, ratings, n_users=2, n_items=2, rank=1)
+    >>> problem.dim, problem.n_data
+    (4, 3)
     """
 
     def __init__(

@@ -34,6 +34,12 @@ class ProfiledFactorization:
 
     Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
     Columns that are sorted by user, int32 and float32 are not copied: leave them as they are.
+
+    >>> import asyncqn as aq
+    >>> users, items, ratings = [0, 0, 1], [0, 1, 1], [5.0, 3.0, 4.0]
+    >>> problem = aq.ProfiledFactorization(users, items, ratings, n_users=2, n_items=2, rank=1)
+    >>> problem.dim, problem.n_data
+    (2, 2)
     """
 
     def __init__(

@@ -1,0 +1,172 @@
+"""The documentation agrees with the code: examples in docstrings, links, the tour, the list of names."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import api_page
+import pytest
+from conftest import child_environment
+from test_readme import PAGES, ROOT, blocks
+
+import asyncqn
+from asyncqn.engines.named import ENGINES
+from asyncqn.testing import check_algorithm
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+ELSEWHERE = ("http://", "https://", "mailto:")
+OWN_PROCESSES = ("MPI", "Ray")
+"""Engines whose examples need ranks, or a local Ray: run by tests of their own."""
+
+
+def examples(name: str) -> list[doctest.Example]:
+    return doctest.DocTestParser().get_examples(getattr(asyncqn, name).__doc__ or "")
+
+
+def prints_what_it_says(name: str) -> None:
+    """Run the example of a public name in an empty namespace and compare what it prints."""
+    report: list[str] = []
+    (test,) = doctest.DocTestFinder(recurse=False).find(getattr(asyncqn, name), name, globs={})
+    doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    assert report == [], "".join(report)
+
+
+@pytest.mark.parametrize("name", asyncqn.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    found = examples(name)
+    assert found, f"asyncqn.{name} has no example in its docstring"
+    assert any(f"aq.{name}" in example.source for example in found) or name in (
+        "Algorithm",
+        "Engine",
+        "Potential",
+        "Run",
+        "StagedLBFGS",
+    ), f"the example of asyncqn.{name} does not use it"
+
+
+@pytest.mark.timeout(300)  # kernels may have to be compiled
+@pytest.mark.parametrize("name", [name for name in asyncqn.__all__ if name not in OWN_PROCESSES])
+def test_an_example_prints_what_it_says(name: str) -> None:
+    prints_what_it_says(name)
+
+
+def test_the_example_of_mpi_prints_what_it_says(mpirun) -> None:
+    found = examples("MPI")
+    done = mpirun(3, ["-c", "".join(example.source for example in found)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "".join(example.want for example in found).strip()
+
+
+def test_the_example_of_ray_prints_what_it_says(ray_local) -> None:
+    prints_what_it_says("Ray")
+
+
+def test_the_list_of_public_names_is_made_of_todays_docstrings() -> None:
+    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), "run python tests/api_page.py"
+
+
+def project_pages() -> list[Path]:
+    studies = (ROOT / "benchmarks").rglob("*.md")
+    return [*PAGES.values(), *(ROOT / name for name in ("CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")), *studies]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings make, by GitHub's rule."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", project_pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_link_is_dead(page: Path) -> None:
+    dead = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(ELSEWHERE):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    seen, queue = set(), [ROOT / "docs" / "index.md"]
+    while queue:
+        page = queue.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = (link.partition("#")[0] for link in LINK.findall(page.read_text(encoding="utf-8")))
+        queue += [(page.parent / x).resolve() for x in links if x and not x.startswith(ELSEWHERE)]
+    assert sorted(p.relative_to(ROOT).as_posix() for p in {*PAGES.values()} - seen) == []
+
+
+def defined_in(path: Path) -> set[str]:
+    """Names of the functions, classes, methods and module constants that a file defines."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tour = text.split("## The tour")[1].split("\n## ")[0]
+    stops = [line for line in tour.splitlines() if line.startswith("| ") and "`" in line]
+    asked = ("Algorithm 1", "Algorithm 2", "event queue", "cautious", "Fig. 2", "message", "ratings row", "run is written")
+    assert [word for word in asked if word not in tour] == []
+    for stop in stops:
+        file, *names = re.findall(r"`([^`]+)`", stop.split("|")[2])
+        path = ROOT / "src" / "asyncqn" / file
+        assert path.is_file(), f"{file} does not exist"
+        known = defined_in(path)
+        assert [name for name in names if name.split(".")[-1] not in known] == [], file
+
+
+OWN_ALGORITHM = ROOT / "docs" / "guide" / "own-algorithm.md"
+
+
+def own_algorithm() -> str:
+    """The file that the guide builds: its first Python block."""
+    return next(b.body for b in blocks(OWN_ALGORITHM.read_text(encoding="utf-8")) if b.language == "python")
+
+
+def test_the_guides_own_algorithm_is_a_file_of_less_than_25_lines() -> None:
+    lines = [line for line in own_algorithm().splitlines() if line.strip() and not line.startswith("#")]
+    assert len(lines) < 25
+
+
+@pytest.mark.timeout(240)  # it starts ranks and a local Ray
+@pytest.mark.xdist_group("mpi")
+def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp_path: Path) -> None:
+    (tmp_path / "delay_adaptive.py").write_text(own_algorithm(), encoding="utf-8")
+    script = (
+        "import asyncqn as aq\n"
+        f"from asyncqn.testing import {check_algorithm.__name__}\n"
+        "from delay_adaptive import DelayAdaptiveSGD\n"
+        "problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)\n"
+        "print(check_algorithm(DelayAdaptiveSGD(h=1e-3, batch=5), problem))\n"
+    )
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    environment = child_environment()
+    environment["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=230,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout.strip()) == dict.fromkeys(ENGINES, "passed")
