@@ -11,11 +11,11 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "api.md"
 HEAD = """\
 # Public names
 
-Made of the docstrings by `python tests/api_page.py`; not edited by hand. `help(asyncqn.NAME)` shows the parameters
-and a tested example of each.
+Made of the docstrings by `python tests/api_page.py`; not edited by hand. `help(asyncqn.NAME)` shows the
+parameters and a tested example of each.
 
-| name | kind | meaning | defined in |
-|---|---|---|---|
+| name | kind | meaning |
+|---|---|---|
 """
 
 
@@ -39,7 +39,7 @@ def page() -> str:
     rows = []
     for name in sorted(asyncqn.__all__, key=str.lower):
         thing = getattr(asyncqn, name)
-        rows.append(f"| `{name}` | {kind_of(thing)} | {meaning(thing)} | `{thing.__module__}` |")
+        rows.append(f"| `{name}` | {kind_of(thing)} | {meaning(thing)} |")
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -16,6 +16,10 @@ from conftest import child_environment
 from test_readme import PAGES, ROOT, blocks
 
 import asyncqn
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.cli.jobfile import PROBLEMS, load_job
+from asyncqn.cli.main import COMMANDS
+from asyncqn.cli.output import BAD_INPUT, EXIT_CODES
 from asyncqn.engines.named import ENGINES
 from asyncqn.testing import check_algorithm
 
@@ -73,7 +77,11 @@ def test_the_list_of_public_names_is_made_of_todays_docstrings() -> None:
 
 def project_pages() -> list[Path]:
     studies = (ROOT / "benchmarks").rglob("*.md")
-    return [*PAGES.values(), *(ROOT / name for name in ("CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")), *studies]
+    return [
+        *PAGES.values(),
+        *(ROOT / name for name in ("CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")),
+        *studies,
+    ]
 
 
 def anchors(page: Path) -> set[str]:
@@ -122,7 +130,16 @@ def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tour = text.split("## The tour")[1].split("\n## ")[0]
     stops = [line for line in tour.splitlines() if line.startswith("| ") and "`" in line]
-    asked = ("Algorithm 1", "Algorithm 2", "event queue", "cautious", "Fig. 2", "message", "ratings row", "run is written")
+    asked = (
+        "Algorithm 1",
+        "Algorithm 2",
+        "event queue",
+        "cautious",
+        "Fig. 2",
+        "message",
+        "ratings row",
+        "run is written",
+    )
     assert [word for word in asked if word not in tour] == []
     for stop in stops:
         file, *names = re.findall(r"`([^`]+)`", stop.split("|")[2])
@@ -130,6 +147,24 @@ def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None
         assert path.is_file(), f"{file} does not exist"
         known = defined_in(path)
         assert [name for name in names if name.split(".")[-1] not in known] == [], file
+
+
+def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "reference" / "job-file.md").read_text(encoding="utf-8")
+    (block,) = (b for b in blocks(text) if b.language == "toml")
+    path = tmp_path / "job.toml"
+    path.write_text(block.body, encoding="utf-8")
+    job = load_job(path)
+    assert (job.run.commits, job.cluster.workers, type(job.algorithm).__name__) == (5000, 40, "ASLBFGS")
+    assert [kind for kind in (*PROBLEMS, *ALGORITHMS) if f"`{kind}`" not in text] == []
+
+
+def test_the_reference_of_the_command_line_has_every_command_and_exit_code() -> None:
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"| `{name}" not in text] == []
+    rows = text.split("| exit code |")[1].split("\n\n")[0]
+    shown = {int(n) for row in re.findall(r"^\| ([\d, ]+) \|", rows, re.M) for n in row.split(",")}
+    assert shown == {*EXIT_CODES.values(), BAD_INPUT}
 
 
 OWN_ALGORITHM = ROOT / "docs" / "guide" / "own-algorithm.md"

@@ -179,6 +179,40 @@ def test_rooms_look_only_downward() -> None:
     assert wrong == []
 
 
+SHOWN_IN = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
+"""Where the table of rooms stands."""
+
+
+def rooms_table(name: str) -> str:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return text.split("<!-- rooms -->")[1].split("<!-- /rooms -->")[0]
+
+
+def test_the_documents_show_one_table_of_rooms_and_it_is_the_one_that_is_checked() -> None:
+    first = rooms_table(SHOWN_IN[0])
+    assert [name for name in SHOWN_IN if rooms_table(name) != first] == []
+    rows = [line.split("|") for line in first.splitlines() if re.match(r"\| \d", line)]
+    shown = {room: int(row[1]) for row in rows for room in re.findall(r"`([\w.]+)`", row[2])}
+    at_root = {path.stem for path in SOURCE.glob("*.py")} - set(RANK)
+    assert shown == {room: r for room, r in RANK.items() if room != "__version__"} | dict.fromkeys(
+        at_root, ELSEWHERE
+    )
+
+
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for_and_imports_only_what_it_says(room: str) -> None:
+    said = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8")))
+    assert said is not None
+    meaning, _, allowed = said.partition("\n\nMay import: ")
+    assert meaning.endswith("."), "one sentence of meaning, then 'May import: ...'"
+    used = {target.split(".")[0] for path in (SOURCE / room).rglob("*.py") for _, target in imports(path)}
+    assert allowed, "the second paragraph begins with 'May import: '"
+    assert sorted(used - {"", room, "__version__"} - set(re.findall(r"\w+", allowed))) == []
+
+
 def test_extras_are_asked_for_in_one_place() -> None:
     """Only `types.extra` looks for what a potential or an algorithm may lack."""
     names = {*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS} - {"dtype"}  # arrays have a dtype, too

@@ -115,7 +115,7 @@ def test_an_unknown_experiment_is_one_sentence_on_the_command_line(
 
 
 def test_the_generated_page_agrees_with_the_catalogue() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "reproduction.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "results" / "reproduction.md"
     text = page.read_text(encoding="utf-8")
     assert [name for name in MODULES if f"\n## {name}: " not in text] == []
     head = next(line for line in text.splitlines() if line.startswith("Statements checked: "))

@@ -1,4 +1,8 @@
-"""One algorithm per file, and their names in files and on the command line."""
+"""One algorithm per file, and their names in files and on the command line.
+
+May import: errors, types, kernels, and of core what knows no run (stages, streams,
+serialise); not potentials.
+"""
 
 from __future__ import annotations
 

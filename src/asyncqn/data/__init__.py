@@ -1,4 +1,7 @@
-"""Ratings: readers, the stored form, synthetic sets, and the cache of named sets."""
+"""Ratings: readers, the stored form, synthetic sets, and the cache of named sets.
+
+May import: errors, kernels, storage.
+"""
 
 from asyncqn.data.cache import cache_dir, fetch, known_names, load
 from asyncqn.data.convert import as_ratings

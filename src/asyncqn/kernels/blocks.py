@@ -26,7 +26,7 @@ from asyncqn.kernels.jit import inlined, kernel
 from asyncqn.kernels.random import BLOCK
 
 DEVIATIONS = 6.0
-"""How much the spread of answer times shortens the patience; by simulation, see docs/results/beyond.md."""
+"""How much the spread of answer times shortens the patience: by simulation, docs/results/exact-blocks.md."""
 
 
 class Parts(NamedTuple):

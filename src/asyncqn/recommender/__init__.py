@@ -1,1 +1,5 @@
-"""Factorized ratings as an estimator: learning, the model, its files."""
+"""Factorized ratings as an estimator: learning, the model, its files.
+
+May import: everything below it (errors, types, kernels, storage, data, core, algorithms, potentials, engines,
+minimize).
+"""

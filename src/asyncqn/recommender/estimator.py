@@ -1,9 +1,9 @@
 """Recommender: matrix factorization of ratings with scikit-learn's conventions, fitted by worker threads.
 
 The item rows minimise the profiled potential V (users eliminated exactly) with ridge
-lambda + alpha n_row, see `potentials.profiled_factorization`; how factors become predictions, and
-what happens with unknown users and items, stands in `recommender_model`.  The defaults come from the
-experiment in docs/recommender.md.
+lambda + alpha n_row, see `potentials.factorization`; how factors become predictions, and
+what happens with unknown users and items, stands in `recommender.model`.  The defaults come from the
+experiment in docs/results/recommender.md.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Recommender:
     def predict(self, users: Any, items: Any = None) -> npt.NDArray[np.float64]:
         """Ratings predicted for users and items of one shape (one may be single), or for n x 2 pairs.
 
-        Unknown ids are no error: see `recommender_model` for what is predicted.
+        Unknown ids are no error: see `recommender.model` for what is predicted.
         """
         model = self._learned()
         if items is None:

@@ -1,4 +1,7 @@
-"""The one writer and reader of everything on disk: whole files, sealed folders, growing logs, locks."""
+"""The one writer and reader of everything on disk: whole files, sealed folders, growing logs, locks.
+
+May import: errors.
+"""
 
 from asyncqn.storage.locks import FolderLock, NoLocks
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
