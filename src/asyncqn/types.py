@@ -93,7 +93,7 @@ class Commit(NamedTuple):
     staleness: Sequence[int]
     """l_n of each update, in their order: commits between the version it was computed from and this one."""
     value: Callable[[Array], float]
-    """U over all data, computed by the master itself: as dear as a pass, so asked only where it decides."""
+    """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
 
 
 class Standing(NamedTuple):

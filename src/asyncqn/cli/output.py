@@ -52,7 +52,7 @@ LONGEST_WORD = 400
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
-    "\ud800-\udfff]"  # what a path holds that is no text: it cannot be printed
+    "\ud800-\udfff]"  # surrogates, from paths that are not valid text: they cannot be printed
 )
 
 

@@ -81,7 +81,7 @@ class Cluster:
                 require(time >= 0.0, f"{name}: the time of worker {worker} must not be negative.")
                 require(
                     name == "deaths" or time < math.inf,
-                    f"joins: the time of worker {worker} must be finite; a worker that never joins is none.",
+                    f"joins: the time of worker {worker} must be finite: leave out workers that never join.",
                 )
         require(
             any(self.joins.get(w, 0.0) == 0.0 for w in range(W)),

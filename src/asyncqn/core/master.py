@@ -1,7 +1,7 @@
 """The master's commit, and the worker's computation: what every engine and the replay share.
 
 Nothing here knows of threads, sockets or clocks.  `Master` holds the iterate, commits updates in
-the order it is given them, guards against numbers that are none, and evaluates metrics.
+the order it is given them, rejects updates that are not finite, and evaluates metrics.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def load_run(
     algorithm: Algorithm | None = None,
     allow_imports: bool = False,
 ) -> Run:
-    """Read a saved run; a folder that is none, or is damaged, gives one clear sentence.
+    """Read a saved run; a folder that is not a run, or is damaged, raises one clear sentence.
 
     A potential or an algorithm that is given is taken instead of being rebuilt from the run.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.

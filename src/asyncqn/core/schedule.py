@@ -151,7 +151,7 @@ class Schedule:
 
     @property
     def dropped(self) -> int:
-        """How many computations were in vain."""
+        """How many computations were dropped."""
         return int((self.commit == DROPPED).sum())
 
     def commit_times(self) -> npt.NDArray[np.float64]:

@@ -104,7 +104,7 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
             _check_range(folder, ratings.users, ratings.n_users)
             _check_range(folder, ratings.items, ratings.n_items)
             if not np.isfinite(ratings.values.sum(dtype=np.float64)):
-                raise DamagedFile(f"{folder} has ratings that are no numbers: import the ratings again.")
+                raise DamagedFile(f"{folder} has ratings that are not finite: import them again.")
     # The digest was computed when the columns were written: fill the cached property.
     ratings.__dict__["digest"] = header.digest
     return ratings

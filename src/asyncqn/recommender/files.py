@@ -96,7 +96,7 @@ def save_model(
 
 
 def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
-    """Model, history, parameters and facts; a folder that is none, or is damaged, gives one sentence."""
+    """Model, history, parameters and facts; a folder that holds none, or is damaged, is refused."""
     document = read_document(folder, MODEL)
     with telling_damage(folder, MODEL):
         said = document.typed(ModelDocument)

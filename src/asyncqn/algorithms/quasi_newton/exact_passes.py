@@ -94,7 +94,7 @@ class Images:
         return softness(self.iterate.memory)
 
     def keep(self) -> None:
-        """Where the curvature has become another, begin anew."""
+        """Where the curvature has changed much, start again."""
         curvature = self.iterate.curvature
         self.blind = self.alien
         if sum_of_squares(self.summary - curvature) > MOVED**2 * sum_of_squares(curvature):

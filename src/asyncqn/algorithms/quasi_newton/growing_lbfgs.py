@@ -11,7 +11,7 @@ step size is needed.  When the sample grows, U and its gradient are asked for on
 kept, now on the larger sample, and pairs are kept: U_S estimates U itself, so their curvature is nearly
 right there.  From the last growth on this is Block L-BFGS on all rows; what it returns minimises U.
 
-A long memory is what makes cheap versions pay: they learn the curvature that the dear ones use.  The
+A long memory is what makes cheap versions pay: they learn the curvature that the expensive ones use.  The
 timetable is ours; a test of the gradient against its sampling error (Byrd, Chin, Nocedal and Wu 2012) would
 make the times of a schedule depend on the numbers computed.  A point at which a larger sample is not finite
 is moved halfway back to the start until it is.

@@ -51,7 +51,7 @@ class Worker(NamedTuple):
 class LBFGS:
     """Serial L-BFGS with a line search, the reference for one worker.
 
-    memory: M.  Needs a single worker: a stale line search means nothing.
+    memory: M.  It needs a single worker, because its line search must not be stale.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

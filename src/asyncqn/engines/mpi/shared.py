@@ -2,7 +2,7 @@
 
     offer = offer_room(nbytes)              in one process: a room, and where to find it; or None
     room = enter_room(offer.address)        in the other, from the integers of the address; or None
-    offer.close()                           once the other has entered, or never will
+    offer.close()                           once the other process has mapped it, or never will
 
 The memory has no name in any file system: it goes when the last process that uses it goes, however
 that ends.  Where the system has no such memory, or the processes are not on one machine, the
@@ -37,7 +37,7 @@ class Offer(NamedTuple):
     address: tuple[int, ...]
 
     def close(self) -> None:
-        """Let nobody else in; who has entered stays."""
+        """Accept no further process; those that have mapped the memory keep it."""
         os.close(self.address[1])
 
 
