@@ -223,8 +223,8 @@ class Engine(Protocol):
     >>> import asyncqn as aq
     >>> class Serial:
     ...     workers = 1
-    ...     def minimize(self, potential, algorithm, **options):
-    ...         return aq.Simulator(aq.Cluster(workers=1)).minimize(potential, algorithm, **options)
+    ...     def minimize(self, request):
+    ...         return aq.Simulator(aq.Cluster(workers=1)).minimize(request)
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> aq.minimize(problem, engine=Serial()).status
     'converged'
