@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class AsyncqnError(Exception):
-    """Something the user can mend; the command line prints its text alone and exits with 2.
+    """Something the user can fix; the command line prints its text alone and exits with 2.
 
     >>> import asyncqn as aq
     >>> try:

@@ -80,9 +80,9 @@ def advise(
     g = np.zeros_like(theta0)
     potential.grad(theta0, _probe_rows(potential), g)
     if not np.isfinite(g).all():
-        return "the gradient at theta0 is not finite; mend the potential or its data."
+        return "the gradient at theta0 is not finite; fix the potential or its data."
     if not np.isfinite(potential.value(theta0)):
-        return "the objective at theta0 is not finite; start elsewhere, or mend the potential or its data."
+        return "the objective at theta0 is not finite; start elsewhere, or fix the potential or its data."
     advice = extra(algorithm, "advice")
     if advice is None:
         return "use a smaller step, or larger batches."

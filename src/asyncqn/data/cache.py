@@ -70,7 +70,7 @@ def fetch(
     if name in MD5:
         return _download(name, target, skip_bad, say)
     raise BadInput(
-        f"There is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
+        f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
         "your own with --from FILE."
     )
 
@@ -104,7 +104,7 @@ def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Rat
     place = Path(word)
     if not word or not os.path.exists(place):
         raise BadInput(
-            f"There is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
+            f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
         )
     if is_store(place):
         return open_ratings(place)
@@ -127,7 +127,7 @@ def _store_file(
 ) -> Path:
     require(
         os.path.exists(source),
-        f"There is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
+        f"there is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
     )
     origin: dict[str, Any] = {"file": source.name}
     if source.is_file():

@@ -182,7 +182,7 @@ def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
 
 def checked(ratings: Ratings) -> Ratings:
     """The same ratings, once there is at least one and all are finite and about different pairs."""
-    require(len(ratings) > 0, "There are no ratings: give at least one.")
+    require(len(ratings) > 0, "there are no ratings: give at least one.")
     finite = np.isfinite(ratings.values)
     if not finite.all():
         row = int(np.argmin(finite))

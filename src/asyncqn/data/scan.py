@@ -37,7 +37,7 @@ class BadRows:
         """Raise `BadInput` for this row, or count it."""
         sentence = f"{self.label}, {unit} {line}: {what}"
         if not self.skip:
-            raise BadInput(f"{sentence}; mend the file, or skip bad rows with --skip-bad (skip_bad=True).")
+            raise BadInput(f"{sentence}; fix the file, or skip bad rows with --skip-bad (skip_bad=True).")
         self.count += 1
         if len(self.shown) < _SHOWN:
             self.shown.append(sentence)

@@ -99,7 +99,7 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     if os.path.isdir(place):
         return _in_directory(place)
     if not os.path.isfile(place):
-        raise BadInput(f"There is no file or directory {str(place)[:200]}.")
+        raise BadInput(f"there is no file or directory {str(place)[:200]}.")
     with _opened(place) as stream:
         beginning = stream.read(2)
     packed = beginning == b"PK"

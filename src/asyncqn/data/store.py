@@ -129,7 +129,7 @@ def read_header(folder: Path) -> Header:
 
 def _document(folder: Path) -> Document:
     if not os.path.isdir(folder):
-        raise BadInput(f"There is no stored set of ratings at {folder}.")
+        raise BadInput(f"there is no stored set of ratings at {folder}.")
     if not os.path.isfile(folder / RATINGS.document):
         raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
     with telling_damage(folder, RATINGS):

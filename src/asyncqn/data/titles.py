@@ -58,7 +58,7 @@ def read_titles(data: bytes, name: str, *, skip_bad: bool) -> tuple[dict[int, st
         elif skip_bad:
             bad += 1
         else:
-            raise BadInput(f"{name}, line {line}: expected a movie id and a title; mend it or skip bad rows.")
+            raise BadInput(f"{name}, line {line}: expected a movie id and a title; fix it or skip bad rows.")
     return titles, bad
 
 

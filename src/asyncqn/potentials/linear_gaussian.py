@@ -48,8 +48,8 @@ class LinearGaussian:
             y.shape == (A.shape[0],),
             f"y must have one entry per row of A, {A.shape[0]}, but has shape {y.shape}.",
         )
-        require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or mend those rows.")
-        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or mend those rows.")
+        require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or fix those rows.")
+        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
         require(
             0.0 < self.noise_var < np.inf, f"noise_var must be positive and finite, not {self.noise_var!r}."
         )

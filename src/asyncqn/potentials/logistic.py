@@ -54,7 +54,7 @@ class LogisticRegression:
             f"y must have one label per row of X, {X.shape[0]}, but has shape {y.shape}.",
         )
         require(bool(np.isin(y, (-1, 1)).all()), "labels must be -1 or 1: map yours to these.")
-        require(bool(np.isfinite(X).all()), "X contains NaN or infinity: remove or mend those rows.")
+        require(bool(np.isfinite(X).all()), "X contains NaN or infinity: remove or fix those rows.")
         require(0.0 <= self.prior < np.inf, f"prior must be finite and not negative, not {self.prior!r}.")
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "prior", float(self.prior))

@@ -201,7 +201,7 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def rating_table(ratings: Any, y: Any = None) -> Ratings:
     """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one."""
     found = as_ratings(ratings) if y is None else Ratings.from_arrays(*pairs(ratings), y)
-    require(len(found) > 0, "There are no ratings: give at least one.")
+    require(len(found) > 0, "there are no ratings: give at least one.")
     return found
 
 

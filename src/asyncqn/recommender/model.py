@@ -130,7 +130,7 @@ class FactorModel:
 
     def measure(self, ratings: Ratings) -> dict[str, float]:
         """Root mean square error, mean absolute error, and how many ratings were compared."""
-        require(len(ratings) > 0, "There are no ratings to compare with: give at least one.")
+        require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
         squares = absolute = 0.0
         for errors in self.errors(ratings):
             squares += float(np.square(errors).sum())

@@ -91,7 +91,7 @@ def read(
 
     if not any(columns) and not skip_bad:
         return load(source)
-    require(Path(source).exists(), f"There is no file {source}: columns and --skip-bad are for files.")
+    require(Path(source).exists(), f"there is no file {source}: columns and --skip-bad are for files.")
     user, item, rating = columns
     reading = read_ratings(source, user=user, item=item, rating=rating, skip_bad=skip_bad)
     for problem in reading.problems:
