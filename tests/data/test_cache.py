@@ -105,7 +105,7 @@ def test_a_server_that_refuses_the_first_byte_is_told_in_a_sentence(cache, monke
         raise urllib.error.HTTPError(request.full_url, 416, "Range Not Satisfiable", {}, io.BytesIO())
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    with pytest.raises(BadInput, match="Cannot download"):
+    with pytest.raises(BadInput, match="cannot download"):
         fetch("ml-1m")
 
 

@@ -115,14 +115,14 @@ def test_columns_with_unusual_names_can_be_named():
 @pytest.mark.parametrize(
     ("users", "items", "values", "words"),
     [
-        ([1, 1], [2, 2], [3, 4], "Row 1 rates item 2 by user 1 a second time"),
-        ([1], [2], [float("nan")], "Row 0 has the rating nan"),
+        ([1, 1], [2, 2], [3, 4], "row 1 rates item 2 by user 1 a second time"),
+        ([1], [2], [float("nan")], "row 0 has the rating nan"),
         ([1], [2], [float("inf")], "not a finite number"),
         ([1, 2], [2], [3], "of one length"),
         ([], [], [], "no ratings"),
-        ([1.5], [2], [3], "Row 0 has the user id 1.5"),
-        ([None], [2], [3], "Row 0 has no user id"),
-        (["a", 1, None], [1, 2, 3], [1, 2, 3], "Row 2 has no user id"),
+        ([1.5], [2], [3], "row 0 has the user id 1.5"),
+        ([None], [2], [3], "row 0 has no user id"),
+        (["a", 1, None], [1, 2, 3], [1, 2, 3], "row 2 has no user id"),
         (["a", 1], [1, 2], [1, 2], "mix types"),
         (pd.Series(["a", 1]), [1, 2], [1, 2], "mix types"),
         ([True], [2], [3], "type bool"),
@@ -142,7 +142,7 @@ def test_bad_arrays_are_refused_in_one_sentence(users, items, values, words):
 
 def test_bad_tables_are_refused_with_their_row():
     nulls = pa.table({"user": [1, None], "item": [1, 2], "rating": [1.0, 2.0]})
-    with pytest.raises(BadInput, match="Row 1 lacks"):
+    with pytest.raises(BadInput, match="row 1 lacks"):
         as_ratings(nulls)
     with pytest.raises(BadInput, match="does not hold numbers"):
         as_ratings(pa.table({"user": [1], "item": [1], "rating": ["good"]}))

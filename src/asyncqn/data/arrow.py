@@ -32,7 +32,7 @@ def encode_column(column: Any, what: str) -> tuple[Index, Ids]:
     if types.is_integer(kind):
         return encode(column.cast(kind).to_numpy(), what)
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise BadInput(f"The {what} ids are of type {kind}: give whole numbers or texts.")
+        raise BadInput(f"the {what} ids are of type {kind}: give whole numbers or texts.")
     if not types.is_dictionary(column.type):
         column = column.dictionary_encode()
     if len(column) == 0:
@@ -71,4 +71,4 @@ def as_float32(column: Any, name: str) -> Any:
             column = column.cast(column.type.value_type)
         return column.cast(lib.float32(), safe=False)
     except lib.ArrowException as error:
-        raise BadInput(f"The rating column '{name}' of type {column.type} does not hold numbers.") from error
+        raise BadInput(f"the rating column '{name}' of type {column.type} does not hold numbers.") from error

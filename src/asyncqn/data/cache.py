@@ -100,7 +100,7 @@ def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Rat
         if is_store(stored_path(word)) or word in PRESETS:
             return open_ratings(fetch(word))
         if word in MD5 and not os.path.exists(word):
-            raise BadInput(f"The set {word} is not stored yet: run 'asyncqn data {word}' first.")
+            raise BadInput(f"the set {word} is not stored yet: run 'asyncqn data {word}' first.")
     place = Path(word)
     if not word or not os.path.exists(place):
         raise BadInput(
@@ -134,7 +134,7 @@ def _store_file(
         try:
             origin["md5"] = md5_of(source)
         except OSError as error:
-            raise BadInput(f"Cannot read {source}: {error.strerror}.") from error
+            raise BadInput(f"cannot read {source}: {error.strerror}.") from error
         if _is_sound(target):
             stored = read_header(target).origin
             if stored.get("md5") == origin["md5"] and (skip_bad or stored.get("skipped") == 0):

@@ -72,7 +72,7 @@ def _with_header(
 ) -> Dialect:
     if delimiter is not None:
         usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
-        require(usable, f"The delimiter must be one plain character, not {delimiter!r}.")
+        require(usable, f"the delimiter must be one plain character, not {delimiter!r}.")
     found: list[str] = []
     best = delimiter or ","
     for candidate in (delimiter,) if delimiter else _DELIMITERS:

@@ -50,7 +50,7 @@ def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
         if md5_of(part) == MD5[name]:
             return move(part, target)
         part.unlink()
-    raise DamagedFile(f"What came from {url} differs from its published checksum: try again later.")
+    raise DamagedFile(f"what came from {url} differs from its published checksum: try again later.")
 
 
 def _fetch(url: str, part: Path) -> None:
@@ -64,7 +64,7 @@ def _fetch(url: str, part: Path) -> None:
         ConnectionError,
     ) as error:
         raise BadInput(
-            f"Cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
+            f"cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
         ) from error
 
 

@@ -34,20 +34,20 @@ def plain_ids(ids: Any, what: str) -> Ids:
             # NumPy would turn numbers among texts into text, and drop final zero bytes.
             array = np.array(ids, dtype=object)
     except ValueError as error:
-        raise BadInput(f"The {what} ids must be a flat list of whole numbers or texts.") from error
-    require(array.ndim == 1, f"The {what} ids must be one-dimensional, not of shape {array.shape}.")
+        raise BadInput(f"the {what} ids must be a flat list of whole numbers or texts.") from error
+    require(array.ndim == 1, f"the {what} ids must be one-dimensional, not of shape {array.shape}.")
     kind = array.dtype.kind
     if kind == "i":
         return array.astype(np.int64, copy=False)
     if kind == "u":
         largest = int(array.max(initial=0))
-        require(largest < 2**63, f"The {what} id {largest} is too large: give such ids as text.")
+        require(largest < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
         return array.astype(np.int64)
     if kind == "f":
         return _whole(array, what)
     if kind in "UTO":
         return _from_objects(array.tolist(), what)
-    raise BadInput(f"The {what} ids are of type {array.dtype}: give whole numbers or texts.")
+    raise BadInput(f"the {what} ids are of type {array.dtype}: give whole numbers or texts.")
 
 
 def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
@@ -92,11 +92,11 @@ def check_text(table: list[str], what: str) -> None:
     for word in table:
         if len(word) > LONGEST_ID:
             raise BadInput(
-                f"The {what} id '{word[:20]}...' is longer than {LONGEST_ID} characters: shorten it."
+                f"the {what} id '{word[:20]}...' is longer than {LONGEST_ID} characters: shorten it."
             )
         if "\0" in word or (not word.isascii() and any("\ud800" <= c <= "\udfff" for c in word)):
             raise BadInput(
-                f"The {what} id {word[:20]!r} holds a character that text files forbid: remove it."
+                f"the {what} id {word[:20]!r} holds a character that text files forbid: remove it."
             )
 
 
@@ -129,19 +129,19 @@ def _whole(array: npt.NDArray[Any], what: str) -> Ids:
     good = np.isfinite(array) & (np.abs(array) < 2**53) & (np.trunc(array) == array)
     if not good.all():
         row = int(np.argmin(good))
-        raise BadInput(f"Row {row} has the {what} id {array[row]}: ids must be whole numbers or texts.")
+        raise BadInput(f"row {row} has the {what} id {array[row]}: ids must be whole numbers or texts.")
     return array.astype(np.int64)
 
 
 def _from_objects(values: list[Any], what: str) -> Ids:
     for row, value in enumerate(values):
         if value is None or value != value:
-            raise BadInput(f"Row {row} has no {what} id: fill it in or drop the row.")
+            raise BadInput(f"row {row} has no {what} id: fill it in or drop the row.")
     if all(isinstance(v, str) for v in values):
         check_text(list(set(values)), what)
         return np.array(values, dtype=np.str_)
     if all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
         largest = max(values, key=abs)
-        require(abs(largest) < 2**63, f"The {what} id {largest} is too large: give such ids as text.")
+        require(abs(largest) < 2**63, f"the {what} id {largest} is too large: give such ids as text.")
         return np.array(values, dtype=np.int64)
-    raise BadInput(f"The {what} ids mix types or are neither whole numbers nor texts: convert them to one.")
+    raise BadInput(f"the {what} ids mix types or are neither whole numbers nor texts: convert them to one.")

@@ -60,7 +60,7 @@ class Ratings:
         try:
             numbers = np.asarray(values, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise BadInput("The ratings must be numbers.") from error
+            raise BadInput("the ratings must be numbers.") from error
         require(
             numbers.shape == user_index.shape == item_index.shape,
             f"Users, items and ratings must be of one length, not {len(user_index)}, {len(item_index)} and "
@@ -94,7 +94,7 @@ class Ratings:
         usable = usable_rows(users, items, values)
         if not usable.all():
             row = int(np.argmin(usable))
-            raise BadInput(f"Row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
+            raise BadInput(f"row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
         user_index, user_ids = encode_column(users, "user")
         item_index, item_ids = encode_column(items, "item")
         return checked(cls(user_index, item_index, values.to_numpy(), user_ids, item_ids))
@@ -106,8 +106,8 @@ class Ratings:
         Stored entries are ratings, stored zeros too; entries stored twice are added, as SciPy means it.
         """
         entries = matrix.tocsr().tocoo()
-        require(entries.ndim == 2, "The sparse array must have two dimensions, users x items.")
-        require(entries.dtype.kind in "fiub", f"The sparse matrix holds {entries.dtype}: give numbers.")
+        require(entries.ndim == 2, "the sparse array must have two dimensions, users x items.")
+        require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}: give numbers.")
         n_users, n_items = entries.shape
         rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
         values = entries.data.astype(np.float32)
@@ -152,7 +152,7 @@ class Ratings:
             0 < n_test < len(self),
             f"A test fraction of {test_fraction} leaves one side of {len(self)} ratings empty.",
         )
-        require(seed >= 0, f"The seed must not be negative, as {seed} is.")
+        require(seed >= 0, f"the seed must not be negative, as {seed} is.")
         test = np.zeros(len(self), dtype=bool)
         rng = np.random.default_rng(seed)
         test[rng.choice(len(self), size=n_test, replace=False, shuffle=False)] = True
@@ -186,12 +186,12 @@ def checked(ratings: Ratings) -> Ratings:
     finite = np.isfinite(ratings.values)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise BadInput(f"Row {row} has the rating {ratings.values[row]}, which is not a finite number.")
+        raise BadInput(f"row {row} has the rating {ratings.values[row]}, which is not a finite number.")
     repeated = repeated_rows(ratings)
     if repeated.any():
         row = int(np.argmax(repeated))
         user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
         raise BadInput(
-            f"Row {row} rates item {item} by user {user} a second time: drop repeated pairs first."
+            f"row {row} rates item {item} by user {user} a second time: drop repeated pairs first."
         )
     return ratings

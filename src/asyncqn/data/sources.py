@@ -89,7 +89,7 @@ class Source:
 def unreadable(source: Source, error: Exception) -> DamagedFile | BadInput:
     """The sentence for a file that cannot be opened, or an archive that is not whole."""
     if isinstance(error, OSError) and error.errno is not None:
-        return BadInput(f"Cannot read {source.path}: {error.strerror}.")
+        return BadInput(f"cannot read {source.path}: {error.strerror}.")
     return DamagedFile(f"{source.path} is a damaged, truncated or encrypted zip archive: fetch it again.")
 
 

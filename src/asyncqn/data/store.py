@@ -142,7 +142,7 @@ def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
     rest = {key: value for key, value in plain.items() if key != "check"}
     check = zlib.crc32(json.dumps(rest, sort_keys=True).encode())
     if plain["format"] != RATINGS.name or plain["check"] != check:
-        raise DamagedFile(f"The header of {folder} is damaged: import the ratings again.")
+        raise DamagedFile(f"the header of {folder} is damaged: import the ratings again.")
     if plain["version"] != 1:
         raise DamagedFile(
             f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads "

@@ -205,7 +205,7 @@ class Recommender:
         try:
             u, m = np.broadcast_arrays(u, m)
         except ValueError:
-            raise BadInput(f"Users and items differ in shape: {u.shape} and {m.shape}.") from None
+            raise BadInput(f"users and items differ in shape: {u.shape} and {m.shape}.") from None
         return model.predict(u.ravel(), m.ravel()).reshape(u.shape)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:

@@ -93,7 +93,7 @@ def learn(
             evaluate=evaluate, callback=watch,
         )  # fmt: skip
         if run.status == "diverged":
-            raise BadInput(f"The fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
+            raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
         theta = run.theta
         runs.append(run)
         if run.status != "completed":
@@ -193,7 +193,7 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     table = np.asarray(table)
     require(
         table.ndim == 2 and table.shape[1] == 2,
-        f"Pairs must be an n x 2 array of users and items, not of shape {table.shape}.",
+        f"pairs must be an n x 2 array of users and items, not of shape {table.shape}.",
     )
     return table[:, 0], table[:, 1]
 
@@ -210,6 +210,6 @@ def matched(ratings: Ratings, train: Ratings) -> Ratings:
     users = train.user_index(ratings.user_ids)[ratings.users]
     items = train.item_index(ratings.item_ids)[ratings.items]
     keep = (users >= 0) & (items >= 0)
-    require(bool(keep.any()), "No validation rating is of a user and an item of the training ratings.")
+    require(bool(keep.any()), "no validation rating is of a user and an item of the training ratings.")
     columns = users[keep].astype(np.int32), items[keep].astype(np.int32), ratings.values[keep]
     return Ratings(*columns, train.user_ids, train.item_ids, train.titles)

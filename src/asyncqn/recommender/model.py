@@ -144,7 +144,7 @@ class FactorModel:
         u = int(self.user_index([user])[0])
         if u < 0 or self.offsets.user_counts[u] == 0:
             raise BadInput(
-                f"User {user} is unknown to the model: fit with ratings of this user, or fold them in."
+                f"user {user} is unknown to the model: fit with ratings of this user, or fold them in."
             )
         scores = self.scores(np.full(len(self.item_ids), u), np.arange(len(self.item_ids)))
         scores[self.offsets.item_counts == 0] = -np.inf
@@ -161,7 +161,7 @@ class FactorModel:
         require(np.ndim(item) == 0, "similar takes one item: call it for each of them.")
         m = int(self.item_index([item])[0])
         if m < 0 or self.offsets.item_counts[m] == 0:
-            raise BadInput(f"Item {item} is unknown to the model: fit with ratings of this item.")
+            raise BadInput(f"item {item} is unknown to the model: fit with ratings of this item.")
         F = self.item_factors.astype(np.float64)
         raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
         C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
@@ -195,13 +195,13 @@ class FactorModel:
         users = np.bincount(ratings.users, minlength=ratings.n_users)
         lost = np.flatnonzero((users > 0) & (rated == 0))
         require(
-            len(lost) == 0, f"User {_first(ratings, lost)} rated only items unknown to the model: fit again."
+            len(lost) == 0, f"user {_first(ratings, lost)} rated only items unknown to the model: fit again."
         )
         new = np.flatnonzero(rated)
         known = new[self.user_index(ratings.user_ids[new]) >= 0]
         require(
             len(known) == 0,
-            f"User {_first(ratings, known)} is known already: fit again, with warm_start=True.",
+            f"user {_first(ratings, known)} is known already: fit again, with warm_start=True.",
         )
         place = np.cumsum(rated > 0) - 1
         side = grouped(place[ratings.users[keep]], items[keep], ratings.values[keep], len(new))
@@ -220,7 +220,7 @@ class FactorModel:
             ids = ids.astype(np.str_ if self.user_ids.dtype.kind == "U" else np.int64)
         except (ValueError, OverflowError):
             raise BadInput(
-                "The model's users have whole numbers as ids: fold in users with such ids."
+                "the model's users have whole numbers as ids: fold in users with such ids."
             ) from None
         ids = np.concatenate([self.user_ids, ids])
         order = np.argsort(ids, kind="stable")
