@@ -37,4 +37,4 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     assert all(item["title"] in page for item in numbers["items"])
     run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")
     assert run.schedule.workers == 2
-    assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").success
+    assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").status in ("completed", "converged")

@@ -83,7 +83,7 @@ def test_another_algorithm_drops_the_parameters_that_were_not_meant_for_it(write
 def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(kind: str) -> None:
     job = load_job(None, {"algorithm": {"kind": kind}})
     run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=20, seed=0)
-    assert run.status == "completed"
+    assert run.status in ("completed", "converged")
     assert kind in ALGORITHMS
 
 

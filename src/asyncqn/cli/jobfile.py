@@ -159,8 +159,12 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(f"there is no job file {path}.") from None
     except OSError as error:
         raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0]}.") from None
+    except RecursionError:
+        raise BadInput(
+            f"the job file {path} is nested too deeply: a job has sections of plain values."
+        ) from None
+    except ValueError as error:  # what TOML cannot mean, bytes that are no text, numbers of 5,000 digits
+        raise BadInput(f"{path} is not a TOML file: {str(error).splitlines()[0].split(';')[0]}.") from None
     known = [field.name for field in dataclasses.fields(Job)]
     for name, section in sections.items():
         if name not in known:

@@ -15,12 +15,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_scratch(
 ) -> None:
     path = write_whole(tmp_path / "a.json", "1")
 
-    def breaks(scratch: Path, content: bytes) -> int:
-        with scratch.open("wb") as file:
-            file.write(content[: len(content) // 2])
+    def breaks(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", breaks)
+    monkeypatch.setattr("asyncqn.storage.writing.os.fsync", breaks)
     with pytest.raises(BadInput, match="No space left"):
         write_whole(path, "22")
     assert path.read_text() == "1"
