@@ -13,8 +13,8 @@ from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
 
 def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
     potential = Quadratic.random(n_data=20)
-    assert default_algorithm(potential, 8) == BlockLBFGS(8)
-    assert default_algorithm(potential, 50) == BlockLBFGS(20)
+    assert default_algorithm(potential, 8) == BlockLBFGS(8, memory=100)
+    assert default_algorithm(potential, 50) == BlockLBFGS(20, memory=100)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data,
 
 def test_the_default_cuts_blocks_into_pieces():
     potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
-    assert default_algorithm(potential, 2) == BlockLBFGS(2, pieces=4)
-    assert default_algorithm(potential, 1) == BlockLBFGS(1)
+    assert default_algorithm(potential, 2) == BlockLBFGS(2, memory=100, pieces=4)
+    assert default_algorithm(potential, 1) == BlockLBFGS(1, memory=100)
 
 
 def test_minimize_needs_nothing_but_the_problem():
@@ -73,7 +73,7 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
     large = Large(np.eye(3), np.zeros(3))
     assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
     assert default_algorithm(large, 80) == GrowingLBFGS(80, 1, memory=100, pieces=4)
-    assert default_algorithm(large, 250) == BlockLBFGS(250, pieces=4)
+    assert default_algorithm(large, 250) == BlockLBFGS(250, memory=100, pieces=4)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 40])

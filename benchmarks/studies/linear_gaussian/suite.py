@@ -254,7 +254,7 @@ def block_settings(spectrum: str, workers: int) -> dict[str, Any]:
     """Block L-BFGS's parameters by its one rule, `default_algorithm`: from the problem and W alone."""
     algorithm = default_algorithm(problem(spectrum), workers)
     assert isinstance(algorithm, BlockLBFGS)
-    return {"blocks": algorithm.blocks, "pieces": algorithm.pieces}
+    return {"blocks": algorithm.blocks, "memory": algorithm.memory, "pieces": algorithm.pieces}
 
 
 def run_blocks(spectrum: str, workers: int = 40) -> list[Record]:

@@ -30,7 +30,7 @@ FEW_ROWS, SHORT = 3, 1000
 WAVE, ROWS_PER_NUMBER = 1000, 10
 """Rows of a wave for every worker, and for every number in theta: fewer say little about U."""
 LONG_MEMORY, USUAL_MEMORY = 100, 20
-"""Pairs that growing samples remember, where theta is short and where it is not."""
+"""Pairs remembered where theta is short, and where it is not."""
 EVALUATE = 25
 """Commits between two evaluations while samples grow: an evaluation looks at all rows."""
 
@@ -67,10 +67,10 @@ def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | Growin
     dim, n_data = potential.dim, potential.n_data
     levels = growths(dim, n_data, workers)
     pieces = pieces_of_a_block(dim, n_data // FACTOR**levels, workers)
+    memory = LONG_MEMORY if dim <= SHORT else USUAL_MEMORY
     if levels:
-        memory = LONG_MEMORY if dim <= SHORT else USUAL_MEMORY
         return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces)
-    return BlockLBFGS(min(workers, n_data), pieces=pieces)
+    return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)
 
 
 def most_commits(algorithm: object) -> int:

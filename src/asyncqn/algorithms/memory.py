@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from numbers import Integral
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -115,7 +115,14 @@ def consider_pair(
     return admitted
 
 
-def pair_totals(memories: Iterable[Memory]) -> dict[str, int]:
+class Ringed(Protocol):
+    """A memory of any kind, as far as its counters go."""
+
+    @property
+    def ring(self) -> Counters: ...
+
+
+def pair_totals(memories: Iterable[Ringed]) -> dict[str, int]:
     """How many pairs these memories admitted and rejected, for an algorithm's `counters`."""
     rings = [memory.ring for memory in memories]
     return {

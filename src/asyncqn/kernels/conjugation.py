@@ -9,14 +9,15 @@ from asyncqn.kernels.vectors import dot
 
 
 @reducing_kernel
-def conjugate(memory, gram, s, y, tolerance, least):
+def conjugate(memory, products, s, y, tolerance, least):
     """Take from (s, y) its part along the stored pairs, in place, if they nearly fit one quadratic.
 
     s <- s - sum_i s_i (y_i's)/(s_i'y_i),   y <- y - sum_i y_i (s_i'y)/(s_i'y_i)
 
     For a quadratic s_i'y = y_i's.  The pair stays as it is when any |s_i'y - y_i's| exceeds
     tolerance * sqrt(s_i'y_i * s'y), or when less than the share `least` of s'y would be left, which
-    rounding would drown.  Returns whether it was changed.
+    rounding would drown.  products: s_i'y_i of every slot, 0 where it is empty.
+    Returns whether it was changed.
     """
     m = memory.shape[1]
     sy = dot(s, y)
@@ -25,7 +26,7 @@ def conjugate(memory, gram, s, y, tolerance, least):
     along_s, along_y = np.zeros(m), np.zeros(m)
     left = sy
     for i in range(m):
-        own = gram[0, i, i]
+        own = products[i]
         if not own > 0.0:
             continue
         a, b = dot(memory[1, i], s), dot(memory[0, i], y)

@@ -5,7 +5,7 @@ piece's gradient is asked for once, and when all are there
 
     g = sum_b (n_b / n) grad_b(theta)                     exact: the prior is counted once
     s = theta - base,  y = g - g_base                     made conjugate to the stored pairs
-    base <- theta,  theta <- base - H g                   H of the last M pairs, scaled by s'y / y'y
+    base <- theta,  theta <- base - H g                   H of the last M pairs: `scaled_pairs`
 
 No gradient is stale, and there is no step size.  Pieces are summed in their own order, so that the
 cluster decides when a number is known, never what it is: every bit is the same for any number of
@@ -27,31 +27,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.checks import check_positive
-from asyncqn.algorithms.memory import (
-    COUNT,
-    Memory,
-    PairRule,
-    check_memory,
-    clear,
-    consider_pair,
-    empty_memory,
-    pair_totals,
-    product,
-    softness,
-)
+from asyncqn.algorithms.memory import pair_totals
+from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs, empty_memory
 from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.errors import require
-from asyncqn.kernels.conjugation import conjugate
-from asyncqn.kernels.vectors import add_one, dot, sum_of_squares
+from asyncqn.kernels.vectors import add_one, sum_of_squares
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
 
 KEPT_VALUES = 5
 """A trial may lie above the last point kept, but not above all of the last five."""
-_FITS = 1e-3
-"""How far from symmetric pairs may be for U to be called a quadratic, on which the slopes tell the rise."""
-_RULE = PairRule(1e-30, 1e-5)
-"""Pairs of any scale are welcome, so the cautious rule stands on the cosine alone."""
 
 
 class Iterate(NamedTuple):
@@ -97,7 +82,7 @@ class BlockLBFGS:
     """
 
     blocks: int
-    memory: int = 5
+    memory: int = 20
     backup_after: float | None = None
     conjugacy: float = 0.03
     pieces: int = 1
@@ -113,8 +98,8 @@ class BlockLBFGS:
         for name, count in (("blocks", self.blocks), ("pieces", self.pieces)):
             whole = isinstance(count, int) and count >= 1
             require(whole, f"{name} must be an integer of at least 1, not {count!r}.")
-        check_memory(self.memory, "pair", _RULE)
-        require(self.memory >= 1, "memory must be at least 1: without pairs there is no step size.")
+        whole = isinstance(self.memory, int) and self.memory >= 1
+        require(whole, f"memory must be an integer of at least 1, not {self.memory!r}.")
         check_positive(backup_after=3.0 if self.backup_after is None else self.backup_after)
         require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
 
@@ -134,7 +119,7 @@ class BlockLBFGS:
             base=theta0.copy(),
             at_base=np.zeros((1, theta0.size), theta0.dtype),
             anchor=np.zeros((2, theta0.size), theta0.dtype),
-            memory=empty_memory(self.memory, "pair", None, theta0),
+            memory=empty_memory(self.memory, theta0),
             trial=Trial((-math.inf,) * KEPT_VALUES),
         )
 
@@ -179,43 +164,6 @@ def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:
     first = part.astype(np.int64)
     rows: Rows = (first + 1) * n_data // parts - first * n_data // parts
     return rows
-
-
-class Pairs(NamedTuple):
-    """The memory as `safeguard.Metric`: H0 = (s'y / y'y) I, pairs made conjugate near a quadratic."""
-
-    memory: Memory
-    conjugacy: float
-
-    def direction(self, at: Array, out: Array) -> bool:
-        if self.memory.ring[COUNT] == 0:
-            return False
-        product(self.memory, at[0], out)
-        return True
-
-    def learn(self, s: Array, change: Array) -> bool:
-        y = change[0]
-        if self.conjugacy > 0.0:
-            least = math.sqrt(np.finfo(s.dtype).eps)
-            conjugate(self.memory.pairs, self.memory.gram, s, y, self.conjugacy, least)
-        zero = np.zeros_like(s)
-        return consider_pair(self.memory, _RULE, "pair", s, zero, y, zero)
-
-    def fits(self, s: Array, y: Array) -> bool:
-        (S, Y), own, sy = self.memory.pairs, self.memory.gram[0].diagonal(), dot(s, y)
-        used = np.flatnonzero(own > 0.0)
-        return used.size > 1 and all(
-            abs(dot(Y[i], s) - dot(S[i], y)) <= _FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
-        )
-
-    def forget(self) -> None:
-        clear(self.memory, "pair")
-
-    def softness(self) -> float:
-        return softness(self.memory)
-
-    def keep(self) -> None:
-        pass
 
 
 def whole_sum(updates: Sequence[Any], parts: int) -> tuple[Array | None, float]:

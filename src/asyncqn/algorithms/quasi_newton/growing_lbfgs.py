@@ -26,9 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import Memory, pair_totals
+from asyncqn.algorithms.memory import pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs
 from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
@@ -164,7 +165,7 @@ class GrowingLBFGS:
         stages, read = self.stages, updates[0].read
         stage, last = stage_index(stages, read), self.levels
         at, value = exact.whole_sum(updates, self.blocks * self.pieces)
-        pairs = exact.Pairs(iterate.memory, BlockLBFGS.conjugacy)
+        pairs = Pairs(iterate.memory, BlockLBFGS.conjugacy)
         ask = commit.value if stage == last else None  # nobody else knows U of a sample
         if stage == iterate.stage or iterate.trial.kept == 0:
             iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)

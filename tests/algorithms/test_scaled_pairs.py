@@ -1,0 +1,173 @@
+"""Pairs on a diagonal H0 of their own: H against the dense recursion, what D is, and when it is used."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
+from asyncqn.algorithms.quasi_newton.scaled_pairs import Pairs, empty_memory
+from asyncqn.kernels.conjugation import conjugate
+
+DIM = 6
+
+
+def quadratic(seed: int = 0) -> Any:
+    B = np.random.default_rng(seed).standard_normal((DIM, DIM))
+    return B @ B.T + np.eye(DIM)
+
+
+def taught(hessian: Any, count: int, size: int = 4, conjugacy: float = 0.0, dtype: Any = np.float64) -> Pairs:
+    """A memory after `count` random steps on a quadratic."""
+    pairs = Pairs(empty_memory(size, np.zeros(len(hessian), dtype)), conjugacy)
+    rng = np.random.default_rng(7)
+    for _ in range(count):
+        s = rng.standard_normal(len(hessian))
+        assert pairs.learn(s.astype(dtype), (hessian @ s).astype(dtype)[None])
+    return pairs
+
+
+@pytest.mark.parametrize("lead", [2.9, 3.1])
+@pytest.mark.parametrize("count", range(1, 10))
+def test_the_direction_is_the_dense_recursion_at_every_ring_offset(count: int, lead: float) -> None:
+    pairs = taught(quadratic(), count)
+    memory = pairs.memory
+    memory.numbers[1] = lead
+    stored = min(count, 4)
+    slots = [(int(memory.ring[NEWEST]) - back) % 4 for back in range(stored)][::-1]
+    D = memory.diagonal if lead > 3.0 else np.ones(DIM)
+    H = float(memory.numbers[0]) * np.diag(D)
+    for i in slots:
+        s, y = memory.pairs[:, i]
+        V = np.eye(DIM) - np.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+    g, out = np.arange(1.0, DIM + 1), np.empty(DIM)
+    assert pairs.direction(g[None], out)
+    # The condition number is a few hundred: rounding is magnified by far less than 1e4.
+    np.testing.assert_allclose(out, H @ g, rtol=1e-10, atol=1e-12 * np.linalg.norm(H @ g))
+    s, y = memory.pairs[:, slots[-1]]
+    pairs.direction(y[None], out)
+    np.testing.assert_allclose(out, s, rtol=0, atol=1e-12 * np.linalg.norm(s) * np.linalg.cond(H))
+
+
+def test_without_pairs_there_is_no_direction() -> None:
+    pairs = taught(quadratic(), 0)
+    assert not pairs.direction(np.ones((1, DIM)), np.empty(DIM))
+    assert pairs.softness() == math.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_d_is_one_over_the_curvature_where_that_is_diagonal(dtype: Any) -> None:
+    curvature = np.geomspace(1e-4, 1e4, DIM)
+    memory = taught(np.diag(curvature), 3, dtype=dtype).memory
+    # Their geometric means are 1.  A few roundings each.
+    np.testing.assert_allclose(memory.diagonal * curvature, 1.0, rtol=20 * np.finfo(dtype).eps)
+
+
+def test_d_is_what_its_formula_says() -> None:
+    memory = taught(quadratic(), 3).memory
+    S, Y = memory.pairs[:, :3]
+    own = np.einsum("ij,ij->i", S, Y)[:, None]
+    D = np.sqrt((S**2 / own).sum(axis=0) / (Y**2 / own).sum(axis=0))
+    np.testing.assert_allclose(memory.diagonal, D / np.exp(np.log(D).mean()), rtol=1e-12)
+
+
+def test_d_is_one_where_the_pairs_say_nothing_and_never_wider_than_a_million_millions() -> None:
+    pairs = Pairs(empty_memory(3, np.zeros(4)), 0.0)
+    s = np.array([1.0, 0.0, 1.0, 1.0])
+    assert pairs.learn(s, (s * np.array([1e-20, 5.0, 1.0, 1e20]))[None])
+    np.testing.assert_allclose(pairs.memory.diagonal, [1e12, 1.0, 1.0, 1e-12], rtol=1e-12)
+
+
+def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
+    hessian = quadratic()
+    pairs, expected = taught(hessian, 1), 0.0
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        D, s = pairs.memory.diagonal.copy(), rng.standard_normal(DIM)
+        y = hessian @ s
+        fits = [(s @ y) ** 2 / ((s @ (s / d)) * (y @ (d * y))) for d in (D, np.ones(DIM))]
+        expected = 0.9 * expected + math.log(fits[0] / fits[1])
+        pairs.learn(s.copy(), y.copy()[None])
+        assert pairs.memory.numbers[1] == pytest.approx(expected, rel=1e-10)
+
+
+def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coordinates() -> None:
+    assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).memory.numbers[1] > 3.0
+    turned, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((40, 40)))
+    across = turned @ np.diag(np.geomspace(1.0, 1e4, 40)) @ turned.T
+    for count in range(30):
+        assert taught(across, count).memory.numbers[1] <= 3.0
+
+
+@pytest.mark.parametrize(("cosine", "admitted"), [(0.5e-5, False), (2e-5, True)])
+def test_a_pair_with_hardly_any_curvature_is_not_admitted(cosine: float, admitted: bool) -> None:
+    pairs = Pairs(empty_memory(2, np.zeros(2)), 0.03)
+    assert pairs.learn(np.array([1.0, 0.0]), np.array([[cosine, 1.0]])) == admitted
+    assert tuple(pairs.memory.ring) == ((1, 0, 1, 0) if admitted else (0, -1, 0, 1))
+
+
+def test_forgetting_leaves_nothing_but_the_counts() -> None:
+    pairs = taught(quadratic(), 5)
+    pairs.memory.numbers[1] = 9.0
+    pairs.forget()
+    fresh = empty_memory(4, np.zeros(DIM))
+    for left, new in zip(pairs.memory[:-1], fresh[:-1], strict=True):
+        np.testing.assert_array_equal(left, new)
+    assert (pairs.memory.ring[COUNT], pairs.memory.ring[ACCEPTED], pairs.memory.ring[REJECTED]) == (0, 5, 0)
+
+
+@pytest.mark.parametrize(("skew", "fitting"), [(0.5e-3, True), (2e-3, False)])
+def test_a_pair_fits_where_it_is_symmetric_with_two_stored_ones_to_a_thousandth(
+    skew: float, fitting: bool
+) -> None:
+    pairs = Pairs(empty_memory(3, np.zeros(3)), 0.0)
+    e = np.eye(3)
+    pairs.learn(e[0].copy(), e[:1].copy())
+    assert not pairs.fits(e[2], e[2]), "one stored pair is no quadratic"
+    pairs.learn(e[1].copy(), e[1:2].copy())
+    assert pairs.fits(e[2], e[2] + skew * e[0]) == fitting
+
+
+def test_softness_is_one_over_the_least_curvature_seen() -> None:
+    pairs = Pairs(empty_memory(3, np.zeros(3)), 0.0)
+    for k, curvature in enumerate((4.0, 0.5, 2.0)):
+        s = np.eye(3)[k] * 3.0
+        pairs.learn(s, curvature * s[None])
+    assert pairs.softness() == pytest.approx(2.0)
+
+
+def test_conjugation_leaves_a_pair_alone_where_rounding_would_be_left_of_it() -> None:
+    S, own = np.array([[1.0, 0.0]]), np.array([1.0])
+    for rest, changed in ((1e-3, True), (1e-5, False)):  # of s'y a share of 1e-6 and of 1e-10 would be left
+        s = np.array([1.0, rest])
+        assert conjugate(np.array([S, S]), own, s, s.copy(), 0.03, 1e-8) == changed
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e4])
+def test_units_that_differ_by_orders_of_magnitude_cost_few_passes(condition: float) -> None:
+    potential = aq.LogisticRegression.random(1000, 60, condition, 0.5, prior=1e-4, seed=1)
+    run = aq.minimize(potential, engine=aq.Simulator(aq.Cluster(1)))
+    assert run.status == "converged"
+    # 50 and 49 passes here; without D 394 and 620.
+    assert run.passes < 100
+    assert run.fun <= newton(potential) * (1 + 1e-10)
+
+
+def newton(potential: Any) -> float:
+    """The minimum by Newton's method, steps halved while U rises."""
+    theta, g, rows = np.zeros(potential.dim), np.empty(potential.dim), np.arange(potential.n_data)
+    for _ in range(50):
+        value = potential.grad_with_value(theta, rows, g)
+        chance = 1 / (1 + np.exp(-potential.X @ theta))
+        hessian = (potential.X.T * (chance * (1 - chance))) @ potential.X
+        hessian += potential.prior * np.eye(theta.size)
+        step = np.linalg.solve(hessian, g)
+        while potential.value(theta - step) > value and step @ step > 1e-24:
+            step *= 0.5
+        theta -= step
+    return float(potential.value(theta))
