@@ -13,8 +13,8 @@ from benchmarks.faults.harness import Tally, Victim, resume_to_the_end, watched
 from benchmarks.faults.job import Settings
 
 SIZE = 64 << 20
-SETTINGS = Settings(dim=50_000, commits=600, pace=0.01, every=0.1)
-"""A checkpoint of it takes several megabytes."""
+SETTINGS = Settings(dim=50_000, commits=1000, pace=0.1, every=0.1)
+"""A checkpoint of it takes several megabytes; half a minute is time to fill the disk."""
 
 
 def scenarios(scratch: Path, count: int, dice: random.Random) -> Iterator[Tally]:
@@ -38,8 +38,10 @@ def filled(scratch: Path, count: int, dice: random.Random, what: str, room_again
                 filler = disk / "filler"
                 _fill(filler)
                 at = victim.commit()
-                victim.wait(process, lambda v=victim, at=at: v.commit() > at + 100)  # type: ignore[misc]
+                victim.wait(process, lambda v=victim, at=at: v.commit() > at + 60)  # type: ignore[misc]
                 tally.checkpoints_lost += victim.saved_commit() < before
+                if process.poll() is not None:
+                    tally.faults.append("the run ended while the disk was full")
                 if room_again:
                     filler.unlink()
                     tally.ended(victim.end(process), SETTINGS.commits)

@@ -186,9 +186,23 @@ def faulty(case: str) -> None:
     show("faulty", run, Slope())
 
 
+def master_killed(folder: Path) -> None:
+    """The master dies as soon as there is a checkpoint."""
+
+    def die(progress: Any) -> None:
+        if (folder / "a" / "checkpoint.json").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    aq.minimize(
+        Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=10**8, evaluate=10, callback=die,
+        checkpoint=folder, checkpoint_every=10,
+    )  # fmt: skip
+
+
 if __name__ == "__main__":
     case, arguments = sys.argv[1], sys.argv[2:]
     {
         "every": every_algorithm, "typed": typed, "several": lambda: several(Path(arguments[0])),
         "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
+        "master": lambda: master_killed(Path(arguments[0])),
     }[case]()  # fmt: skip

@@ -20,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
+from asyncqn.core.checkpoint import load_checkpoint
 from asyncqn.core.float32_wire import rounded
 from asyncqn.core.request import Request
 from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
@@ -156,6 +157,19 @@ def test_a_killed_worker_ends_the_job_without_ulfm(mpirun: Mpirun) -> None:
     process = mpirun(3, [JOBS, "faulty", "killed"])
     assert process.returncode != 0
     assert process.stdout == ""
+
+
+@pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])
+def test_a_killed_master_is_named_in_one_sentence_that_says_how_to_go_on(
+    mpirun: Mpirun, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "c"
+    process = mpirun(3, [JOBS, "master", str(folder)], options=options)
+    assert process.returncode != 0
+    said = [line for line in process.stderr.splitlines() if line.startswith("asyncqn: ")]
+    assert said == [f"asyncqn: the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {folder}"]
+    assert "Traceback" not in process.stderr
+    assert load_checkpoint(folder).commit > 0
 
 
 def test_the_command_line_prints_on_rank_0_alone(mpirun: Mpirun, tmp_path: Path) -> None:

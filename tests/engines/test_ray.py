@@ -165,6 +165,80 @@ def test_the_command_starts_a_ray_of_its_own_and_prints_one_json_object(tmp_path
     aq.replay(tmp_path / "r")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("no raylet"),
+        TimeoutError("timed out"),
+        ValueError("no resources"),
+        OSError("no port"),
+        AssertionError(),
+        KeyError("node"),
+        pytest.param("RaySystemError", id="RaySystemError"),
+        pytest.param("GetTimeoutError", id="GetTimeoutError"),
+    ],
+    ids=repr,
+)
+def test_a_ray_that_cannot_start_is_one_sentence_whatever_it_raises(
+    error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    raised = getattr(ray.exceptions, error)("busy") if isinstance(error, str) else error
+
+    def init(**options: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with pytest.raises(aq.BadInput, match=r"^a local Ray cannot be started \(.+\): try again when .*\.$"):
+        aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=aq.Ray(1), commits=10)
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The names of a process's children, theirs, and so on."""
+    found: dict[int, str] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found |= {child: Path(f"/proc/{child}/comm").read_text().strip(), **descendants(child)}
+    return found
+
+
+LONG = (
+    '[problem]\nkind = "linear-gaussian"\ndim = 12\nn_data = 60\n'
+    '[algorithm]\nkind = "async-sgd"\nh = 1e-7\nbatch = 10\n[run]\ncommits = 100000000\nevaluate = 1000\n'
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+@pytest.mark.xdist_group("ray")
+@pytest.mark.parametrize("victim", ["raylet", "driver"])
+def test_no_process_outlives_a_killed_raylet_or_driver(victim: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(LONG)
+    folder = tmp_path / "c"
+    command = [sys.executable, "-m", "asyncqn", "run", "job.toml", "--engine", "ray", "--workers", "1"]
+    command += ["--quiet", "--checkpoint", str(folder), "--checkpoint-every", "0.2"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as driver:
+        while not (folder / "a" / "checkpoint.json").exists():
+            assert driver.poll() is None
+            time.sleep(0.05)
+        family = descendants(driver.pid)
+        raylet = next(pid for pid, name in family.items() if name == "raylet")
+        os.kill(raylet if victim == "raylet" else driver.pid, signal.SIGKILL)
+        err = driver.communicate(timeout=60)[1]
+    sentence = f"asyncqn: the Ray cluster died (its raylet has ended); go on with: asyncqn resume {folder}\n"
+    assert (driver.returncode, err) == ((2, sentence) if victim == "raylet" else (-signal.SIGKILL, ""))
+    for _ in range(250):
+        alive = {pid: name for pid, name in family.items() if Path(f"/proc/{pid}").exists()}
+        if not alive:
+            break
+        time.sleep(0.1)
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    assert alive == {}
+
+
 def test_a_reference_builds_the_same_potential_or_none() -> None:
     reference = Reference.of(POTENTIAL)
     assert reference is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -67,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
     def show(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
         print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
 
+    # A second Ctrl-C while the interpreter ends would print the traceback of whatever it breaks into.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         with warnings.catch_warnings(), _hearing_sigterm():
             warnings.showwarning = show

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from asyncqn.cli.commands.run import show_run, speaking, under_mpiexec
 from asyncqn.cli.options import AllowImports
 from asyncqn.cli.output import Json, Quiet, check_run_folder
+from asyncqn.errors import BadInput, require
+
+if TYPE_CHECKING:
+    from asyncqn.core.checkpoint import Saved
+    from asyncqn.types import Algorithm
 
 
 def register(app: typer.Typer) -> None:
@@ -18,13 +23,28 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def resume(
         folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
+        change: Annotated[
+            bool, typer.Option("--change", help="Go on with other parameters, as a new segment of the run.")
+        ] = False,
+        parameter: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--parameter",
+                "-p",
+                metavar="KEY=VALUE",
+                help="With --change: a parameter from now on, as in -p h=1e-3; any number of times.",
+            ),
+        ] = None,
         checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
         save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
         allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """Go on from the newest whole checkpoint, to the number of commits the run was asked for."""
+        """Go on from the newest whole checkpoint, to the number of commits the run was asked for.
+
+        With --change the run records from which commit on it had which parameters, and replays so.
+        """
         from asyncqn.core.checkpoint import load_checkpoint
         from asyncqn.resume import resume as resume_run
 
@@ -32,13 +52,20 @@ def register(app: typer.Typer) -> None:
         with one_voice():
             if save is not None:
                 check_run_folder(save)
+            require(
+                change == bool(parameter),
+                "other parameters need both --change and -p KEY=VALUE: say both, or neither.",
+            )
             saved = load_checkpoint(folder)
+            algorithm = _changed(saved, parameter, allow_imports) if parameter else None
         commits = int(saved.document["manifest"]["commits"])
         out.say(f"going on from commit {saved.commit} of {commits}")
         raise typer.Exit(
             show_run(
                 lambda callback: resume_run(
                     folder,
+                    algorithm=algorithm,
+                    change=change,
                     callback=callback,
                     checkpoint_every=checkpoint_every,
                     allow_imports=allow_imports,
@@ -46,3 +73,19 @@ def register(app: typer.Typer) -> None:
                 commits, save, out, one_voice,
             )
         )  # fmt: skip
+
+
+def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:
+    """The algorithm of a checkpoint with other parameters."""
+    from asyncqn.algorithms import algorithm_from_json
+    from asyncqn.cli.commands.simulate import parse_parameters
+
+    before = saved.document["manifest"]["algorithm"]
+    parameters = {**(before["parameters"] or {}), **parse_parameters(parameter)}
+    algorithm = algorithm_from_json({**before, "parameters": parameters}, allow_imports=allow_imports)
+    if algorithm is None:
+        raise BadInput(
+            f"the checkpoint's algorithm {before['kind']} is a class of your own: say --allow-imports, or "
+            "use resume(folder, algorithm=..., change=True) in Python."
+        )
+    return algorithm

@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
+from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.request import Request
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.mpi import master_gone
 from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
@@ -96,7 +98,12 @@ class MPI(RealEngine):
             meet(str(mistake))
         meet(given=_fingerprint(request, self))
         comm = mpi.COMM_WORLD.Dup()
-        with _ending_the_job(mpi, comm), listening_for_interrupts(checkpoints):
+        master = master_gone.watched_master(comm)
+        with (
+            _ending_the_job(mpi, comm, checkpoints),
+            listening_for_interrupts(checkpoints),
+            master_gone.watching(master, checkpoints),
+        ):
             narrow = self.wire == "float32"
             if state is not None:
                 mpi_master = MPIMaster(mpi, comm, state, narrow, checkpoints)
@@ -183,10 +190,20 @@ def _fingerprint(request: Request, engine: MPI) -> str:
     return digest.hexdigest()[:32]
 
 
-def _tell_and_abort(mpi: Any, comm: Any, error: BaseException) -> None:
+def _tell_and_abort(
+    mpi: Any, comm: Any, error: BaseException, checkpoints: Checkpoints | None = None
+) -> None:
     """Say on stderr which rank failed, where and why, and end the whole job."""
-    if isinstance(error, mpi.Exception) and _survives_losses() and comm.Is_revoked():
-        _leave(comm)  # another rank failed, and has said why
+    of_mpi = isinstance(error, mpi.Exception) or isinstance(error.__cause__, mpi.Exception)
+    if of_mpi and _survives_losses():
+        if comm.Is_revoked():
+            _leave(comm)  # another rank failed, and has said why
+        speaks = master_gone.speaks_under_ulfm(comm, mpi.UNDEFINED)
+        if speaks:
+            master_gone.say(checkpoints)
+            comm.Revoke()
+        if speaks is not None:
+            _leave(comm)
     text = " ".join(str(error).split())
     name = "" if isinstance(error, AsyncqnError) else f"{type(error).__name__}: "
     rank, host = mpi.COMM_WORLD.rank, socket.gethostname()
@@ -253,12 +270,12 @@ def _leave(comm: Any) -> None:
 
 
 @contextmanager
-def _ending_the_job(mpi: Any, comm: Any) -> Iterator[None]:
+def _ending_the_job(mpi: Any, comm: Any, checkpoints: Checkpoints | None) -> Iterator[None]:
     """An exception inside the block ends the job: the other ranks would wait for this one forever."""
     try:
         yield
     except BaseException as error:
-        _tell_and_abort(mpi, comm, error)
+        _tell_and_abort(mpi, comm, error, checkpoints)
         raise
 
 

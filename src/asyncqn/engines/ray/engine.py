@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.ray.master import RayMaster
+from asyncqn.engines.ray.watchdog import watched
 from asyncqn.engines.real import RealEngine
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.types import extra
@@ -107,6 +108,7 @@ class Ray(RealEngine):
                 timing_model=self.timing_model,
                 unit=self.time_unit,
                 checkpoints=checkpoints,
+                dead_server=lambda: _dead_server(ray),
             )
             self._running.append(ray_master)
             try:
@@ -153,25 +155,42 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _QUIET}
     os.environ.update({name: value for name, value in _QUIET.items() if before[name] is None})
     try:
-        try:
-            if address is not None:
-                _knock(address)
-            # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
-            # output belongs to the result.
-            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
-            ray._private.worker._worker_logs_enabled = False
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            if address is None:
-                raise BadInput(f"a local Ray cannot be started ({reason}).") from None
-            raise BadInput(
-                f"this process cannot connect to a Ray at '{address}' ({reason}): start one with ray start "
-                "--head, give this process its token where it wants one, or leave the address out."
-            ) from None
-        yield
+        _connect(ray, address, options)
+        node = ray._private.worker._global_node
+        with watched(node.get_session_dir_path()) if address is None else nullcontext():
+            yield
     finally:
         ray.shutdown()
         ray._private.worker._worker_logs_enabled = True
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
+
+
+def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
+    """`ray.init`; whatever it raises (on a busy machine its time-outs are of many kinds) is one sentence."""
+    try:
+        if address is not None:
+            _knock(address)
+        # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
+        # output belongs to the result.
+        ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+        ray._private.worker._worker_logs_enabled = False
+    except Exception as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        if address is None:
+            raise BadInput(
+                f"a local Ray cannot be started ({reason}): try again when the machine is less busy, or "
+                "use the engine threads."
+            ) from None
+        raise BadInput(
+            f"this process cannot connect to a Ray at '{address}' ({reason}): start one with ray start "
+            "--head, give this process its token where it wants one, or leave the address out."
+        ) from None
+
+
+def _dead_server(ray: Any) -> str | None:
+    """The name of a server of the Ray that this process started, if one has died."""
+    node = ray._private.worker._global_node
+    dead = [] if node is None else [str(kind) for kind, _ in node.dead_processes()]
+    return next((kind for kind in dead if kind in ("raylet", "gcs_server")), None)

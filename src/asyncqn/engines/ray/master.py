@@ -11,6 +11,7 @@ import math
 import queue
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -28,6 +29,8 @@ from asyncqn.errors import BadInput, WorkerFailed
 
 LONGEST_WAIT = 0.1
 """Seconds after which the master looks up at the latest."""
+LOOK_EVERY = 0.5
+"""Seconds between two looks at Ray's servers."""
 HURRY = 2.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
@@ -46,7 +49,8 @@ class RayMaster:
     """Runs `core` with one actor per worker; see the top of this file.
 
     cpus: what an actor asks of Ray; restarts: how many losses are replaced; start_timeout: seconds
-    within which actors must be ready; give_up_after: units of time after which a computing actor is given up.
+    within which actors must be ready; give_up_after: units of time after which a computing actor is given up;
+    dead_server: the name of a server of Ray that has died, None while all are there.
     """
 
     def __init__(
@@ -61,10 +65,11 @@ class RayMaster:
         timing_model: Cluster | None,
         unit: float,
         checkpoints: Checkpoints | None,
+        dead_server: Callable[[], str | None],
     ) -> None:
         self.ray, self.core, self.checkpoints = ray, core, checkpoints
         self.restarts, self.start_timeout, self.give_up_after = restarts, start_timeout, give_up_after
-        self.timing_model = timing_model
+        self.timing_model, self.dead_server, self.next_look = timing_model, dead_server, 0.0
         self.clock = Clock(unit)
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
@@ -98,6 +103,8 @@ class RayMaster:
                 self._dismiss()
                 if writing is not None:
                     writing.result()
+        except self.ray.exceptions.RayError as error:
+            raise self._cluster_died(" ".join(str(error).split()).rstrip(".")) from error
         finally:
             for slot in [*self.starting, *self.at.values()]:
                 self._kill(slot)
@@ -107,6 +114,19 @@ class RayMaster:
         if core.failure is not None:
             raise core.failure
         return run
+
+    def _cluster_died(self, reason: str) -> WorkerFailed:
+        """Ray itself is gone, and the states of all workers with it."""
+        folder = None if self.checkpoints is None else self.checkpoints.folder
+        on = "start the run again" if folder is None else f"go on with: asyncqn resume {folder}"
+        return WorkerFailed(f"the Ray cluster died ({reason}); {on}")
+
+    def _look_at_cluster(self) -> None:
+        """Actors may compute on for a while after Ray's servers died, and then vanish with this process."""
+        if time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + LOOK_EVERY
+            if (server := self.dead_server()) is not None:
+                raise self._cluster_died(f"its {server} has ended")
 
     # -- the beginning and the end
 
@@ -240,6 +260,7 @@ class RayMaster:
 
     def _serve(self, seconds: float) -> None:
         """Wait for a message, and do what it asks for."""
+        self._look_at_cluster()
         try:
             slot, method, answer = self.mail.get(timeout=seconds)
         except queue.Empty:
