@@ -56,5 +56,14 @@ def test_several_workers_are_refused():
 def test_at_the_optimum_it_stays():
     p = Quadratic.random()
     run = minimize(p, LBFGS(), engine=SERIAL, commits=30, seed=0, theta0=p.minimum)
-    assert run.status == "completed"
+    assert run.status == "converged"
     np.testing.assert_allclose(run.theta, p.minimum, atol=1e-7)
+
+
+def test_it_ends_by_itself_where_the_gradient_is_small():
+    p = LinearGaussian.random(20, 60, 2.0, seed=1)
+    run = minimize(p, LBFGS(), engine=SERIAL, seed=0)
+    assert (run.status, run.success) == ("converged", True)
+    assert np.linalg.norm(gradient(p, run.theta, np.arange(60))) == pytest.approx(run.grad_norm, rel=1e-9)
+    short = minimize(p, LBFGS(), engine=SERIAL, seed=0, commits=3)
+    assert (short.status, short.success) == ("completed", False)

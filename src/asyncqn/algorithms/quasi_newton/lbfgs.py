@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.async_sgd import Iterate
-from asyncqn.algorithms.first_order.stochastic_gradient import Update
 from asyncqn.algorithms.memory import (
     COUNT,
     InitialScale,
@@ -27,12 +25,43 @@ from asyncqn.algorithms.memory import (
     pair_totals,
     product,
     required_by,
+    softness,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one, dot
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
+
+
+class Seen(NamedTuple):
+    """What was seen at the point of the last step; NaN before the first."""
+
+    value: float
+    norm: float
+    first_norm: float
+    softness: float
+    """The largest s's / s'y of the pairs in use."""
+    moved: bool
+    """Whether the line search found a lower point."""
+
+
+class Iterate(NamedTuple):
+    """The master's theta, and `point`, where the last step was computed."""
+
+    theta: Array
+    point: Array
+    seen: Seen
+
+
+class Update(NamedTuple):
+    """A step, with U, |g| and the softness at the point where it begins."""
+
+    d_theta: Array
+    value: float
+    norm: float
+    softness: float
+    moved: bool
 
 
 class Worker(NamedTuple):
@@ -67,6 +96,7 @@ class LBFGS:
 
     stages = ASYNCHRONOUS
     max_workers = 1
+    sent = ("theta",)
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -88,7 +118,8 @@ class LBFGS:
         pass
 
     def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy())
+        nothing = Seen(math.nan, math.nan, math.nan, math.inf, moved=True)
+        return Iterate(theta0.copy(), theta0.copy(), nothing)
 
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         def vector() -> Array:
@@ -107,10 +138,10 @@ class LBFGS:
             consider_pair(local.memory, self.rule, self.initial_scale, theta, local.theta_old, g, local.g_old)
         product(local.memory, g, d_theta)
         slope = dot(g, d_theta)
+        start, norm, soft = float(potential.value(theta)), math.sqrt(dot(g, g)), softness(local.memory)
         if slope <= 0.0:
             d_theta[...] = 0.0
-            return Update(d_theta)
-        start = potential.value(theta)
+            return Update(d_theta, start, norm, soft, moved=False)
         alpha = 1.0
         if local.memory.ring[COUNT] == 0 and self.initial_scale == "pair":
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
@@ -121,7 +152,7 @@ class LBFGS:
         else:
             alpha = 0.0  # no descent within rounding: theta is as good as the arithmetic allows
         d_theta *= -alpha
-        return Update(d_theta)
+        return Update(d_theta, start, norm, soft, moved=alpha > 0.0)
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
         local.theta_old[...] = view.theta
@@ -135,9 +166,18 @@ class LBFGS:
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        for update in updates:
-            add_one(iterate.theta, update.d_theta)
-        return iterate
+        (update,) = updates
+        iterate.point[...] = iterate.theta
+        add_one(iterate.theta, update.d_theta)
+        first = update.norm if math.isnan(iterate.seen.first_norm) else iterate.seen.first_norm
+        return iterate._replace(seen=Seen(update.value, update.norm, first, update.softness, update.moved))
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        value, norm, first, soft, moved = iterate.seen
+        if math.isnan(first):
+            return None
+        decrease = 0.5 * norm * norm * soft if norm > 0.0 else 0.0
+        return Standing(iterate.point, value, norm, first, decrease, stalled=not moved)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return np.full(read.size, n_data, np.int64)
