@@ -30,7 +30,8 @@ Made by `python -m benchmarks.faults`: runs in processes of their own are killed
 or interrupted, then resumed and replayed from their start.
 
 - *completed*: the run (or its resume) made all its commits; for Ctrl-C: it ended, with the exit code of one.
-- *replayed to the bit*: so did the saved run; for Ctrl-C: its checkpoint was resumed, and all of it replayed.
+- *replayed to the bit*: so did the saved run; for Ctrl-C: its checkpoint was resumed, and all of it replayed
+  (or it came before the run began: there was no checkpoint, and none was promised).
 - *checkpoints lost*: the newest whole checkpoint was older after the fault than before it.
 - *most commits done again*: what was committed after that checkpoint; with one every 0.2 s.
 - *time to notice*: until the master counted the loss, or the job, the second writer or the program ended.
