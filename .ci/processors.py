@@ -16,7 +16,10 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("tests/kernels", "tests/algorithms", "tests/potentials", "tests/core")
+NUMERICAL = (
+    *("tests/kernels", "tests/algorithms", "tests/potentials"),
+    *(f"tests/core/test_{name}.py" for name in ("divergence", "replay", "stopping")),
+)
 TARGETS = {"generic": set(), "x86-64-v3": {"avx2", "fma", "bmi2"}, "znver3": {"avx2", "fma", "bmi2"}}
 """Names of LLVM, and the features without which this processor could not run such code."""
 
@@ -46,7 +49,7 @@ def run(target: str, loops: list[str], arguments: list[str]) -> tuple[int, str]:
             "NUMBA_CACHE_DIR": cache,
             "NPY_DISABLE_CPU_FEATURES": " ".join(loops),
         }
-        command = [sys.executable, "-m", "pytest", "-q", "--dist", "loadgroup", *arguments, *FOLDERS]
+        command = [sys.executable, "-m", "pytest", "-q", "--dist", "loadgroup", *arguments, *NUMERICAL]
         last = ""
         with subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
