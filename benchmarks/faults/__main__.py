@@ -1,7 +1,7 @@
 """Injure runs, go on, replay, count: `python -m benchmarks.faults [SCENARIO ...] [--count N] [--seed N]`.
 
-Scenarios: threads, mpi, ray, disk, writers, interrupts, soak; all, without a name.  What became of the
-runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
+Scenarios: threads, mpi, ray, disk, writers, kill_points, interrupts, soak; all, without a name.  What became
+of the runs is written into docs/results/faults.csv and .md, in place of what stood there of the same rows.
 The exit code is 1 if anything was lost.  (Two hosts: `python -m benchmarks.faults.two_hosts`.)
 """
 
@@ -14,13 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.faults import disk, interrupts, mpi, ray, soak, threads, writers
+from benchmarks.faults import disk, interrupts, kill_points, mpi, ray, soak, threads, writers
 from benchmarks.faults.harness import COLUMNS, Scenario
 from benchmarks.faults.table import RESULTS, write_table
 
 SCENARIOS: dict[str, Scenario] = {
     module.__name__.rpartition(".")[2]: module.scenarios
-    for module in (threads, mpi, ray, disk, writers, interrupts, soak)
+    for module in (threads, mpi, ray, disk, writers, kill_points, interrupts, soak)
 }
 
 WORDS = """
@@ -32,7 +32,9 @@ or interrupted, then resumed and replayed from their start.
 - *completed*: the run (or its resume) made all its commits; for Ctrl-C: it ended, with the exit code of one.
 - *replayed to the bit*: so did the saved run; for Ctrl-C: its checkpoint was resumed, and all of it replayed
   (or it came before the run began: there was no checkpoint, and none was promised).
-- *checkpoints lost*: the newest whole checkpoint was older after the fault than before it.
+- *checkpoints lost*: the newest whole checkpoint was older after the fault than before it; where a writer is
+  killed at a file-system call (each in turn, over an older version and over debris): neither the old version
+  nor the new one could be read.  *Completed* there: the next writer wrote the new version.
 - *most commits done again*: what was committed after that checkpoint; with one every 0.2 s.
 - *time to notice*: until the master counted the loss, or the job, the second writer or the program ended.
 - *left behind*: processes alive 8 s after the end (20 s after the death of a Ray driver).

@@ -51,8 +51,9 @@ class Case:
         self.rho = [1.0 / float(s @ y) for s, y in zip(self.S, self.Y)]
 
     def fused(self, noise: float = 0.0) -> None:
-        numbers, stream = Langevin(0.0, 1e-3, 0.1, noise), Stream(1, 3, 2)
-        langevin_update(self.memory, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, self.out)
+        numbers, stream = tuple(Langevin(0.0, 1e-3, 0.1, noise)), tuple(Stream(1, 3, 2))
+        H, out = tuple(self.memory), tuple(self.out)
+        langevin_update(H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out)
 
     def two_loop(self, v: np.ndarray) -> np.ndarray:
         q = v.copy()

@@ -10,13 +10,12 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run, potential_entry, stopping_of
+from asyncqn.core.run import Run, potential_entry, rebuilt, stopping_of
 from asyncqn.core.segments import check_change, differences
 from asyncqn.core.serialise import to_json
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import BadInput, require
-from asyncqn.potentials import rebuild
+from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn.types import Algorithm, Callback, Engine, Potential
 
 
@@ -53,25 +52,38 @@ def resume(
     >>> run.status, run.nit
     ('completed', 200)
     """
-    given = potential
+    given, all_its_own = potential, potential is None and algorithm is None
     saved = load_checkpoint(folder)
     about = saved.document["manifest"]
     if potential is None:
-        potential = rebuild(about["potential"]["reference"], allow_imports=allow_imports)
+        potential = rebuilt(folder, about["potential"]["reference"], allow_imports)
     if potential is None:
         raise BadInput(needs_potential("checkpoint", "resume(folder, potential=...)", about))
     if algorithm is None:
-        algorithm = algorithm_from_json(about["algorithm"], allow_imports=allow_imports)
+        try:
+            algorithm = algorithm_from_json(about["algorithm"], allow_imports=allow_imports)
+        except BadInput as error:
+            raise DamagedFile(f"{folder} cannot be used: {error}") from None
     if algorithm is None:
         raise BadInput(needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about))
     theta0 = saved.arrays["theta0"]
-    require(
-        int(potential.dim) == theta0.size,
-        f"the checkpoint is of dimension {theta0.size} but the potential has dim = {potential.dim}: "
-        "pass the potential that was being minimised.",
-    )
-    check_fit(algorithm, potential)
+    if int(potential.dim) != theta0.size:
+        sentence = f"the checkpoint is of dimension {theta0.size} but the potential has dim = {potential.dim}"
+        if given is None:
+            raise DamagedFile(f"{folder} cannot be used: {sentence}.")
+        raise BadInput(f"{sentence}: pass the potential that was being minimised.")
+    try:
+        check_fit(algorithm, potential)
+    except BadInput as error:
+        if all_its_own:
+            raise DamagedFile(f"{folder} cannot be used: {error}") from None
+        raise
     differs = differences(saved, potential_entry(potential), algorithm_to_json(algorithm), theta0, given)
+    if differs and not change and all_its_own:
+        raise DamagedFile(
+            f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)}): "
+            f"change=True goes on from commit {saved.commit} with what can be made of it."
+        )
     if differs and not change:
         raise BadInput(
             f"the checkpoint is of another run ({'; '.join(differs)}): pass what it was written with, or "

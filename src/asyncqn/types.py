@@ -29,7 +29,7 @@ class Potential(Protocol):
     """What is minimised: U(theta) = -log p(theta) - sum_i log p(Y_i | theta), a sum over `n_data` points.
 
     These four are all a user must write.  Everything must be pure: equal arguments give equal
-    bits, and no argument but `out` is written to.
+    bits, and no argument but `out` is written to: a run hands out read-only views (`core.read_only`).
 
     Extras that are used where they exist (`POTENTIAL_EXTRAS`), asked for by `extra`:
 
@@ -191,11 +191,12 @@ POTENTIAL_EXTRAS = (
     "reference",
 )
 ALGORITHM_EXTRAS = ("sent", "answers", "standing", "rows_of", "requires", "max_workers", "warnings", "advice")
+_EXTRAS = frozenset((*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS))
 
 
 def extra(of: Potential | Algorithm | None, name: str) -> Any:
     """What a potential or an algorithm offers beyond its protocol; None where it does not."""
-    if name not in POTENTIAL_EXTRAS and name not in ALGORITHM_EXTRAS:
+    if name not in _EXTRAS:
         raise KeyError(f"'{name}' is no extra: declare it in asyncqn.types")
     return getattr(of, name, None)
 

@@ -273,17 +273,20 @@ def shipped(dtype: Any) -> list[Any]:
 
 
 class Bare:
-    """Another potential with only what a user must write."""
+    """Another potential with only what a user must write.
+
+    It copies, because our kernels would be compiled again for read-only arrays.
+    """
 
     def __init__(self, whole: Any) -> None:
         self.whole, self.dim, self.n_data = whole, whole.dim, whole.n_data
         self.dtype = getattr(whole, "dtype", np.float64)
 
     def value(self, theta: np.ndarray) -> float:
-        return float(self.whole.value(theta))
+        return float(self.whole.value(theta.copy()))
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        self.whole.grad(theta, rows, out)
+        self.whole.grad(theta.copy(), rows.copy(), out)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -402,10 +405,10 @@ def test_the_checks_cost_a_few_calls_on_a_few_rows(kind: str, dtype: Any) -> Non
         check_first_calls(model, np.zeros(5, dtype))
     # grad: twice at the start, two samples of 8 and both together; then all rows, or as the case may be.
     assert (small.calls["grad"], small.calls["rows"]) == (6, 2 * 8 + 8 + 8 + 16 + 500)
-    assert (rows.calls["grad"], rows.calls["rows"]) == (7, 2 * 8 + 8 + 8 + 16 + 16 + 16)
+    assert (rows.calls["grad"], rows.calls["rows"]) == (6, 2 * 8 + 8 + 8 + 16 + 16)
     assert (many.calls["grad"], many.calls["rows"]) == (10, 2 * 8 + 8 + 8 + 16 + 5 * 64)
-    # value: twice at the start, once nearby, five times for each of at most three step lengths.
-    assert max(small.calls["value"], many.calls["value"]) <= 18
+    # value: twice at the start, once nearby, four times for each of at most three step lengths.
+    assert max(small.calls["value"], many.calls["value"]) <= 15
     assert rows.calls["value"] == 3
 
 

@@ -19,7 +19,6 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     product,
 )
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
 
@@ -105,7 +104,8 @@ def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scal
     d_theta, d_u = np.full(d, np.nan, dtype), np.full(d, np.nan, dtype)
     before = (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes())
     numbers = Langevin(rho, h, gamma, noise)
-    langevin_update(memory, numbers, u, g_O, g_S, share, Stream(5, 2, 7), Update(d_theta, d_u))
+    stream = tuple(Stream(5, 2, 7))
+    langevin_update(tuple(memory), tuple(numbers), u, g_O, g_S, share, stream, (d_theta, d_u))
     assert (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes()) == before
     g = share * g_O.astype(float) + (1 - share) * g_S
     Z = Stream(5, 2, 7).normals(np.empty(d))

@@ -111,7 +111,9 @@ def consider_pair(
     g_old: Array,
 ) -> bool:
     """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
-    admitted: bool = kernels.consider(memory, rule, scale == "pair", theta, theta_old, g, g_old)
+    # Plain tuples: numba takes long to recognise named ones.
+    H, numbers = tuple(memory), tuple(rule)
+    admitted: bool = kernels.consider(H, numbers, scale == "pair", theta, theta_old, g, g_old)
     return admitted
 
 

@@ -25,6 +25,7 @@ from asyncqn.core.master import (
     learn,
     potential_stopped,
 )
+from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
@@ -119,7 +120,8 @@ class Loop:
     def _next_segment(self) -> Any:
         """Go on with the next algorithm and potential; returns the algorithm as the workers run it."""
         segment = self.segments.pop(0)
-        self.master.algorithm, self.master.potential = segment.algorithm, segment.potential
+        self.master.go_on_with(segment.algorithm, segment.potential)
+        self.potential = read_only(segment.potential)
         # A float32 wire rounded what the workers read and sent.
         self.worker_side: Any = (
             Float32Wire(segment.algorithm) if segment.wire == "float32" else segment.algorithm
@@ -137,7 +139,7 @@ class Loop:
         first, N = master.version, schedule.commits
         begun = int((schedule.read < first).sum())
         ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
-        worker_side, potential = self.worker_side, master.potential
+        worker_side, potential = self.worker_side, self.potential
         for version in range(first, N + 1):
             if version > first:
                 rows = []
@@ -156,7 +158,7 @@ class Loop:
                 row = starts[begun]
                 begun += 1
                 while segments and segments[0].begins(version, row):
-                    worker_side, potential = self._next_segment(), master.potential
+                    worker_side, potential = self._next_segment(), self.potential
                 w = worker[row]
                 if w not in locals_:
                     locals_[w], steps[w] = master.algorithm.init_worker(potential, master.theta0), 0
@@ -167,7 +169,7 @@ class Loop:
                 if commit[row] != DROPPED:
                     pending[row] = update
             while segments and version >= segments[0].from_commit:
-                worker_side, potential = self._next_segment(), master.potential
+                worker_side, potential = self._next_segment(), self.potential
 
     def _parts(self) -> list[int] | None:
         return None if self.schedule.part is None else self.schedule.part.tolist()
@@ -199,7 +201,7 @@ class Loop:
         One step of a worker that is thrown away shows what an update of this algorithm is like.
         """
         master = self.master
-        algorithm, potential, theta0 = master.algorithm, master.potential, master.theta0
+        algorithm, potential, theta0 = master.algorithm, self.potential, master.theta0
         task = Task(0, 0, Stream(self.seed, 0, 0), algorithm.stages[0].first_part)
         sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
         master.restore(saved)
@@ -226,7 +228,7 @@ def conclude(
     if standing is not None and status == "completed":
         message = f"{message[:-1]}; {slope_of(standing)}."
     if standing is not None and status in ("converged", "stalled"):
-        theta, fun = standing.point.copy(), float(master.potential.value(standing.point))
+        theta, fun = standing.point.copy(), master.value(standing.point)
     else:
         theta, fun = answer(master)
     return Run(
@@ -261,13 +263,13 @@ def answer(master: Master) -> tuple[Array, float]:
     """The point that a run reports, and U there: where it converged, else the lowest that is offered."""
     standing, tol = master.standing(), master.stopping.tol
     if tol is not None and standing is not None and converged(standing, tol):
-        return np.array(standing.point, copy=True), float(master.potential.value(standing.point))
+        return np.array(standing.point, copy=True), master.value(standing.point)
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
-    lowest = records[-1]["fun"] if known else float(master.potential.value(theta))
+    lowest = records[-1]["fun"] if known else master.value(theta)
     offer = extra(master.algorithm, "answers")
     for other in () if offer is None else offer(master.iterate):
-        fun = float(master.potential.value(other))
+        fun = master.value(other)
         if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):
             theta, lowest = other, fun
     return np.array(theta, copy=True), lowest

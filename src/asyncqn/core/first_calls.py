@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.read_only import read_only
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Potential, Rows, extra
 
@@ -45,8 +46,11 @@ Vector = npt.NDArray[np.float64]
 def check_first_calls(potential: Potential, theta0: Array) -> None:
     """Compare a user's functions as the top of this file says; our own are compared by our tests.
 
-    At most five calls of `grad` on a few rows, of `value` eighteen, and where `value_rows` is missing and
-    the rows are few, one pass of `grad`.
+    Of a potential without mistakes `grad` is called five times on at most 16 rows.  Beyond that, one with
+    `value_rows` is asked for it at most 15 times on so few rows, once on all where there are few, and once
+    for `grad_with_value`; one without is asked for a pass of `grad` where there are few rows, and for five
+    samples of 64 rows where there are many.  `value` is called at most 15 times, and twice more where it is
+    not finite near the start.  A mistake costs a few calls more, to find its name.
     """
     if type(potential).__module__.partition(".")[0] != "asyncqn":
         compare_functions(potential, theta0)
@@ -71,7 +75,8 @@ class _Calls:
     """The functions of a potential, called with copies, so that what they change is noticed."""
 
     def __init__(self, potential: Potential) -> None:
-        self.potential, self.name = potential, type(potential).__name__
+        # As in the run: a user's compiled functions are compiled once.
+        self.potential, self.name = read_only(potential), type(potential).__name__
 
     def has(self, function: str) -> bool:
         return extra(self.potential, function) is not None
@@ -111,6 +116,8 @@ class _Calls:
             raise BadInput(
                 f"{self.name}.{function} raises StopIteration, which is for callbacks: let it raise another."
             ) from error
+        except BadInput:
+            raise
         except Exception as error:
             raise _NothingToJudge from error
         require(
@@ -166,7 +173,7 @@ class _Comparison:
         if self.calls.has("value_rows"):
             self._check_value_rows(A, B)
             both = np.concatenate([A, B])
-            self._check_slope("value_rows", both, self.calls.grad(self.theta, both))
+            self._check_slope("value_rows", both, self.gradient)
         elif self.few:
             self._check_slope("value", None, self._whole_gradient())
         else:
@@ -250,6 +257,7 @@ class _Comparison:
         vA, vB, vC = (calls.number("value_rows", theta, rows) for rows in (A, B, both))
         if not all(map(math.isfinite, (vA, vB, vC))):
             raise _NothingToJudge
+        self.rows_value = vC
         allowed = self.value_tolerance * (abs(vA) + abs(vB) + abs(vC))
         require(
             abs(A.size * vA + B.size * vB - both.size * vC) <= both.size * allowed,
@@ -320,7 +328,8 @@ class _Comparison:
         """Differences over d and 2d, and whether they show no more than rounding; None if not finite."""
         theta, calls = self.theta.astype(np.float64), self.calls
         points = [(theta + k * d).astype(self.theta.dtype) for k in (-2, -1, 0, 1, 2)]
-        U = [calls.number(function, point, rows) for point in points]
+        here = self.value if rows is None else self.rows_value  # U(theta), known for every step length
+        U = [here if k == 2 else calls.number(function, point, rows) for k, point in enumerate(points)]
         left, right = ([point.astype(np.float64) for point in points[k : k + 2]] for k in (0, 3))
         near, far = right[0] - left[1], right[1] - left[0]
         off_near, off_far = U[3] - U[1] - float(g @ near), U[4] - U[0] - float(g @ far)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten
+from asyncqn.core.read_only import read_only
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import WorkerFailed, require
@@ -67,10 +68,19 @@ def compute(
         a, b = update
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
             return update if sum_of_two_squares(a, b) <= bound * a.size else None
-    for part in update:
-        if isinstance(part, np.ndarray) and not sum_of_squares(part) <= bound * part.size:
-            return None
-    return update
+    return update if _sound(update, bound) else None
+
+
+def _sound(part: Any, bound: float) -> bool:
+    """Whether all numbers of an update are finite, and its arrays within the bound on a mean square.
+
+    A lone number has no size to keep: it may be a value of U.
+    """
+    if isinstance(part, np.ndarray):
+        return part.dtype.kind != "f" or bool(sum_of_squares(part) <= bound * part.size)
+    if isinstance(part, (float, np.floating)):
+        return math.isfinite(part)
+    return not isinstance(part, (tuple, list)) or all(_sound(inner, bound) for inner in part)
 
 
 def learn(
@@ -98,8 +108,7 @@ class Master:
         stopping: Stopping = TO_THE_END,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
-        self.algorithm = algorithm
-        self.potential = potential
+        self.go_on_with(algorithm, potential)
         self.theta0 = theta0
         self.iterate = algorithm.init(theta0)
         self.version = 0
@@ -121,6 +130,12 @@ class Master:
         self._columns: dict[str, None] = {}
         self._look()
 
+    def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
+        """Commit and evaluate by these from now on; `potential` stays the object that was given."""
+        self.algorithm, self.potential = algorithm, potential
+        self._asked = read_only(potential)
+        self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
+
     def _look(self) -> None:
         """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
         self._theta = self.iterate.theta
@@ -137,7 +152,7 @@ class Master:
         if good:
             stale = [self.version - read for read, update in zip(reads, updates) if update is not None]
             self.iterate = self.algorithm.apply(
-                self.iterate, good, Commit(self.version + 1, stale, self._value)
+                self.iterate, good, Commit(self.version + 1, stale, self.value)
             )
         self.version += 1
         self.time = time
@@ -157,24 +172,23 @@ class Master:
 
     def standing(self) -> Standing | None:
         """Where a method with exact gradients stands; None: it does not say."""
-        ask = extra(self.algorithm, "standing")
-        standing: Standing | None = None if ask is None else ask(self.iterate)
-        return standing
+        return None if self._standing is None else self._standing(self.iterate)
 
     def stop_where_due(self) -> None:
         """Raise `Ended` where the run has what it was asked for, or may not go on."""
         rule = self.stopping
-        standing = self.standing() if rule.tol is not None else None
-        ended = None if standing is None else rule.judge(standing)
-        if ended is not None:
-            raise ended
+        if self._standing is not None and rule.tol is not None:
+            standing = self._standing(self.iterate)
+            if standing is not None and (ended := rule.judge(standing)) is not None:
+                raise ended
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise Ended("stopped", f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:
             raise Ended("stopped", f"max_time = {rule.max_time:g} has passed")
 
-    def _value(self, theta: Array) -> float:
-        return float(self.potential.value(theta))
+    def value(self, theta: Array) -> float:
+        """U(theta) over all data."""
+        return float(self._asked.value(theta))
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
@@ -185,15 +199,15 @@ class Master:
 
     def _evaluate(self, time: float) -> None:
         theta = self.iterate.theta
-        fun = float(self.potential.value(theta))
+        fun = self.value(theta)
         record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
         optimum = extra(self.potential, "optimum")
         if optimum is not None:
             record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
-        metrics = extra(self.potential, "metrics")
+        metrics = extra(self._asked, "metrics")
         if metrics is not None:
             record.update({name: float(value) for name, value in metrics(theta).items()})
-        if extra(self.algorithm, "standing") is not None and "grad_norm" not in record:
+        if self._standing is not None and "grad_norm" not in record:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)

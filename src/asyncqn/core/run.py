@@ -17,11 +17,11 @@ from asyncqn.core.documents import Manifest
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.serialise import from_json, to_json
+from asyncqn.core.serialise import from_json, is_own, to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.potentials import rebuild, reference_of
+from asyncqn.potentials import POTENTIALS, rebuild, reference_of
 from asyncqn.storage import (
     FLOATS,
     INT32,
@@ -212,8 +212,23 @@ def load_run(
             except BadInput as error:
                 raise DamagedFile(f"{folder} cannot be used: {error}") from None
         if potential is None:
-            potential = rebuild(said.manifest.potential.reference, allow_imports=allow_imports)
+            potential = rebuilt(folder, said.manifest.potential.reference, allow_imports)
         return replace(run, algorithm=algorithm, potential=potential)
+
+
+def rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
+    """The potential that a run or a checkpoint names, None where it names none."""
+    kind = reference.get("kind") if isinstance(reference, Mapping) else None
+    try:
+        return rebuild(reference, allow_imports=allow_imports)
+    except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
+        if not isinstance(kind, str):
+            raise DamagedFile(f"{folder} cannot be used: it names no potential, but {kind!r}.") from None
+        elsewhere = kind not in POTENTIALS or "source" in reference
+        if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
+            raise  # of a user's class, of a newer version, or of ratings that are not here
+        words = " ".join(str(error).split())[:300]
+        raise DamagedFile(f"{folder} cannot be used: its potential cannot be made: {words}") from None
 
 
 def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
@@ -240,7 +255,10 @@ def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArra
 
 def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
     """When the run of a manifest was to end by itself; runs of format 2 and before did not say."""
-    rule: Stopping = from_json(Stopping, manifest.get("stopping", {}), "the run's stopping rule")
+    try:
+        rule: Stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
+    except BadInput as error:
+        raise DamagedFile(f"the run cannot be used: {error}") from None
     return rule
 
 

@@ -105,6 +105,8 @@ def stage_index(stages: Stages, version: int) -> int:
 
 def stage_at(stages: Stages, version: int) -> Stage:
     """The stage that computes on a version and makes the next."""
+    if stages[0].commits is None:  # as in most runs, at every commit
+        return stages[0]
     return stages[stage_index(stages, version)]
 
 

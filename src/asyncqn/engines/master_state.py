@@ -335,7 +335,8 @@ class MasterState:
         return [] if self.done else self._assign_waiting()
 
     def _drop(self, answer: Answer) -> None:
-        self._count_passes([answer])
+        if self.stopping.max_passes is not None:
+            self._count_passes([answer])
         self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
 
     def _open_round(self, now: float) -> None:
@@ -362,7 +363,8 @@ class MasterState:
         updates = [answer.update for answer in answers if answer.counts]
         reads = [answer.read for answer in answers if answer.counts]
         self._tell_progress(reads)
-        self._count_passes(answers)
+        if self.stopping.max_passes is not None:
+            self._count_passes(answers)
         if not self._guarded(self.master.commit, updates, self.time, reads):
             return
         if self.handout is not None:
@@ -373,11 +375,10 @@ class MasterState:
             self._begin_checkpoint()
 
     def _count_passes(self, answers: list[Answer]) -> None:
-        if self.stopping.max_passes is not None:
-            read = np.array([answer.read for answer in answers], np.int32)
-            part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
-            rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
-            self.master.passes += float(rows.sum()) / self.potential.n_data
+        read = np.array([answer.read for answer in answers], np.int32)
+        part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
+        rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
+        self.master.passes += float(rows.sum()) / self.potential.n_data
 
     def _tell_progress(self, read: list[int]) -> None:
         """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""

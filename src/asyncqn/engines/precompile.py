@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncqn.core.master import Master, compute, learn
+from asyncqn.core.read_only import read_only
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
 from asyncqn.types import Algorithm, Array, Potential, Task
@@ -20,6 +21,7 @@ def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: 
     every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
     parts = list(range(stage.parts or 1)) if every else [stage.first_part]
     try:
+        potential = read_only(potential)
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
         local = algorithm.init_worker(potential, theta0)
         for k in range(_COMMITS):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, learn
+from asyncqn.core.read_only import read_only
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, stage_at
 from asyncqn.engines.clock import Clock
@@ -206,7 +207,7 @@ class ThreadWorkers:
                 self._end("stopped", "a worker failed.")
 
     def _work(self, worker: int, joins: float) -> None:
-        core, algorithm, potential = self.core, self.core.algorithm, self.core.potential
+        core, algorithm, potential = self.core, self.core.algorithm, read_only(self.core.potential)
         local = self._state(worker)
         delays = (
             Delays(self.timing_model, core.seed, worker, core.stages)

@@ -187,9 +187,11 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
     """Equations (5) and (6) of the paper in two passes over the memory.
 
     d_theta = (H + rho I) u,  d_u = -h (H + rho I) g - gamma u + noise Z,  g = share g_O + (1 - share) g_S.
-    H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.
+    H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.  From
+    Python all four as plain tuples: what numba needs to know a named tuple by costs more than a small update.
     """
-    memory, middle, scale, diagonal = H.pairs, H.middle, H.scale[0], H.diagonal
+    memory, _gram, middle, scales, diagonal, _ring = H
+    scale = scales[0]
     rho, h, gamma, noise = numbers
     w_O, w_S = share, 1.0 - share
     seed, worker, k = stream

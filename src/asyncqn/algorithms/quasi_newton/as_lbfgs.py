@@ -167,9 +167,10 @@ class ASLBFGS:
         # Line 6, equations (5) and (6), with g = (N_O g_O + N_S g_S) / N_Omega:
         #     d_theta = (H + rho I) u
         #     d_u     = -h (H + rho I) g - gamma u + sqrt(2 h gamma / beta) Z
-        H, u, share = local.memory, view.u, self.overlap / self.batch
+        H, u, share = tuple(local.memory), view.u, self.overlap / self.batch
         numbers = Langevin(self.rho, self.h, self.gamma, self.noise(stream.k))
-        langevin_update(H, numbers, u, g_O, local.g_S, share, stream, local.update)
+        g_S, out = local.g_S, tuple(local.update)
+        langevin_update(H, tuple(numbers), u, g_O, g_S, share, tuple(stream), out)
         return local.update
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:

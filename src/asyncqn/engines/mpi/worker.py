@@ -20,6 +20,7 @@ from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.float32_wire import Float32Wire
 from asyncqn.core.master import compute, explosion_limit, learn
+from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.copies import copied, leaves
@@ -101,7 +102,7 @@ class Worker:
         timing_model: Cluster | None,
         time_unit: float,
     ) -> None:
-        potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
+        potential, algorithm, theta0 = read_only(request.potential), request.algorithm, request.theta0
         self.comm, self.potential, self.seed = comm, potential, request.seed
         self.timing_model, self.unit, self.stages = timing_model, time_unit, algorithm.stages
         self.algorithm: Any = Float32Wire(algorithm, arrived=True) if narrow else algorithm

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, explosion_limit, learn
+from asyncqn.core.read_only import read_only
 from asyncqn.engines.copies import View
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
@@ -109,7 +110,7 @@ class Worker:
             built = source.build() if isinstance(source, Reference) else source
             if built is None:
                 return "data"
-            self.potential = built
+            self.potential = read_only(built)
             self.limit = explosion_limit(theta0)
             self.local = self.algorithm.init_worker(self.potential, theta0)
             if state is not None:
