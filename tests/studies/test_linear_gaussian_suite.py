@@ -64,6 +64,6 @@ def test_rivals_have_a_row_for_every_cell_with_their_budget(monkeypatch):
 def test_block_lbfgs_reaches_epsilon_on_the_suites_easiest_and_hardest_spectrum():
     for name in ("flat 30-120", "log-uniform 2-1000"):
         settings = suite.block_settings(name, 40)
-        assert settings == {"blocks": 40, "pieces": 4}
+        assert settings == {"blocks": 40, "pieces": 4, "memory": 100}
         outcome = suite.time_of("block-lbfgs", settings, name, 900.0, 0, limit=4000.0)
         assert outcome.status == "reached"

@@ -59,7 +59,7 @@ def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | Growin
 
     >>> import asyncqn as aq
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
-    BlockLBFGS(blocks=2, memory=5, backup_after=None, conjugacy=0.03, pieces=4)
+    BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4)
     """
     require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
     if offers(potential, StagedLBFGS.requires):
