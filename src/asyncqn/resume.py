@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.checkpoint import Checkpoints, load_checkpoint
+from asyncqn.core.checkpoint import Checkpoints, Saved, load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, potential_entry, rebuilt, stopping_of
@@ -52,8 +52,38 @@ def resume(
     >>> run.status, run.nit
     ('completed', 200)
     """
-    given, all_its_own = potential, potential is None and algorithm is None
     saved = load_checkpoint(folder)
+    about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
+    potential, algorithm = _what_to_go_on_with(folder, saved, potential, algorithm, allow_imports, change)
+    simulated = about["engine"]["kind"] == "simulator"
+    chosen = engine if engine is not None else engine_from_json(about["engine"])
+    require(
+        simulated == (type(chosen).__name__ == "Simulator"),
+        "a simulated run goes on only on the simulator, a real one only on a real engine.",
+    )
+    require(
+        not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
+        "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
+    )
+    with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
+        return chosen.minimize(
+            Request(
+                *(potential, algorithm, theta0, about["commits"], about["seed"], about["evaluate"]),
+                *(callback, stopping_of(about), checkpoints),
+            )
+        )
+
+
+def _what_to_go_on_with(
+    folder: str | Path,
+    saved: Saved,
+    potential: Potential | None,
+    algorithm: Algorithm | None,
+    allow_imports: bool,
+    change: bool,
+) -> tuple[Potential, Algorithm]:
+    """The potential and the algorithm, given or rebuilt, compared with those of the checkpoint."""
+    given, all_its_own = potential, potential is None and algorithm is None
     about = saved.document["manifest"]
     if potential is None:
         potential = rebuilt(folder, about["potential"]["reference"], allow_imports)
@@ -91,27 +121,4 @@ def resume(
         )
     if differs:
         check_change(saved, potential, algorithm, algorithm_from_json(about["algorithm"]))
-    simulated = about["engine"]["kind"] == "simulator"
-    chosen = engine if engine is not None else engine_from_json(about["engine"])
-    require(
-        simulated == (type(chosen).__name__ == "Simulator"),
-        "a simulated run goes on only on the simulator, a real one only on a real engine.",
-    )
-    require(
-        not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
-        "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
-    )
-    with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
-        return chosen.minimize(
-            Request(
-                potential,
-                algorithm,
-                theta0=theta0,
-                commits=about["commits"],
-                seed=about["seed"],
-                evaluate=about["evaluate"],
-                callback=callback,
-                stopping=stopping_of(about),
-                checkpoints=checkpoints,
-            )
-        )
+    return potential, algorithm
