@@ -24,9 +24,16 @@ from asyncqn.types import Task
 
 TOL, MOST = 1e-8, 1500
 MAGNITUDES, SEEDS = range(-6, 7), range(3)
-LEAST = {"Rosenbrock": 0.7, "Cliff": 0.5, "Quartic": 0.8, "Poisson": 0.5, "Logistic": 0.9, "TanhNetwork": 0.75}
-"""The share of starts from which it must converge: beyond, exp overflows, or float32 gradients are noise.  Which
-starts these are hangs on the last bits, so a tenth is left for other processors (seen: 37 and 34 of 39)."""
+LEAST = {
+    "Rosenbrock": 0.7,
+    "Cliff": 0.5,
+    "Quartic": 0.8,
+    "Poisson": 0.5,
+    "Logistic": 0.9,
+    "TanhNetwork": 0.75,
+}
+"""The share of starts from which it must converge: beyond, exp overflows, or float32 gradients are noise.
+Which starts these are hangs on the last bits, so a tenth is left for other processors (seen: 37 and 34 of 39)."""
 
 
 def call(potential: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, str, Any]:
