@@ -33,7 +33,7 @@ LEAST = {
     "TanhNetwork": 0.75,
 }
 """The share of starts from which it must converge: beyond, exp overflows, or float32 gradients are noise.
-Which starts these are hangs on the last bits, so a tenth is left for other processors (seen: 37 and 34 of 39)."""
+Which starts these are hangs on the last bits, so a tenth is left for other processors (seen: 34, 37)."""
 
 
 def call(potential: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, str, Any]:
