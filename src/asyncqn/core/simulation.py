@@ -9,12 +9,12 @@ import numpy as np
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.schedule import DROPPED, Schedule
-from asyncqn.core.stages import ASYNCHRONOUS, Closes, Stage, Stages, check_stages
+from asyncqn.core.stages import Closes, Order, Stage, Stages, check_stages
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import events
-from asyncqn.kernels.blocks import Columns, blocks
-from asyncqn.kernels.events import Timing
+from asyncqn.kernels.blocks import blocks
+from asyncqn.kernels.events import Columns, Timing
 
 _LATER = 1 << 62
 """Times after a warm-up are drawn with the seed changed by this bit."""
@@ -23,8 +23,8 @@ _LATER = 1 << 62
 def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) -> Schedule:
     """The schedule of `commits` commits on the cluster; shorter if every worker dies before.
 
-    stages: of an algorithm, or one stage.  They are asynchronous, or rounds, or versions of blocks on
-    samples that grow, or batches and then versions of blocks.
+    stages: of an algorithm, or one stage.  They are answers committed one by one, or rounds, or versions of
+    blocks on samples that grow, or batches and then versions of blocks.
 
     >>> import asyncqn as aq
     >>> stages = aq.AsyncSGD(h=1e-4, batch=20).stages
@@ -44,8 +44,8 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
         return _batches_then_blocks(cluster, first, rest, commits, seed)
     if _are_blocks(stages):
         return _blocks(timing, stages, commits, seed)
-    if stages == ASYNCHRONOUS:
-        return _asynchronous(timing, commits, seed)
+    if not rest and (first.closes is Closes.EACH_ANSWER or first.answers is not None):
+        return _asynchronous(timing, first, commits, seed)[0]
     if first.closes is Closes.ROUND and not rest:
         return _rounds(timing, first, commits, seed)
     raise BadInput("the simulator cannot follow these stages: it knows those of `asyncqn.core.stages`.")
@@ -65,11 +65,25 @@ def _are_blocks(stages: Stages) -> bool:
     return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 
 
-def _asynchronous(timing: Timing, commits: int, seed: int) -> Schedule:
-    worker, read = np.empty(commits, np.int32), np.empty(commits, np.int32)
-    time = np.empty(commits)
-    n = events.asynchronous(timing, seed, worker, read, time)
-    return Schedule(worker[:n], read[:n], np.arange(1, n + 1, dtype=np.int32), time[:n])
+def _asynchronous(timing: Timing, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
+    """The schedule, and the part that each worker had in hand at its end."""
+    oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
+    in_hand = np.zeros(timing.m.size, np.int64)
+    capacity = commits * answers * (1 if oldest is None else 2)
+    while capacity > 0:
+        order, columns = stage.part_order(), _columns(capacity)
+        delay = commits if oldest is None else oldest
+        n, rows, capacity = events.asynchronous(
+            timing, seed, commits, answers, delay, order, in_hand, columns
+        )
+    worker, read, commit, time, part = (column[:rows] for column in columns)
+    schedule = Schedule(worker, read, commit, time, None if stage.blocks is None else part)
+    return schedule.until(n), in_hand
+
+
+def _columns(rows: int) -> Columns:
+    worker, read, commit, part = (np.zeros(rows, np.int32) for _ in range(4))
+    return Columns(worker, read, commit, np.zeros(rows), part)
 
 
 def _rounds(timing: Timing, stage: Stage, commits: int, seed: int) -> Schedule:
@@ -88,8 +102,7 @@ def _blocks(timing: Timing, stages: Stages, commits: int, seed: int) -> Schedule
     assert stage.parts is not None
     capacity = 2 * commits * stage.parts + timing.m.size
     while capacity > 0:
-        worker, read, commit, part = (np.zeros(capacity, np.int32) for _ in range(4))
-        columns = Columns(worker, read, commit, np.zeros(capacity), part)
+        columns = _columns(capacity)
         n, rows, capacity = blocks(
             timing, stage.blocks, stage.pieces, stage.backup_after, seed, shares, columns
         )
@@ -108,7 +121,9 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
     assert stage.blocks is not None
     assert rest[0].blocks is not None
     warm = min(stage.commits, commits)
-    first = _asynchronous(timing, warm, seed) if warm else Schedule.serial(0)
+    first, in_hand = Schedule.serial(0), np.zeros(cluster.workers, np.int64)
+    if warm:
+        first, in_hand = _asynchronous(timing, stage, warm, seed)
     end = float(first.time[-1]) if len(first) else 0.0
     free, under_way = _under_way(cluster, timing, first, warm, end, seed)
     if commits > warm == first.commits:
@@ -129,9 +144,10 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
     time = np.concatenate([first.time, dropped[:, 2], second.time + end])
     part = np.zeros(worker.size, np.int32)
     warming = len(first) + len(dropped)
-    # In the order in which computations begin, batches are handed out in turn.
-    begins = np.argsort(read[:warming], kind="stable")
-    part[begins] = np.arange(warming) % stage.blocks
+    if stage.order is Order.IN_TURN and stage.growth is None:  # in the order in which computations begin
+        part[np.argsort(read[:warming], kind="stable")] = np.arange(warming) % stage.blocks
+    elif first.part is not None:
+        part[:warming] = np.concatenate([first.part, in_hand[dropped[:, 0].astype(np.int64)]])
     if second.part is not None:
         part[warming:] = second.part
     order = np.argsort(time, kind="stable")

@@ -4,7 +4,10 @@ A stage says how many commits it has, how the rows are cut, what share of them i
 version closes.  Most algorithms have one stage:
 
     ASYNCHRONOUS                     each answer is a commit, workers draw their own rows
+    not_older_than(max_delay)        the same, but older answers are dropped
+    batches(n, commits, order)       each answer is a commit, and is of one of n parts of the data
     rounds(timeout, quorum)          answers are committed together, round by round
+    fresh_rounds(answers)            so many answers, all computed at the present version, make a commit
     blocks(n, backup_after, pieces)  a version closes when every part of the data is answered
 
 A warm-up on batches before exact passes, or samples that grow to all rows, are stages in a row.
@@ -16,8 +19,10 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
+from typing import NamedTuple
 
 from asyncqn.errors import BadInput, require
+from asyncqn.kernels import part_order
 
 
 class Closes(Enum):
@@ -28,6 +33,26 @@ class Closes(Enum):
     ALL_PARTS = "all parts"
 
 
+class Order(Enum):
+    """Which part of the data is handed out next; the numbers are those of `kernels.part_order`."""
+
+    IN_TURN = part_order.IN_TURN
+    BY_AGE = part_order.BY_AGE
+    AT_RANDOM = part_order.AT_RANDOM
+
+
+class Growth(NamedTuple):
+    """Parts 0 to first - 1 are active at the start; the others follow, one by one, as answers come.
+
+    The next becomes active once the answers number rounds * first, and another with every `each` answers
+    from there on: with 3 and 2, when answers >= 3 first + 2 (active - first).
+    """
+
+    first: int
+    rounds: int = 3
+    each: int = 2
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stretch of a run; see the top of this file.
@@ -35,16 +60,20 @@ class Stage:
     closes: when a version does.
     commits: how many the stage has; None: all that are left.
     blocks: into how many the rows are cut, and pieces: into how many each block is; `Task.part` numbers the
-    pieces through.  None: workers draw their own rows.  Where each answer is a commit, blocks are handed
-    out in turn.
+    pieces through.  None: workers draw their own rows.
+    order, growth: of the hand-out where each answer is a commit; growth None: all parts are active.
+    max_delay: where each answer is a commit, one that read a version more than so many commits ago is
+    dropped: it takes no commit number, and its worker is sent the present iterate.
+    answers: a round closes on so many answers computed at the present version; others are dropped, and a
+    worker that answered computes again at once, so that it may answer twice.  None: see `timeout`.
     share: of the rows that the stage uses, so that a computation takes that share of the time.
     timeout, quorum: a round closes when all workers answered, or when `timeout` has passed since the
     broadcast reached them and at least a share `quorum` of them answered.
     backup_after: idle workers duplicate parts that have been out for so many mean times of an answer, less
     six standard deviations; the first answer wins (`kernels.blocks` has the rule).
 
-    A worker may answer several parts of one version, so that where all parts close a version the arrays of
-    an update must stay valid until it is committed, beyond the worker's next step.
+    Where a worker `goes_on` before its answer is committed, the arrays of an update must stay valid until it
+    is, beyond the worker's next step.
     """
 
     closes: Closes
@@ -55,6 +84,10 @@ class Stage:
     timeout: float = 0.0
     quorum: float = 1.0
     backup_after: float = math.inf
+    order: Order = Order.IN_TURN
+    growth: Growth | None = None
+    max_delay: int | None = None
+    answers: int | None = None
 
     @property
     def parts(self) -> int | None:
@@ -71,6 +104,23 @@ class Stage:
         """Whether an answer may wait for its commit."""
         return self.closes is not Closes.EACH_ANSWER
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a worker computes on while its answer waits for its commit."""
+        return self.closes is Closes.ALL_PARTS or self.answers is not None
+
+    @property
+    def rows(self) -> int:
+        """How many rows of a schedule a commit has, as far as the stage says."""
+        return self.parts or 1 if self.closes is Closes.ALL_PARTS else self.answers or 1
+
+    def part_order(self) -> part_order.PartOrder:
+        """The order of the hand-out where each answer is a commit, with nothing handed out yet."""
+        if self.parts is None or self.closes is not Closes.EACH_ANSWER:
+            return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1))
+        growth = self.growth or Growth(self.parts)
+        return part_order.new_order(self.order.value, self.parts, (growth.first, growth.rounds, growth.each))
+
 
 Stages = tuple[Stage, ...]
 
@@ -82,9 +132,26 @@ def rounds(timeout: float, quorum: float) -> Stage:
     return Stage(Closes.ROUND, timeout=float(timeout), quorum=float(quorum))
 
 
-def batches(n: int, commits: int) -> Stage:
-    """Each answer is a commit, and is of one of n parts of the data, handed out in turn."""
-    return Stage(Closes.EACH_ANSWER, commits, n)
+def fresh_rounds(answers: int) -> Stage:
+    """Rounds that close on so many answers computed at the present version."""
+    return Stage(Closes.ROUND, answers=answers)
+
+
+def not_older_than(max_delay: int) -> Stage:
+    """Each answer is a commit, unless it read a version more than `max_delay` commits ago."""
+    return Stage(Closes.EACH_ANSWER, max_delay=max_delay)
+
+
+def batches(
+    n: int,
+    commits: int | None = None,
+    order: Order = Order.IN_TURN,
+    growth: Growth | None = None,
+    *,
+    max_delay: int | None = None,
+) -> Stage:
+    """Each answer is a commit, and is of one of n parts of the data."""
+    return Stage(Closes.EACH_ANSWER, commits, n, order=order, growth=growth, max_delay=max_delay)
 
 
 def blocks(
@@ -123,5 +190,29 @@ def check_stages(stages: object, name: str) -> None:
     for stage in stages:
         if not isinstance(stage, Stage):
             raise BadInput(f"{wanted}; it holds {stage!r}.")
+        _check_stage(stage, name)
     ends = [stage.commits is not None for stage in stages]
     require(all(ends[:-1]) and not ends[-1], f"{name}.stages: the last stage, and no other, has no end.")
+
+
+def _check_stage(stage: Stage, name: str) -> None:
+    """Raise `BadInput` where what a stage says of delays, answers and parts has no meaning."""
+    each, round_ = stage.closes is Closes.EACH_ANSWER, stage.closes is Closes.ROUND
+    require(
+        stage.max_delay is None or (each and stage.max_delay >= 0),
+        f"{name}.stages: max_delay must not be negative, and belongs to a stage in which each answer is a "
+        f"commit, not to {stage!r}.",
+    )
+    require(
+        stage.answers is None or (round_ and stage.answers >= 1),
+        f"{name}.stages: answers must be at least 1, and belongs to rounds, not to {stage!r}.",
+    )
+    require(
+        stage.growth is None
+        or (
+            each
+            and 1 <= stage.growth.first <= (stage.parts or 0)
+            and min(stage.growth.rounds, stage.growth.each) >= 1
+        ),
+        f"{name}.stages: parts grow from at least one to all, where each answer is a commit: {stage!r}.",
+    )

@@ -1,9 +1,9 @@
 """HandOut: which part of the data each computation on a real engine gets, where a stage cuts the data.
 
-Where each answer is a commit, parts go round.  Where all parts close a version, the rule is the
-simulator's, from the same source (`kernels.blocks`): a worker takes up a block that nobody has begun and
-goes through its pieces, one order each; where every block is begun it duplicates a piece that has been out
-for long.
+The rules are the simulator's, from the same source.  Where each answer is a commit, parts go in turn, by age
+or at random (`kernels.part_order`).  Where all parts close a version (`kernels.blocks`), a worker takes up a
+block that nobody has begun and goes through its pieces, one order each; where every block is begun it
+duplicates a piece that has been out for long.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Stage, Stages, stage_at
 from asyncqn.kernels import blocks as rule
+from asyncqn.kernels import part_order
 
 
 def _plain(function: Any) -> Any:
@@ -30,9 +31,8 @@ choose, take_up, answer, note_time = map(_plain, (rule.choose, rule.take_up, rul
 class HandOut:
     """The state of the hand-out; versions and times are told by the caller."""
 
-    def __init__(self, stages: Stages) -> None:
-        self.stages = stages
-        self._turn = 0
+    def __init__(self, stages: Stages, seed: int = 0) -> None:
+        self.stages, self.seed = stages, seed
         self._last: Stage | None = None
         self._open(stage_at(stages, 0))
 
@@ -41,6 +41,8 @@ class HandOut:
         last, self._last = self._last, stage
         self._own: dict[int, tuple[int, int]] = {}  # the pieces in a worker's hand: next and last
         if stage.closes is not Closes.ALL_PARTS:
+            if last is not stage:
+                self._order = stage.part_order()
             return
         if last is None or (last.closes, last.parts) != (stage.closes, stage.parts):
             self._parts = new_parts(stage.blocks, stage.pieces)
@@ -56,13 +58,19 @@ class HandOut:
         """Go on after the computations of `schedule`."""
         if schedule.part is None:
             return
-        turns = [stage_at(self.stages, read).closes is Closes.EACH_ANSWER for read in schedule.read.tolist()]
-        self._turn = sum(turns)
         self.opened(schedule.commits)
-        if self._last is None or self._last.closes is not Closes.ALL_PARTS:
-            return
-        kept = (schedule.commit != DROPPED) & ~np.array(turns, bool)
-        np.maximum.at(self._parts.answered, schedule.part[kept], schedule.read[kept])
+        stage = stage_at(self.stages, schedule.commits)
+        asked = [stage_at(self.stages, read) for read in schedule.read.tolist()]
+        if stage.closes is Closes.EACH_ANSWER:
+            mine = np.array([other is stage for other in asked], bool)
+        else:
+            mine = np.array([other.closes is stage.closes for other in asked], bool)
+        kept = mine & (schedule.commit != DROPPED)
+        part, read = schedule.part[kept], schedule.read[kept]
+        if stage.closes is Closes.EACH_ANSWER:
+            part_order.go_on_after(self._order, int(mine.sum()), part, read)
+        else:
+            np.maximum.at(self._parts.answered, part, read)
 
     @property
     def complete(self) -> bool:
@@ -85,8 +93,7 @@ class HandOut:
         stage = stage_at(self.stages, version)
         assert stage.blocks is not None
         if stage.closes is Closes.EACH_ANSWER:
-            self._turn += 1
-            return (self._turn - 1) % stage.blocks
+            return int(part_order.hand_out(self._order, self.seed))
         following, last = self._own.get(worker, (0, -1))
         if following > last:
             home = worker % stage.blocks
@@ -96,6 +103,10 @@ class HandOut:
             last = take_up(self._parts, following, now, stage.pieces)
         self._own[worker] = (following + 1, last)
         return following
+
+    def taken(self, part: int, read: int, *, kept: bool) -> None:
+        """An answer of a stage in which each is a commit came, and was kept or dropped."""
+        part_order.take_back(self._order, part, read if kept else -1)
 
     def answered(self, part: int, read: int, version: int, took: float) -> bool:
         """An answer to a version of blocks came; whether it is the first for its part."""
@@ -108,7 +119,10 @@ class HandOut:
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
         """Whoever computed this part of the open version is gone, with the pieces in its hand."""
         following, last = self._own.pop(worker, (0, -1))
-        if read != version or stage_at(self.stages, version).closes is not Closes.ALL_PARTS:
+        stage = stage_at(self.stages, version)
+        if stage.closes is Closes.EACH_ANSWER:
+            part_order.take_back(self._order, part, -1)
+        if read != version or stage.closes is not Closes.ALL_PARTS:
             return
         for q in {part, *range(following, last + 1)}:
             self._parts.copies[q] -= 1

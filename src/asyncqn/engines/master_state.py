@@ -102,7 +102,7 @@ class MasterState:
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
-        self.handout = HandOut(self.stages) if self.stages[0].parts is not None else None
+        self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
         self.recorder = ScheduleRecorder()
         self.members: dict[int, Member] = {}
@@ -198,7 +198,8 @@ class MasterState:
         if self.done or member is None or member.read is not None:
             return []
         self._advance(now)
-        if self.stage.closes is Closes.ROUND and member.last_read == self.version:
+        stage = self.stage
+        if stage.closes is Closes.ROUND and stage.answers is None and member.last_read == self.version:
             member.waiting = True
             return []
         return self._assign(worker, member)
@@ -222,18 +223,16 @@ class MasterState:
                 self._answers.append(answer._replace(update=None, counts=False))
             else:
                 orders = self._close_version(answer)
+        elif asked.answers is not None:
+            self._count_fresh(answer, asked.answers)
         elif asked.closes is Closes.ROUND:
             if read < self.version:
                 self._drop(answer)
             else:
                 self._answers.append(answer)
                 orders = self._close_round()
-        elif self.stage is not asked or (
-            self.max_staleness is not None and self.version - read > self.max_staleness
-        ):
-            self._drop(answer)
         else:
-            self._commit([answer])
+            self._take(answer, asked)
         return orders + self._ask(worker, now) if ask else orders
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
@@ -334,17 +333,42 @@ class MasterState:
         self._commit(answers)
         return [] if self.done else self._assign_waiting()
 
+    def _take(self, answer: Answer, asked: Stage) -> None:
+        """Commit an answer by itself, unless it belongs to a stage that is over or is too old."""
+        oldest = min(math.inf if most is None else most for most in (self.max_staleness, asked.max_delay))
+        kept = self.stage is asked and self.version - answer.read <= oldest
+        if self.stage is asked and self.handout is not None and answer.part is not None:
+            self.handout.taken(answer.part, answer.read, kept=kept)
+        if kept:
+            self._commit([answer])
+        else:
+            self._drop(answer)
+
+    def _count_fresh(self, answer: Answer, enough: int) -> None:
+        """Keep an answer computed at the present version, and commit once there are enough."""
+        fresh = answer.read == self.version
+        if not fresh and not self._answers:
+            self._drop(answer)
+            return
+        # Its worker goes on, and may use the arrays again; one in vain stands where it came.
+        self._answers.append(answer._replace(update=copied(answer.update) if fresh else None, counts=fresh))
+        if sum(waiting.counts for waiting in self._answers) == enough:
+            answers, self._answers = self._answers, []
+            self._commit(answers)
+
     def _drop(self, answer: Answer) -> None:
         if self.stopping.max_passes is not None:
             self._count_passes([answer])
         self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
 
     def _open_round(self, now: float) -> None:
-        if self.stage.closes is Closes.ROUND:
+        if self.stage.closes is Closes.ROUND and self.stage.answers is None:
             self._round_ends = now + self.reach + self.stage.timeout
 
     def _close_round(self) -> list[Assign]:
         """Commit the round if it is over; the next broadcast goes to those who wait for it."""
+        if self.stage.answers is not None:
+            return []
         answered = {answer.worker for answer in self._answers}
         everyone = self.members.keys() <= answered
         enough = len(answered) >= self.stage.quorum * len(self.members) - 1e-9

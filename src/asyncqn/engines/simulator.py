@@ -64,7 +64,7 @@ def lengths(request: Request, stages: Stages) -> list[int]:
     A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed; a
     run that outlives a schedule is computed again on one four times as long.
     """
-    rows = stages[-1].parts or 1
+    rows = stages[-1].rows
     shorter = [request.commits]
     while request.stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
         shorter.insert(0, shorter[0] // 4)

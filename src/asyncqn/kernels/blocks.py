@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.events import Timing, draw_time
+from asyncqn.kernels.events import Columns, Timing, draw_time
 from asyncqn.kernels.jit import inlined, kernel
 from asyncqn.kernels.random import BLOCK
 
@@ -38,16 +38,6 @@ class Parts(NamedTuple):
     answered: np.ndarray  # (P,) the version of its newest answer
     missing: np.ndarray  # (B,) pieces of a block that are not answered
     times: np.ndarray  # (3,) answers seen, the sum of the times a block takes at their pace, and of squares
-
-
-class Columns(NamedTuple):
-    """The rows of a schedule, to be filled."""
-
-    worker: np.ndarray
-    read: np.ndarray
-    commit: np.ndarray
-    time: np.ndarray
-    part: np.ndarray
 
 
 class Hands(NamedTuple):
@@ -228,7 +218,7 @@ def _new_hands(W):
 
 
 @kernel
-def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns):
+def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns: Columns):
     """Versions of `n_blocks` blocks in `pieces` each; returns (versions closed, computations, -1).
 
     Version n takes `shares[n]` of the time of a whole one; where that changes, the times seen so far

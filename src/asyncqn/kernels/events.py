@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.part_order import BY_AGE, NO_PARTS, PartOrder, hand_out, take_back
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
 
@@ -23,6 +24,16 @@ class Timing(NamedTuple):
     master: float
     birth: np.ndarray
     death: np.ndarray
+
+
+class Columns(NamedTuple):
+    """The rows of a schedule, to be filled."""
+
+    worker: np.ndarray
+    read: np.ndarray
+    commit: np.ndarray
+    time: np.ndarray
+    part: np.ndarray
 
 
 @inlined
@@ -58,46 +69,75 @@ def sift_down(heap, size, times):
 
 
 @kernel
-def asynchronous(timing: Timing, seed, worker, read, time):
-    """First come, first served commits; returns how many there were.
+def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, in_hand, columns: Columns):
+    """First come, first served; returns (commits, computations, -1).
 
-    A worker's cycle: message/2, compute, message/2, wait for the master, service, commit, reply.
-    A worker that joins at time t receives the version that is current at t.
+    A worker's cycle: message/2, compute, message/2, wait for the master, reply.  `answers` answers make a
+    commit, which takes the master's service time.  One that is more than `max_delay` commits old is dropped
+    (commit 0).  A worker that joins at time t receives the version that is current at t.  `in_hand` receives
+    the part that each worker computes when the queue ends.  When the columns are too short the last number
+    returned is the length to try again with.
     """
     m, s, message, master, birth, death = timing
-    W, N, half = m.size, time.size, message / 2.0
+    W, half = m.size, message / 2.0
     z = np.empty((W, BLOCK))
     k = np.zeros(W, np.int64)
-    joined = np.zeros(W, np.bool_)
     version = np.zeros(W, np.int64)
-    event = birth.copy()  # the time a worker joins, later the time its update reaches the master
+    joined, leaves = np.zeros(W, np.bool_), np.zeros(W, np.bool_)
+    closed = np.empty(N)  # when each version came to be
+    event = birth.copy()  # when a worker joins, else the next time its update reaches the master
     heap = np.argsort(event, kind="mergesort")  # a sorted array is a heap; ties by worker number
-    size, n, free = W, 0, 0.0
+    size, n, rows, waiting, first, free = W, 0, 0, 0, 0, 0.0  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
+        if leaves[w]:
+            take_back(order, in_hand[w], -1)
+            size -= 1
+            heap[0] = heap[size]
+            sift_down(heap, size, event)
+            continue
         if joined[w]:
+            if rows == columns.worker.size:
+                return n, rows, 2 * rows
             start = max(event[w], free)
-            free = start + master
-            worker[n], read[n], time[n] = w, version[w], free
-            n += 1
+            fresh = n - version[w] <= max_delay
+            columns.worker[rows], columns.read[rows], columns.part[rows] = w, version[w], in_hand[w]
+            columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, start
+            rows += 1
+            if order.kind != NO_PARTS:
+                take_back(order, in_hand[w], version[w] if fresh else -1)
+            waiting += fresh
+            if waiting == answers:
+                free = start + master
+                closed[n] = free
+                columns.time[first:rows] = free
+                n, waiting = n + 1, 0
+            if waiting == 0:
+                first = rows
             version[w] = n
-            received = free + half
+            received = max(start, free) + half
         else:
             joined[w] = True
             current = n
-            while current > 0 and time[current - 1] > event[w]:
+            while current > 0 and closed[current - 1] > event[w]:
                 current -= 1
             version[w] = current
             received = event[w] + half
+        if order.kind != NO_PARTS:
+            in_hand[w] = hand_out(order, seed)
         finish = received + draw_time(z, w, k[w], seed, m, s)
         k[w] += 1
         if finish <= death[w]:
             event[w] = finish + half
+        elif order.kind == BY_AGE:
+            event[w], leaves[w] = max(death[w], event[w]), True
         else:
             size -= 1
             heap[0] = heap[size]
         sift_down(heap, size, event)
-    return n
+    columns.commit[first:rows] = np.where(columns.commit[first:rows] > n, 0, columns.commit[first:rows])
+    columns.time[first:rows] = columns.time[rows - 1]
+    return n, rows, -1
 
 
 @kernel

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from asyncqn.kernels.jit import inlined, kernel
 
-ROWS, NOISE, DELAYS, ORDER, SAMPLE = 1, 2, 3, 4, 5
+ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
 """What a block of random bits is for: the second word of the counter."""
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

@@ -19,7 +19,6 @@ from typing import Any
 from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
-from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.master_state import MasterState
@@ -87,7 +86,7 @@ class RayMaster:
         self.begun = self.closing = False
         self.timed = core.stages[-1].waits
         # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
-        self.reuse = all(stage.closes is not Closes.ALL_PARTS for stage in core.stages)
+        self.reuse = not any(stage.goes_on for stage in core.stages)
 
     def run(self) -> Run:
         core, checkpoints = self.core, self.checkpoints

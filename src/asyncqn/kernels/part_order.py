@@ -1,0 +1,133 @@
+"""Which part of the data the next computation gets, where answers are committed one by one.
+
+    in turn     part k mod P at the k-th hand-out
+    by age      of the parts nobody computes, the one whose newest answer read the oldest version
+    at random   drawn anew at every hand-out, a function of the seed and of how many there were
+
+The order is a function of what was handed out, answered and lost before, so that simulator and real engines,
+which both call these functions, hand out the same parts for the same events.
+
+Parts may become active one after the other: `first` at the start; once the answers are `rounds` times as
+many, one more, and another with every `each` answers from there on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.kernels.jit import kernel
+from asyncqn.kernels.random import HAND_OUT, philox
+
+NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+class PartOrder(NamedTuple):
+    """What is known of the parts; `counts` are hand-outs, answers, active parts, and parts in the heap."""
+
+    kind: int
+    growth: tuple[int, int, int]  # first, rounds, each
+    age: np.ndarray  # (P,) the version that the newest answer read; -1: there is none
+    handed: np.ndarray  # (P,) the number of the last hand-out
+    copies: np.ndarray  # (P,) how many compute it
+    heap: np.ndarray  # (P,) active parts that nobody computes, by age and then by number
+    counts: np.ndarray  # (4,)
+
+
+@kernel
+def _earlier(age, a, b):
+    return age[a] < age[b] or (age[a] == age[b] and a < b)
+
+
+@kernel
+def _push(order, part):
+    heap, age, i = order.heap, order.age, order.counts[3]
+    order.counts[3] += 1
+    heap[i] = part
+    while i > 0 and _earlier(age, heap[i], heap[(i - 1) // 2]):
+        heap[i], heap[(i - 1) // 2] = heap[(i - 1) // 2], heap[i]
+        i = (i - 1) // 2
+
+
+@kernel
+def _pop(order):
+    heap, age, counts = order.heap, order.age, order.counts
+    top = heap[0]
+    counts[3] -= 1
+    size, i = counts[3], 0
+    heap[0] = heap[size]
+    while 2 * i + 1 < size:
+        child = 2 * i + 1
+        if child + 1 < size and _earlier(age, heap[child + 1], heap[child]):
+            child += 1
+        if not _earlier(age, heap[child], heap[i]):
+            break
+        heap[i], heap[child] = heap[child], heap[i]
+        i = child
+    return top
+
+
+@kernel
+def activate(order):
+    """Let the parts take part that the answers so far call for."""
+    first, rounds, each = order.growth
+    counts = order.counts
+    beyond = counts[1] - rounds * first
+    wanted = first if beyond < 0 else first + beyond // each + 1
+    while counts[2] < min(wanted, order.age.size):
+        if order.kind == BY_AGE:
+            _push(order, counts[2])
+        counts[2] += 1
+
+
+@kernel
+def hand_out(order, seed):
+    """The part for the next computation.
+
+    By age, where every active part is being computed, it is the one handed out longest ago.
+    """
+    counts = order.counts
+    k, active = counts[0], counts[2]
+    counts[0] += 1
+    if order.kind == IN_TURN:
+        return k % active
+    if order.kind == AT_RANDOM:
+        key, n = np.uint64(seed), np.uint64(active)
+        x0, x1, _, _ = philox(
+            np.uint64(k), np.uint64(HAND_OUT), np.uint64(0), np.uint64(0), key & _LOW, key >> _32
+        )
+        return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
+    part = _pop(order) if counts[3] > 0 else np.argmin(order.handed[:active])
+    order.handed[part] = k
+    order.copies[part] += 1
+    return part
+
+
+@kernel
+def take_back(order, part, read):
+    """A part is no longer computed: it was answered from version `read`, or in vain or not at all (-1)."""
+    if read >= 0:
+        order.age[part] = max(order.age[part], read)
+        order.counts[1] += 1
+    if order.kind == BY_AGE:
+        order.copies[part] -= 1
+        if order.copies[part] == 0:
+            _push(order, part)
+    activate(order)
+
+
+def new_order(kind: int, parts: int, growth: tuple[int, int, int]) -> PartOrder:
+    """Nothing handed out, nothing answered; growth: `first`, `rounds` and `each` of the top of this file."""
+    age, handed, copies, heap = np.full(parts, -1), *(np.zeros(parts, np.int64) for _ in range(3))
+    order = PartOrder(kind, growth, age, handed, copies, heap, np.zeros(4, np.int64))
+    activate(order)
+    return order
+
+
+def go_on_after(order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray) -> None:
+    """Fill a new order from a record: how many computations were handed out, and what the answers were."""
+    np.maximum.at(order.age, part, read)
+    order.counts[:] = handed_out, part.size, 0, 0
+    activate(order)

@@ -1,0 +1,195 @@
+"""Answers committed one by one: old ones are dropped, rounds close on fresh ones, parts have an order."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+import pytest
+from core.test_schedule import clusters
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import one_sentence
+
+from asyncqn import Cluster
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import (
+    ASYNCHRONOUS,
+    Closes,
+    Growth,
+    Order,
+    Stage,
+    batches,
+    check_stages,
+    fresh_rounds,
+    not_older_than,
+)
+from asyncqn.engines.handout import HandOut
+from asyncqn.errors import BadInput
+
+STAGES = {
+    "asynchronous": ASYNCHRONOUS[0],
+    "not older than 0": not_older_than(0),
+    "not older than 2": not_older_than(2),
+    "fresh rounds of 3": fresh_rounds(3),
+    "in turn": batches(5),
+    "by age": batches(8, order=Order.BY_AGE),
+    "by age, few parts": batches(2, order=Order.BY_AGE, max_delay=3),
+    "by age, growing": batches(30, order=Order.BY_AGE, growth=Growth(4)),
+    "at random, growing": batches(9, order=Order.AT_RANDOM, growth=Growth(2, 1, 3), max_delay=1),
+}
+
+stages = st.sampled_from(sorted(STAGES)).map(STAGES.__getitem__)
+
+
+def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tuple[int, ...]]:
+    """(worker, read, commit, part) of a master that handles one event after the other, in plain Python.
+
+    Parts come from the hand-out of the real engines.  There are no joins here.
+    """
+    parts = None if stage.blocks is None else HandOut((stage,), seed)
+    drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
+    deaths = [cluster.deaths.get(w, np.inf) for w in range(cluster.workers)]
+    queue: list[tuple[float, int, bool]] = []
+    reads, in_hand = [0] * cluster.workers, [0] * cluster.workers
+    rows: list[tuple[int, ...]] = []
+    version, waiting, free = 0, 0, 0.0
+
+    def send(w: int, now: float) -> None:
+        reads[w] = version
+        if parts is not None:
+            part = parts.choose(w, version, now)
+            assert part is not None
+            in_hand[w] = part
+        finish = now + cluster.message / 2 + float(next(drawn[w]))
+        arrives = finish <= deaths[w]
+        heapq.heappush(queue, (finish + cluster.message / 2 if arrives else max(deaths[w], now), w, arrives))
+
+    for w in range(cluster.workers):
+        send(w, 0.0)
+    while queue and version < commits:
+        time, w, arrives = heapq.heappop(queue)
+        if not arrives:
+            if parts is not None:
+                parts.lost(w, in_hand[w], reads[w], version)
+            continue
+        start = max(time, free)
+        oldest = 0 if stage.answers is not None else stage.max_delay
+        fresh = oldest is None or version - reads[w] <= oldest
+        rows.append((w, reads[w], version + 1 if fresh else 0, in_hand[w]))
+        if parts is not None:
+            parts.taken(in_hand[w], reads[w], kept=fresh)
+        waiting += fresh
+        if waiting == (stage.answers or 1):
+            version, waiting, free = version + 1, 0, start + cluster.master
+        send(w, max(start, free))
+    return [(*row[:2], row[2] if row[2] <= version else 0, row[3]) for row in rows]
+
+
+@given(clusters(), stages, st.integers(1, 40), st.integers(0, 2**63 - 1))
+def test_the_queue_follows_a_plain_master_that_hands_out_as_real_engines_do(
+    cluster: Cluster, stage: Stage, commits: int, seed: int
+) -> None:
+    cluster = Cluster(**{**vars(cluster), "joins": {}})
+    schedule = simulate(cluster, stage, commits, seed)
+    part = np.zeros(len(schedule), int) if schedule.part is None else schedule.part
+    ours = list(zip(*(c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, part))))
+    theirs = followed(cluster, stage, commits, seed)
+    last = max((i for i, row in enumerate(theirs) if row[2] > 0), default=-1) + 1
+    assert ours[:last] == theirs[:last]
+    assert schedule.commits == max((row[2] for row in theirs), default=0)
+    assert all(row[2] == 0 for row in ours[last:])
+
+
+@given(clusters(), stages, st.integers(1, 40), st.integers(0, 99))
+def test_no_answer_that_is_committed_is_older_than_its_stage_allows(
+    cluster: Cluster, stage: Stage, commits: int, seed: int
+) -> None:
+    schedule = simulate(cluster, stage, commits, seed)
+    if stage.answers is not None:
+        assert (schedule.staleness == 0).all()
+        _, answers = np.unique(schedule.commit[schedule.commit > 0], return_counts=True)
+        assert (answers == stage.answers).all()
+    elif stage.max_delay is not None:
+        assert (schedule.staleness <= stage.max_delay).all()
+    else:
+        assert schedule.dropped == 0
+    assert Schedule.from_arrays(schedule.arrays()) == schedule
+
+
+def test_a_round_of_one_fresh_answer_is_a_commit_that_allows_no_delay() -> None:
+    cluster = Cluster(5, 2.0, 3.0, message=0.3, master=0.1, deaths={1: 20.0})
+    assert simulate(cluster, fresh_rounds(1), 60, 3) == simulate(cluster, not_older_than(0), 60, 3)
+
+
+def test_in_a_round_that_closes_on_answers_a_fast_worker_answers_more_than_once() -> None:
+    schedule = simulate(Cluster(2, [1.0, 10.0]), fresh_rounds(3), 4, 0)
+    first = schedule.worker[schedule.commit == 1]
+    assert first.tolist() == [0, 0, 0]
+
+
+def test_by_age_the_part_that_was_answered_from_the_oldest_version_goes_first() -> None:
+    parts = HandOut((batches(3, order=Order.BY_AGE),))
+    assert [parts.choose(w, 0, 0.0) for w in range(2)] == [0, 1]
+    parts.taken(1, 0, kept=True)
+    assert parts.choose(1, 1, 0.0) == 2, "nobody has answered it"
+    parts.taken(2, 1, kept=True)
+    assert parts.choose(1, 2, 0.0) == 1, "its answer read version 0, that of part 2 version 1"
+    parts.taken(0, 0, kept=False)
+    assert parts.choose(0, 2, 0.0) == 0, "an answer that was dropped made it no younger"
+    parts.lost(0, 0, 2, 2)
+    assert [parts.choose(w, 2, 0.0) for w in (0, 2)] == [0, 2]
+    assert parts.choose(3, 2, 0.0) == 1, "all are being computed: the one handed out longest ago"
+
+
+def test_parts_become_active_as_answers_come() -> None:
+    parts, active = HandOut((batches(9, order=Order.BY_AGE, growth=Growth(2)),)), []
+    for version in range(20):
+        part = parts.choose(0, version, 0.0)
+        assert part is not None
+        parts.taken(part, version, kept=True)
+        active.append(part)
+    # The next part comes once answers >= 3 * 2 + 2 (active - 2): after 6, 8, 10, ... answers.
+    assert [active.index(part) for part in range(9)] == [0, 1, 6, 8, 10, 12, 14, 16, 18]
+
+
+def test_a_resumed_hand_out_knows_the_ages_and_how_far_the_parts_have_grown() -> None:
+    stage = batches(12, order=Order.BY_AGE, growth=Growth(3))
+    schedule = simulate(Cluster(2, 1.0, 0.5), stage, 25, 0)
+    resumed = HandOut((stage,))
+    resumed.resume(schedule)
+    assert schedule.part is not None
+    newest = np.full(12, -1)
+    np.maximum.at(newest, schedule.part, schedule.read)
+    active = 3 + (25 - 9) // 2 + 1
+    oldest_first = sorted(range(active), key=lambda part: (newest[part], part))
+    assert [resumed.choose(w, 25, 0.0) for w in range(active)] == oldest_first
+
+
+def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
+    drawn = {}
+    for seed in (0, 1):
+        parts = HandOut((batches(4, order=Order.AT_RANDOM),), seed)
+        drawn[seed] = [parts.choose(0, k, 0.0) for k in range(400)]
+    # 100 of each expected, with a standard deviation of sqrt(400 * 3 / 16) < 9.
+    assert (np.abs(np.bincount(drawn[0]) - 100) < 5 * 9).all()
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (Stage(Closes.EACH_ANSWER, max_delay=-1), "max_delay must not be negative"),
+        (Stage(Closes.ROUND, max_delay=2), "max_delay"),
+        (fresh_rounds(0), "answers must be at least 1"),
+        (Stage(Closes.EACH_ANSWER, answers=2), "belongs to rounds"),
+        (batches(3, growth=Growth(4)), "parts grow"),
+        (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "parts grow"),
+    ],
+)
+def test_a_stage_without_meaning_is_refused_in_one_sentence(stage: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words) as caught:
+        check_stages((stage,), "Mine")
+    assert one_sentence(caught.value)
