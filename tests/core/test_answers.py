@@ -52,7 +52,7 @@ def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tu
     parts = None if stage.blocks is None else HandOut((stage,), seed)
     drawn = [iter(cluster.compute_times(seed, w, 4000)) for w in range(cluster.workers)]
     deaths = [cluster.deaths.get(w, np.inf) for w in range(cluster.workers)]
-    queue: list[tuple[float, int, bool]] = []
+    queue = [(0.0, w, "joins") for w in range(cluster.workers)]
     reads, in_hand = [0] * cluster.workers, [0] * cluster.workers
     rows: list[tuple[int, ...]] = []
     version, waiting, free = 0, 0, 0.0
@@ -64,14 +64,17 @@ def followed(cluster: Cluster, stage: Stage, commits: int, seed: int) -> list[tu
             assert part is not None
             in_hand[w] = part
         finish = now + cluster.message / 2 + float(next(drawn[w]))
-        arrives = finish <= deaths[w]
-        heapq.heappush(queue, (finish + cluster.message / 2 if arrives else max(deaths[w], now), w, arrives))
+        if finish <= deaths[w]:
+            heapq.heappush(queue, (finish + cluster.message / 2, w, "answers"))
+        else:
+            heapq.heappush(queue, (max(deaths[w], time), w, "dies"))
 
-    for w in range(cluster.workers):
-        send(w, 0.0)
     while queue and version < commits:
-        time, w, arrives = heapq.heappop(queue)
-        if not arrives:
+        time, w, event = heapq.heappop(queue)
+        if event == "joins":
+            send(w, 0.0)
+            continue
+        if event == "dies":
             if parts is not None:
                 parts.lost(w, in_hand[w], reads[w], version)
             continue
