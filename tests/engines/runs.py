@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,20 @@ EVERY: dict[str, Any] = {
 }
 # On real engines times are seconds.
 EVERY["mb-lbfgs timeout"] = replace(EXAMPLES["mb-lbfgs timeout"], timeout=2e-4, quorum=0.5)
+
+
+def _pattern(algorithm: Any) -> tuple[Any, ...]:
+    """What an engine sees of an algorithm: which fields of its stages are set, and how each closes."""
+    return tuple(
+        (stage.closes, *(getattr(stage, field.name) != field.default for field in fields(stage)))
+        for stage in algorithm.stages
+    )
+
+
+PATTERNS: dict[str, Any] = {
+    name: EVERY[name] for name in {_pattern(EVERY[name]): name for name in reversed(EVERY)}.values()
+}
+"""One algorithm for every pattern of messages, for engines on which each run costs seconds to start."""
 
 
 def problem(name: str = "async-sgd") -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.runs import EVERY, PATTERNS, Slope, assert_replays, problem
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
@@ -31,7 +31,7 @@ def process_of(ray: Any, engine: aq.Ray, worker: int) -> int:
     return int(ray.get(actor.__ray_call__.remote(lambda self: os.getpid())))
 
 
-@pytest.mark.parametrize("name", list(EVERY))
+@pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
     run = aq.minimize(problem(name), EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37, tol=None)
     assert (run.status, run.schedule.commits) == ("completed", 80)

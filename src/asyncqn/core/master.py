@@ -64,7 +64,10 @@ def compute(
     if extra(algorithm, "standing") is not None:
         return update  # it says itself what is not finite, and its safeguard takes a wild trial back
     bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
-    if len(update) == 2:  # one call for the two vectors of as-L-BFGS, whose steps may last microseconds
+    # Steps may last microseconds: one call for the vector of a-SGD, and for the two of as-L-BFGS.
+    if len(update) == 1 and isinstance(update[0], np.ndarray) and update[0].dtype.kind == "f":
+        return update if sum_of_squares(update[0]) <= bound * update[0].size else None
+    if len(update) == 2:
         a, b = update
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
             return update if sum_of_two_squares(a, b) <= bound * a.size else None
@@ -146,15 +149,19 @@ class Master:
 
         Raises `Diverged`, `Ended`, and `CallbackStopped` or `CallbackFailed` where the callback raises.
         """
-        good = [update for update in updates if update is not None]
-        self.rejected += len(updates) - len(good)
-        self.rejected_in_a_row = 0 if good else self.rejected_in_a_row + len(updates)
+        good: Sequence[Any] = updates
+        if None in updates:
+            kept = [(update, read) for update, read in zip(updates, reads) if update is not None]
+            good, reads = [update for update, _ in kept], [read for _, read in kept]
+            self.rejected += len(updates) - len(good)
+        version = self.version
         if good:
-            stale = [self.version - read for read, update in zip(reads, updates) if update is not None]
-            self.iterate = self.algorithm.apply(
-                self.iterate, good, Commit(self.version + 1, stale, self.value)
-            )
-        self.version += 1
+            self.rejected_in_a_row = 0
+            stale = [version - read for read in reads]
+            self.iterate = self.algorithm.apply(self.iterate, good, Commit(version + 1, stale, self.value))
+        else:
+            self.rejected_in_a_row += len(updates)
+        self.version = version + 1
         self.time = time
         if self.iterate.theta is not self._theta:
             self._look()
