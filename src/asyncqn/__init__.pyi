@@ -1,0 +1,74 @@
+"""The public names and where they live: the one list, read by type checkers and by `__init__` itself."""
+
+from .algorithms import (
+    ASLBFGS,
+    LBFGS,
+    MBLBFGS,
+    SGD,
+    SGLD,
+    AsyncSGD,
+    BlockLBFGS,
+    GrowingLBFGS,
+    MomentumLBFGS,
+    StagedLBFGS,
+)
+from .algorithms.defaults import default_algorithm
+from .core.cluster import Cluster
+from .core.replay import replay
+from .core.run import Run, load_run
+from .core.schedule import Schedule
+from .core.simulation import simulate
+from .engines.mpi.engine import MPI
+from .engines.ray.engine import Ray
+from .engines.simulator import Simulator
+from .engines.threads import Threads
+from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
+from .minimize import minimize
+from .potentials.factorization.matrix_factorization import MatrixFactorization
+from .potentials.factorization.profiled_factorization import ProfiledFactorization
+from .potentials.linear_gaussian import LinearGaussian
+from .potentials.logistic import LogisticRegression
+from .recommender.estimator import Recommender
+from .resume import resume
+from .types import Algorithm, Engine, Potential
+
+__version__: str
+
+__all__ = [
+    "ASLBFGS",
+    "LBFGS",
+    "MBLBFGS",
+    "MPI",
+    "SGD",
+    "SGLD",
+    "Algorithm",
+    "AsyncSGD",
+    "AsyncqnError",
+    "BadInput",
+    "BlockLBFGS",
+    "Cluster",
+    "DamagedFile",
+    "Engine",
+    "GrowingLBFGS",
+    "LinearGaussian",
+    "LogisticRegression",
+    "MatrixFactorization",
+    "MomentumLBFGS",
+    "Potential",
+    "ProfiledFactorization",
+    "Ray",
+    "Recommender",
+    "ReplayMismatch",
+    "Run",
+    "Schedule",
+    "Simulator",
+    "StabilityWarning",
+    "StagedLBFGS",
+    "Threads",
+    "default_algorithm",
+    "load_run",
+    "minimize",
+    "replay",
+    "resume",
+    "simulate",
+]
