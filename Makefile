@@ -51,8 +51,8 @@ test-processors: $(VENV)/.everything
 
 lint: $(VENV)/.everything
 	@echo "== ruff"
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff format --check src tests benchmarks examples
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
 

@@ -66,7 +66,7 @@ HEAVY = ("mpi4py", "ray", "torch", "jax", "optuna", "matplotlib", "pyarrow", "pa
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file of the project, generated ones left out."""
-    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", ".ci")]
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", "examples", ".ci")]
     at_root = [path for pattern in AT_ROOT for path in sorted(ROOT.glob(pattern))]
     inside = [path for folder in folders for path in sorted(folder.rglob("*"))]
     for path in [*at_root, *inside]:

@@ -59,7 +59,8 @@ def test_fit_evaluate_and_recommend_print_what_they_promise(
     )
     assert (code, err) == (0, "")
     fitted = json.loads(out)
-    assert list(fitted) == ["train_rmse", "test_rmse", "fun", "seconds", "commits", "status", "model"]
+    names = "train_rmse test_rmse fun seconds commits status skipped repeated test model"
+    assert list(fitted) == names.split()
     model = Recommender.load(place / "model")
     train, test = load(place / "ratings.csv").split(0.1, 4)
     assert fitted["test_rmse"] == model.rmse(test)
@@ -70,7 +71,8 @@ def test_fit_evaluate_and_recommend_print_what_they_promise(
     code, out, _ = call(capfd, "evaluate", "model", "other.csv", "--json", "-q")
     mae = np.abs(model.predict(*users) - test.values).mean()
     rmse = pytest.approx(fitted["test_rmse"])
-    assert json.loads(out) == {"rmse": rmse, "mae": pytest.approx(mae), "n": len(test)}
+    counts = {"n": len(test), "skipped": 0, "repeated": 0}
+    assert json.loads(out) == {"rmse": rmse, "mae": pytest.approx(mae), **counts}
     assert "rmse" in call(capfd, "evaluate", "model", "other.csv")[1]
 
     user = int(train.user_ids[train.users[0]])
@@ -131,8 +133,22 @@ BAD = {
     "fraction not a number": ["fit", "ratings.csv", "--test-fraction", "nan"],
     "negative ridge": ["fit", "ratings.csv", "--prior", "-1"],
     "a folder of something else": ["fit", "ratings.csv", "--out", "foreign"],
-    "unknown user": ["recommend", "model", "--user", "nobody"],
     "no user": ["recommend", "model"],
+    "a user and all": ["recommend", "model", "--user", "1", "--all", "--out", "r.csv"],
+    "all without a file": ["recommend", "model", "--all"],
+    "a table of no kind": ["recommend", "model", "--all", "--out", "recs.xls"],
+    "a table in a file": ["recommend", "model", "--all", "--out", "ratings.csv/recs.csv"],
+    "an unknown item": ["similar", "model", "--item", "nothing"],
+    "no item": ["similar", "model"],
+    "lists of no length": ["evaluate", "model", "ratings.csv", "--k", "0"],
+    "a threshold without lists": ["evaluate", "model", "ratings.csv", "--threshold", "4"],
+    "an unknown policy": ["fit", "ratings.csv", "--duplicates", "newest"],
+    "an unknown split": ["fit", "ratings.csv", "--split", "by-time", "--test-fraction", "0.1"],
+    "a split without a share": ["fit", "ratings.csv", "--split", "time"],
+    "a split without times": ["fit", "ratings.csv", "--split", "time", "--test-fraction", "0.1"],
+    "a test without a split": ["fit", "ratings.csv", "--test-out", "test.csv"],
+    "a test of no kind": ["fit", "ratings.csv", "--split", "last", "--test-out", "test.xls"],
+    "a column for no file": ["data", "mine", "--user-column", "user"],
     "no items": ["recommend", "model", "--user", "1", "-n", "0"],
     "not a model": ["recommend", "foreign", "--user", "1"],
     "damaged model": ["recommend", "damaged", "--user", "1"],

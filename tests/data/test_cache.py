@@ -188,7 +188,7 @@ def test_offline_the_sentence_names_the_way_out():
 
 def test_an_archive_on_disk_is_imported_with_titles(archive):
     console = Console(file=io.StringIO(), width=80)
-    summary = data("ml-1m", archive, False, console)
+    summary = data("ml-1m", archive, console)
     assert json.loads(json.dumps(summary)) == summary
     assert (summary["ratings"], summary["users"], summary["items"], summary["skipped"]) == (2, 2, 2, 0)
     assert summary["origin"]["official"] is False

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from asyncqn.data import read_ratings
 from asyncqn.data import text as fast
+from asyncqn.data.columns import Columns
 from asyncqn.data.dialect import detect
 from asyncqn.data.scan import BadRows, scan
 from asyncqn.data.sources import find
@@ -139,7 +140,7 @@ def test_what_a_csv_writer_wrote_is_read_back(tmp_path_factory, users, items, da
         writer.writerows([("user", "item", "rating"), *rows])
     assert rows_of(read_ratings(file).ratings) == rows
     source, _ = find(file)
-    dialect = detect(source, movielens=False, user=None, item=None, rating=None, delimiter=None)
+    dialect = detect(source, Columns())
     patient, lines = scan(source, dialect, BadRows("t.csv", skip=False))
     assert rows_of(patient) == rows
     assert lines[0] == 2

@@ -254,12 +254,3 @@ def test_new_users_are_folded_in_as_if_their_row_had_been_solved_in_the_fit(mode
     assert before.user_ids_[0] == -5
     assert (before.user_factors_[1:-1] == model.user_factors_).all()
     assert not {items[0], items[1]} & {b.id for b in before.recommend(-5, 10**6)}
-
-
-def test_what_cannot_be_folded_in_is_refused(model: Recommender) -> None:
-    with pytest.raises(BadInput, match="known already"):
-        model.fold_in(([int(TRAIN.user_ids[0])], [int(TRAIN.item_ids[3])], [3.0]))
-    with pytest.raises(BadInput, match="whole numbers as ids"):
-        model.fold_in((["zoe"], [int(TRAIN.item_ids[3])], [3.0]))
-    with pytest.raises(BadInput, match="only items unknown"):
-        model.fold_in(([10**6], [10**6], [3.0]))

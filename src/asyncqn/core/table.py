@@ -1,4 +1,4 @@
-"""Table: named columns of numbers, light enough to come without pandas."""
+"""Table: named columns of numbers or texts, light enough to come without pandas."""
 
 from __future__ import annotations
 
@@ -57,5 +57,9 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         for i in shown:
             if self.rows > 10 and i == self.rows - 5:
                 lines.append("  ".join(f"{'...':>12}" for _ in self._columns))
-            lines.append("  ".join(f"{column[i]:>12.6g}" for column in self._columns.values()))
+            lines.append("  ".join(f"{_shown(column[i]):>12}" for column in self._columns.values()))
         return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, str) else f"{value:.6g}"

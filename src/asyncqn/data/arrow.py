@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.data.ids import Ids, Index, encode, settle
+from asyncqn.data.times import Times, plain_times
 from asyncqn.errors import BadInput, MissingExtra
 
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
@@ -72,3 +74,29 @@ def as_float32(column: Any, name: str) -> Any:
         return column.cast(lib.float32(), safe=False)
     except lib.ArrowException as error:
         raise BadInput(f"the rating column '{name}' of type {column.type} does not hold numbers.") from error
+
+
+def time_column(column: Any) -> Times | None:
+    """Times out of a column of numbers, dates or texts; None unless every row tells one."""
+    lib = arrow()
+    types = lib.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        if types.is_date(column.type) or types.is_timestamp(column.type):
+            column = column.cast(lib.timestamp("us", getattr(column.type, "tz", None)), safe=False)
+            times = column.cast(lib.int64()).to_numpy() / 1e6
+        elif types.is_integer(column.type) or types.is_floating(column.type):
+            times = column.cast(lib.float64(), safe=False).to_numpy()
+        elif types.is_string(column.type) or types.is_large_string(column.type):
+            times = plain_times(column.to_pylist(), len(column))
+        else:
+            return None
+    except (lib.ArrowException, BadInput):
+        return None
+    return times if column.null_count == 0 and bool(np.isfinite(times).all()) else None
+
+
+def zstd_stream(path: Path) -> Any:
+    """The bytes of a file that zstd has packed."""
+    return arrow().CompressedInputStream(arrow().OSFile(str(path), "rb"), "zstd")

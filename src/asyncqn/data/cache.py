@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncqn.data.download import MD5, download, md5_of
 from asyncqn.data.ratings import Ratings
-from asyncqn.data.readers import read_ratings
+from asyncqn.data.readers import Reading, read_ratings
 from asyncqn.data.store import is_store, open_ratings, read_header, save_ratings
 from asyncqn.data.synthetic import PRESETS, REVISION, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile, require
@@ -47,15 +47,17 @@ def fetch(
     name: str,
     source: str | os.PathLike[str] | None = None,
     *,
-    skip_bad: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
+    **reading: Any,
 ) -> Path:
     """Store the set `name` unless it is there, and return its directory.
 
     MovieLens names are downloaded and verified, or imported from `source`, an archive or file on
-    disk; synthetic presets are generated; any other name needs a `source`.
+    disk; synthetic presets are generated; any other name needs a `source`.  `reading`: how, in the words
+    of `read_ratings`.
     """
     target = stored_path(name)
+    asked = {key: value for key, value in reading.items() if value}
     if name in PRESETS:
         require(source is None, f"{name} is generated: choose another name for {source}.")
         origin = {"generator": name, "seed": 0, "revision": REVISION}
@@ -64,18 +66,18 @@ def fetch(
         say(f"Generating {name}")
         return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
     if source is not None:
-        return _store_file(target, Path(source), skip_bad, say, MD5.get(name))
+        return _store_file(target, Path(source), asked, say, MD5.get(name))
     if _is_sound(target):
         return target
     if name in MD5:
-        return _download(name, target, skip_bad, say)
+        return _download(name, target, asked, say)
     raise BadInput(
         f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
         "your own with --from FILE."
     )
 
 
-def _download(name: str, target: Path, skip_bad: bool, say: Callable[[str], None]) -> Path:
+def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str], None]) -> Path:
     """Download and store a set; whoever else asks for one at the same time waits, and finds it there."""
     folder = cache_dir() / "downloads"
     try:
@@ -83,32 +85,47 @@ def _download(name: str, target: Path, skip_bad: bool, say: Callable[[str], None
         with sole_writer(folder):
             if not _is_sound(target):
                 archive = download(name, folder, say)
-                _store_file(target, archive, skip_bad, say, MD5[name])
+                _store_file(target, archive, asked, say, MD5[name])
                 archive.unlink(missing_ok=True)
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror or error}.") from None
     return target
 
 
-def load(name_or_path: str | os.PathLike[str], *, skip_bad: bool = False) -> Ratings:
+def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
     """Ratings by name, or from a stored directory, or from any file `read_ratings` can read.
 
     A synthetic preset is generated and stored when first asked for; nothing is downloaded here.
+    `reading`: how a file is read, in the words of `read_ratings`.
     """
+    return load_reading(name_or_path, **reading).ratings
+
+
+def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Reading:
+    """As `load`, with what was skipped."""
     word = os.fspath(name_or_path)
+    asked = {key: value for key, value in reading.items() if value}
+    stored: Path | None = None
     if isinstance(name_or_path, str) and _NAME.fullmatch(word):
         if is_store(stored_path(word)) or word in PRESETS:
-            return open_ratings(fetch(word))
-        if word in MD5 and not os.path.exists(word):
+            stored = fetch(word)
+        elif word in MD5 and not os.path.exists(word):
             raise BadInput(f"the set {word} is not stored yet: run 'asyncqn data {word}' first.")
     place = Path(word)
-    if not word or not os.path.exists(place):
+    if stored is None and (not word or not os.path.exists(place)):
         raise BadInput(
             f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
         )
-    if is_store(place):
-        return open_ratings(place)
-    return read_ratings(place, skip_bad=skip_bad).ratings
+    if stored is None and is_store(place):
+        stored = place
+    if stored is None:
+        return read_ratings(place, **asked)
+    # A stored set has no bad rows, no columns to choose from and no repeated pairs.
+    require(
+        not set(asked) - {"skip_bad", "duplicates"},
+        f"{word[:200]} is a stored set, whose columns are known: columns are named for files.",
+    )
+    return Reading(open_ratings(stored), 0, ())
 
 
 def _is_sound(target: Path) -> bool:
@@ -123,13 +140,14 @@ def _is_sound(target: Path) -> bool:
 
 
 def _store_file(
-    target: Path, source: Path, skip_bad: bool, say: Callable[[str], None], official: str | None
+    target: Path, source: Path, asked: dict[str, Any], say: Callable[[str], None], official: str | None
 ) -> Path:
     require(
         os.path.exists(source),
         f"there is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
     )
-    origin: dict[str, Any] = {"file": source.name}
+    how = {key: value for key, value in sorted(asked.items()) if key != "skip_bad"}
+    origin: dict[str, Any] = {"file": source.name, "reading": how}
     if source.is_file():
         try:
             origin["md5"] = md5_of(source)
@@ -137,15 +155,17 @@ def _store_file(
             raise BadInput(f"cannot read {source}: {error.strerror}.") from error
         if _is_sound(target):
             stored = read_header(target).origin
-            if stored.get("md5") == origin["md5"] and (skip_bad or stored.get("skipped") == 0):
+            # Sets without `reading` were stored before times were kept.
+            same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
+            if same and (asked.get("skip_bad") or stored.get("skipped") == 0):
                 return target
     if official is not None:
         origin["official"] = origin.get("md5") == official
         if not origin["official"]:
             say(f"{source.name} differs from the official archive of {target.name}; it is imported as it is")
     say(f"Reading {source}")
-    reading = read_ratings(source, skip_bad=skip_bad)
-    for problem in reading.problems:
-        say(f"Skipped: {problem}")
-    origin["skipped"] = reading.skipped
+    reading = read_ratings(source, **asked)
+    for sentence in reading.remarks():
+        say(sentence)
+    origin["skipped"], origin["repeated"] = reading.skipped, reading.repeated
     return save_ratings(reading.ratings, target, origin=origin)

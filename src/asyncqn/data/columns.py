@@ -1,4 +1,4 @@
-"""Which column of a table holds the user, the item and the rating."""
+"""Which column of a table holds the user, the item, the rating and the time."""
 
 from __future__ import annotations
 
@@ -14,41 +14,66 @@ _COMMON = {
         *("book", "bookid", "isbn", "asin", "parentasin", "song", "songid", "trackid", "artistid", "gameid"),
     ),
     "rating": ("rating", "ratings", "score", "stars", "value", "overall", "r", "bookrating", "playcount"),
+    "time": (
+        *("timestamp", "time", "datetime", "date", "ts", "t", "unixreviewtime", "createdat", "ratedat"),
+        *("reviewtime", "eventtime", "ratingtimestamp"),
+    ),
 }
 
 
+class Columns(NamedTuple):
+    """The column names a user has given; None: the one with a common name."""
+
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    time: str | None = None
+
+
 class Names(NamedTuple):
-    """The three column names of a table of ratings."""
+    """The column names of a table of ratings; no time: the table tells none."""
 
     user: str
     item: str
     rating: str
+    time: str | None = None
+
+    @property
+    def present(self) -> list[str]:
+        """The columns that are there."""
+        return [name for name in self if name is not None]
 
 
-def choose(found: Sequence[str], where: str, user: str | None, item: str | None, rating: str | None) -> Names:
+def choose(found: Sequence[str], where: str, asked: Columns) -> Names:
     """The columns asked for, or the ones with common names; `BadInput` lists what was found."""
     listed = ", ".join(repr(name[:40]) for name in found[:30]) or "none"
-    chosen = []
-    for role, asked in (("user", user), ("item", item), ("rating", rating)):
-        if asked is None:
-            fits = [name for common in _COMMON[role] for name in found if _bare(name) == common]
-            if not fits:
+    chosen: list[str | None] = []
+    for role, name in zip(Columns._fields, asked):
+        if name is None:
+            fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
+            if not fits and role != "time":
                 raise BadInput(
-                    f"{where}: no column looks like the {role}; there are {listed}: "
-                    f"name the right one with --{role}-column ({role}=...), or check the delimiter."
+                    f"{where}: no column looks like the {role}; there are {listed}: name the right one with "
+                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter."
                 )
-            chosen.append(fits[0])
-        elif asked in found:
-            chosen.append(asked)
+            # A second column of a time's name is no reason to refuse a file that needs none.
+            usable = fits and (role != "time" or list(found).count(fits[0]) == 1)
+            chosen.append(fits[0] if usable else None)
+        elif name in found:
+            chosen.append(name)
         else:
-            raise BadInput(f"{where}: there is no column {asked!r} for the {role}, only {listed}.")
-    names = Names(*chosen)
-    if len(set(names)) < 3:
-        raise BadInput(f"{where}: user, item and rating must be three different columns, not {tuple(names)}.")
-    for name in names:
+            raise BadInput(f"{where}: there is no column {name!r} for the {role}, only {listed}.")
+    if chosen[3] in chosen[:3] and asked.time is None:
+        chosen[3] = None
+    present = [name for name in chosen if name is not None]
+    if len(set(present)) < len(present):
+        raise BadInput(
+            f"{where}: user, item, rating and time must be different columns, not {', '.join(present)}."
+        )
+    for name in present:
         if list(found).count(name) > 1:
             raise BadInput(f"{where}: more than one column is named {name!r}: rename them.")
-    return names
+    return Names(str(chosen[0]), str(chosen[1]), str(chosen[2]), chosen[3])
 
 
 def _bare(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How the rows of a text file are written: delimiter, header, and where user, item and rating stand."""
+"""How the rows of a text file are written: delimiter, header, and where user, item, rating and time stand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import re
 from typing import NamedTuple
 
-from asyncqn.data.columns import choose
+from asyncqn.data.columns import Columns, choose
 from asyncqn.data.sources import ZIP_ERRORS, Source, unreadable
 from asyncqn.errors import BadInput, require
 
@@ -30,18 +30,18 @@ class Dialect(NamedTuple):
     rating: int
     whole_ids: bool
     """Whether ids must be whole numbers that are not negative, as MovieLens promises."""
+    time: int | None = None
+    """Where the time stands; None: nowhere."""
+    time_asked: bool = False
+    """Whether the time was asked for, so that a row without one is a bad row."""
+    time_is_number: bool = False
+    """Whether the first row tells its time by a number."""
 
 
 def detect(
-    source: Source,
-    *,
-    movielens: bool,
-    user: str | None,
-    item: str | None,
-    rating: str | None,
-    delimiter: str | None,
+    source: Source, asked: Columns, *, movielens: bool = False, delimiter: str | None = None
 ) -> Dialect:
-    """The dialect of `source`, judged by its name and its first line."""
+    """The dialect of `source`, judged by its name and its first lines."""
     try:
         with source.open() as stream:
             head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
@@ -52,23 +52,20 @@ def detect(
     if above is None:
         raise BadInput(f"{source.label}, line 1: the file is empty.")
     first = lines[above]
-    named = not (user is None and item is None and rating is None and delimiter is None)
-    if not named and (source.name.endswith(".dat") or first.count("::") >= 2):
-        width = 3 if first.count("::") == 2 else 4
-        return Dialect("::", False, 0, width, 0, 1, 2, True)
-    if not named and (source.name == "u.data" or _ROW_OF_100K.fullmatch(first)):
-        width = 3 if first.count("\t") == 2 else 4
-        return Dialect("\t", False, 0, width, 0, 1, 2, True)
-    return _with_header(source, first, above + 1, movielens, delimiter, (user, item, rating))
+    if asked == Columns() and delimiter is None:
+        for mark, told in (
+            ("::", source.name.endswith(".dat") or first.count("::") >= 2),
+            ("\t", source.name == "u.data" or _ROW_OF_100K.fullmatch(first)),
+        ):
+            if told and first.count(mark) == 2:
+                return Dialect(mark, False, 0, 3, 0, 1, 2, True)
+            if told:
+                return Dialect(mark, False, 0, 4, 0, 1, 2, True, 3, False, True)
+    return _with_header(source, lines[above:], above + 1, movielens, delimiter, asked)
 
 
 def _with_header(
-    source: Source,
-    first: str,
-    skip: int,
-    movielens: bool,
-    delimiter: str | None,
-    asked: tuple[str | None, str | None, str | None],
+    source: Source, lines: list[str], skip: int, movielens: bool, delimiter: str | None, asked: Columns
 ) -> Dialect:
     if delimiter is not None:
         usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
@@ -77,13 +74,29 @@ def _with_header(
     best = delimiter or ","
     for candidate in (delimiter,) if delimiter else _DELIMITERS:
         try:
-            fields = next(csv.reader([first], delimiter=candidate), [])
+            fields = next(csv.reader(lines[:1], delimiter=candidate), [])
         except csv.Error:
             continue
         if len(fields) > len(found):
             found, best = fields, candidate
     found = [name.strip() for name in found]
-    names = choose(found, f"{source.label}, line {skip}", *asked)
-    places = [found.index(name) for name in names]
+    names = choose(found, f"{source.label}, line {skip}", asked)
+    user, item, rating = (found.index(str(name)) for name in names[:3])
+    time = None if names.time is None else found.index(names.time)
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
-    return Dialect(best, True, skip, len(found), places[0], places[1], places[2], whole)
+    is_number = time is not None and _tells_a_number(lines[1:], best, time)
+    asked_for = asked.time is not None
+    return Dialect(best, True, skip, len(found), user, item, rating, whole, time, asked_for, is_number)
+
+
+def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:
+    """Whether the first row has a number at this place."""
+    try:
+        fields = next((row for row in csv.reader(lines, delimiter=delimiter) if row), [])
+    except csv.Error:
+        return False
+    try:
+        float(fields[place] if len(fields) > place else "")
+    except ValueError:
+        return False
+    return True

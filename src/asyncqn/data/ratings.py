@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.data.arrow import arrow, as_float32, encode_column, usable_rows
-from asyncqn.data.columns import choose
+from asyncqn.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
+from asyncqn.data.columns import Columns, choose
+from asyncqn.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn.data.ids import Ids, Index, encode, lookup
+from asyncqn.data.splits import last_of_each_user, latest
+from asyncqn.data.times import Times, plain_times
 from asyncqn.errors import BadInput, require
-from asyncqn.kernels.ratings import mark_repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,7 @@ class Ratings:
 
     `users` and `items` are indices (int32) into the sorted tables `user_ids` and `item_ids`, which
     may hold ids without any rating: a split keeps the whole tables.  `titles[i]` names item i.
+    `times[k]` is when the rating was given (see `data.times`).
     The arrays may be memory maps, and are not to be written to.
     """
 
@@ -33,6 +36,7 @@ class Ratings:
     user_ids: Ids
     item_ids: Ids
     titles: npt.NDArray[np.str_] | None = None
+    times: Times | None = None
 
     def __post_init__(self) -> None:
         columns = (("users", np.int32), ("items", np.int32), ("values", np.float32))
@@ -43,17 +47,30 @@ class Ratings:
                 f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
                 "Ratings.from_arrays converts.",
             )
+        if self.times is not None:
+            require(
+                self.times.dtype == np.float64 and self.times.shape == self.users.shape,
+                "Ratings needs 'times' as float64, one for every rating: Ratings.from_arrays converts.",
+            )
         if self.titles is not None:
             require(len(self.titles) == len(self.item_ids), "Ratings needs one title for every item.")
 
     @classmethod
     def from_arrays(
-        cls, users: Any, items: Any, values: Any, *, titles: Mapping[Any, str] | None = None
+        cls,
+        users: Any,
+        items: Any,
+        values: Any,
+        times: Any = None,
+        *,
+        titles: Mapping[Any, str] | None = None,
+        duplicates: str = "error",
     ) -> Ratings:
-        """From three arrays or lists of one length; ids are whole numbers or texts.
+        """From arrays or lists of one length; ids are whole numbers or texts.
 
-        `titles` maps item ids to titles.  A repeated (user, item) pair and a rating that is not a
-        finite number are refused, naming the row.
+        `times` are numbers or dates; `titles` maps item ids to titles; `duplicates` says what becomes of
+        a repeated (user, item) pair: "error" refuses it, naming the row, as a rating that is not a finite
+        number is; "last", "first" and "mean" keep one (see `data.duplicates`).
         """
         user_index, user_ids = encode(users, "user")
         item_index, item_ids = encode(items, "item")
@@ -69,26 +86,48 @@ class Ratings:
         table = (
             None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], dtype=str)
         )
-        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, table))
+        stamps = None if times is None else plain_times(times, len(numbers))
+        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, table, stamps), duplicates)
 
     @classmethod
     def from_pandas(
-        cls, frame: Any, user: str | None = None, item: str | None = None, rating: str | None = None
+        cls,
+        frame: Any,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+        *,
+        duplicates: str = "error",
     ) -> Ratings:
         """From a pandas DataFrame; columns with common names such as userId are found by themselves."""
-        names = choose([str(c) for c in frame.columns], "The data frame", user, item, rating)
+        asked = Columns(user, item, rating, time)
+        names = choose([str(c) for c in frame.columns], "The data frame", asked)
         by_name = {str(c): c for c in frame.columns}
-        columns = (frame[by_name[name]] for name in names)
-        return cls.from_arrays(*(column.to_numpy() for column in columns))
+        users, items, values = (frame[by_name[name]].to_numpy() for name in names[:3])
+        times = None if names.time is None else frame[by_name[names.time]].to_numpy()
+        if times is not None and time is None:
+            try:
+                times = plain_times(times, len(frame))
+            except BadInput:
+                times = None  # a column that only looked like the time
+        return cls.from_arrays(users, items, values, times, duplicates=duplicates)
 
     @classmethod
     def from_arrow(
-        cls, table: Any, user: str | None = None, item: str | None = None, rating: str | None = None
+        cls,
+        table: Any,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+        *,
+        duplicates: str = "error",
     ) -> Ratings:
         """From a pyarrow Table or RecordBatch."""
         if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
             table = arrow().Table.from_batches([table])
-        names = choose(table.column_names, "The Arrow table", user, item, rating)
+        names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time))
         users, items = table[names.user], table[names.item]
         values = as_float32(table[names.rating], names.rating)
         usable = usable_rows(users, items, values)
@@ -97,7 +136,13 @@ class Ratings:
             raise BadInput(f"row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
         user_index, user_ids = encode_column(users, "user")
         item_index, item_ids = encode_column(items, "item")
-        return checked(cls(user_index, item_index, values.to_numpy(), user_ids, item_ids))
+        times = None if names.time is None else time_column(table[names.time])
+        require(
+            time is None or times is not None,
+            f"the time column {names.time!r} does not tell a number or a date in every row.",
+        )
+        found = cls(user_index, item_index, values.to_numpy(), user_ids, item_ids, None, times)
+        return checked(found, duplicates)
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Ratings:
@@ -139,7 +184,10 @@ class Ratings:
 
     def take(self, rows: Any) -> Ratings:
         """The ratings at `rows` (indices or a mask), with the same tables."""
-        return replace(self, users=self.users[rows], items=self.items[rows], values=self.values[rows])
+        times = None if self.times is None else self.times[rows]
+        return replace(
+            self, users=self.users[rows], items=self.items[rows], values=self.values[rows], times=times
+        )
 
     def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
         """Train and test ratings, drawn without replacement; round(fraction * len) go to the test.
@@ -158,9 +206,25 @@ class Ratings:
         test[rng.choice(len(self), size=n_test, replace=False, shuffle=False)] = True
         return self.take(~test), self.take(test)
 
+    def split_by_time(self, test_fraction: float, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
+        """Train and test ratings; the latest share is the test, of all ratings or of each user's.
+
+        Equal times go by the order of rows.  Both keep the tables and the order of rows.
+        """
+        test = latest(self, test_fraction, per_user)
+        return self.take(~test), self.take(test)
+
+    def split_last(self, n: int = 1) -> tuple[Ratings, Ratings]:
+        """Train and test ratings; the test has the last n of every user with more than n ratings."""
+        test = last_of_each_user(self, n)
+        return self.take(~test), self.take(test)
+
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of ratings, tables and titles: the name of these data in a run's manifest."""
+        """SHA-256 of ratings, tables and titles: the name of these data in a run's manifest.
+
+        Times are no part of it: no fit depends on them, and sets stored without them keep their name.
+        """
         total = hashlib.sha256()
         for array in (self.users, self.items, self.values, self.user_ids, self.item_ids, self.titles):
             if array is None:
@@ -170,28 +234,22 @@ class Ratings:
         return total.hexdigest()
 
 
-def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
-    """Which rows repeat the (user, item) pair of an earlier row."""
-    start = np.zeros(ratings.n_users + 2, dtype=np.int64)
-    order = np.empty(len(ratings), dtype=np.int64)
-    stamp = np.empty(ratings.n_items, dtype=np.int32)
-    repeated = np.zeros(len(ratings), dtype=bool)
-    mark_repeats(ratings.users, ratings.items, start, order, stamp, repeated)
-    return repeated
-
-
-def checked(ratings: Ratings) -> Ratings:
+def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
     """The same ratings, once there is at least one and all are finite and about different pairs."""
+    check_policy(duplicates)
     require(len(ratings) > 0, "there are no ratings: give at least one.")
     finite = np.isfinite(ratings.values)
     if not finite.all():
         row = int(np.argmin(finite))
         raise BadInput(f"row {row} has the rating {ratings.values[row]}, which is not a finite number.")
+    if duplicates != "error":
+        return resolve(ratings, duplicates).ratings
     repeated = repeated_rows(ratings)
     if repeated.any():
         row = int(np.argmax(repeated))
         user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
         raise BadInput(
-            f"row {row} rates item {item} by user {user} a second time: drop repeated pairs first."
+            f"row {row} rates item {item} by user {user} a second time: say which counts, for example by "
+            "duplicates='last'."
         )
     return ratings

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.data.arrow import arrow, as_float32, encode_column, usable_rows
-from asyncqn.data.columns import choose
+from asyncqn.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
+from asyncqn.data.columns import Columns, choose
 from asyncqn.data.dialect import detect
-from asyncqn.data.ratings import Ratings, repeated_rows
+from asyncqn.data.duplicates import check_policy, repeated_rows, resolve
+from asyncqn.data.ratings import Ratings
 from asyncqn.data.scan import BadRows, line_of, scan
 from asyncqn.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, unreadable
 from asyncqn.data.text import read_clean
@@ -19,11 +21,24 @@ from asyncqn.errors import BadInput, DamagedFile
 
 
 class Reading(NamedTuple):
-    """What a file gave: its ratings, how many bad rows were skipped, and the first of them in words."""
+    """What a file gave: its ratings, how many bad rows were skipped, and the first of them in words.
+
+    `repeated` rows were dropped because another row rates the same item by the same user.
+    """
 
     ratings: Ratings
     skipped: int
     problems: tuple[str, ...]
+    repeated: int = 0
+
+    def remarks(self) -> list[str]:
+        """What a person should hear: the first bad rows, and the totals."""
+        said = [f"Skipped: {problem}" for problem in self.problems]
+        if self.skipped:
+            said.append(f"{self.skipped:,} bad rows skipped in all")
+        if self.repeated:
+            said.append(f"{self.repeated:,} rows dropped that rate an item a second time")
+        return said
 
 
 def read_ratings(
@@ -32,15 +47,21 @@ def read_ratings(
     user: str | None = None,
     item: str | None = None,
     rating: str | None = None,
+    time: str | None = None,
     delimiter: str | None = None,
     skip_bad: bool = False,
+    duplicates: str | None = None,
 ) -> Reading:
-    """Read a file, a zip or a MovieLens directory.
+    """Read a file, plain or packed by gzip or zstd, a zip or a MovieLens directory.
 
-    `user`, `item` and `rating` name the columns where their names are unusual.  A bad row raises
-    `BadInput` with file and line, or is counted and skipped with `skip_bad`; of a repeated
-    (user, item) pair the later row is the bad one.
+    `user`, `item`, `rating` and `time` name the columns where their names are unusual.  A bad row raises
+    `BadInput` with file and line, or is counted and skipped with `skip_bad`.  Of a repeated (user, item)
+    pair `duplicates` keeps the "last" or "first" by time, else by position, or the "mean"; "error"
+    refuses it.  Not given, it is refused, and with `skip_bad` the last is kept and the others are
+    skipped.
     """
+    check_policy(duplicates)
+    asked = Columns(user, item, rating, time)
     source, title_source = find(path)
     try:
         source.check_size()
@@ -52,25 +73,25 @@ def read_ratings(
         raise unreadable(source, error) from error
     bad = BadRows(source.label, skip_bad)
     if source.name.lower().endswith((".parquet", ".pq")):
-        ratings = _read_parquet(source, bad, user, item, rating)
+        ratings, place = _read_parquet(source, bad, asked)
     else:
-        ratings = _read_text(source, bad, title_source is not None, (user, item, rating), delimiter)
+        ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter)
+    ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
         titles, bad_lines = _titles(title_source, skip_bad)
         ratings = with_titles(ratings, titles)
         bad.count += bad_lines
-    return Reading(ratings, bad.count, tuple(bad.shown))
+    return Reading(ratings, bad.count, tuple(bad.shown), repeated)
+
+
+Place = Callable[[int], tuple[str, int]]
+"""Where a row of the ratings stands in its file: unit and number."""
 
 
 def _read_text(
-    source: Source,
-    bad: BadRows,
-    movielens: bool,
-    asked: tuple[str | None, str | None, str | None],
-    delimiter: str | None,
-) -> Ratings:
-    user, item, rating = asked
-    dialect = detect(source, movielens=movielens, user=user, item=item, rating=rating, delimiter=delimiter)
+    source: Source, bad: BadRows, movielens: bool, asked: Columns, delimiter: str | None
+) -> tuple[Ratings, Place]:
+    dialect = detect(source, asked, movielens=movielens, delimiter=delimiter)
     ratings, lines = read_clean(source, dialect), None
     if ratings is None:
         # Bytes out of a broken archive are not bad rows: look at the archive first.
@@ -78,23 +99,20 @@ def _read_text(
         ratings, lines = scan(source, dialect, bad)
     if len(ratings) == 0:
         raise BadInput(f"{source.label}, line {dialect.skip + 1}: the file has no usable row of ratings.")
+    return ratings, lambda row: (
+        "line",
+        int(lines[row]) if lines is not None else line_of(source, dialect, row),
+    )
 
-    def line(row: int) -> int:
-        return int(lines[row]) if lines is not None else line_of(source, dialect, row)
 
-    return _without_repeats(ratings, bad, line, "line")
-
-
-def _read_parquet(
-    source: Source, bad: BadRows, user: str | None, item: str | None, rating: str | None
-) -> Ratings:
+def _read_parquet(source: Source, bad: BadRows, asked: Columns) -> tuple[Ratings, Place]:
     lib, parquet = arrow(), arrow("pyarrow.parquet")
     try:
         with source.open() as stream:
-            file = parquet.ParquetFile(lib.BufferReader(stream.read()) if source.member else str(source.path))
-            names = choose(file.schema_arrow.names, source.label, user, item, rating)
+            file = parquet.ParquetFile(str(source.path) if source.plain else lib.BufferReader(stream.read()))
+            names = choose(file.schema_arrow.names, source.label, asked)
             _check_rows(source, file)
-            table = file.read(columns=list(names))
+            table = file.read(columns=names.present)
     except (lib.ArrowException, *ZIP_ERRORS) as error:
         if isinstance(error, BadInput):
             raise
@@ -112,8 +130,12 @@ def _read_parquet(
     (user_index, user_ids), (item_index, item_ids) = (
         encode_column(column.filter(mask), what) for column, what in ((users, "user"), (items, "item"))
     )
-    ratings = Ratings(user_index, item_index, values.filter(mask).to_numpy(), user_ids, item_ids)
-    return _without_repeats(ratings, bad, lambda row: int(rows[row]) + 1, "row")
+    times = None if names.time is None else time_column(table[names.time].filter(mask))
+    if asked.time is not None and times is None:
+        raise BadInput(f"{source.label}: the column {asked.time!r} does not tell a time in every row.")
+    values = values.filter(mask).to_numpy()
+    ratings = Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
+    return ratings, lambda row: ("row", int(rows[row]) + 1)
 
 
 def _check_rows(source: Source, file: Any) -> None:
@@ -125,16 +147,25 @@ def _check_rows(source: Source, file: Any) -> None:
         )
 
 
-def _without_repeats(ratings: Ratings, bad: BadRows, place: Any, unit: str) -> Ratings:
-    repeated = repeated_rows(ratings)
-    if not repeated.any():
-        return ratings
-    rows = np.flatnonzero(repeated)
-    for row in rows[:5].tolist():
-        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
-        bad.add(place(row), f"user {user} rates item {item} a second time", unit)
-    bad.count += max(0, len(rows) - 5)
-    return ratings.take(~repeated)
+def _without_repeats(
+    ratings: Ratings, bad: BadRows, place: Place, duplicates: str | None
+) -> tuple[Ratings, int]:
+    """Ratings about different pairs, and how many rows that took; without a policy they are bad rows."""
+    if duplicates is None or duplicates == "error":
+        repeated = repeated_rows(ratings)
+        if not repeated.any():
+            return ratings, 0
+        rows = np.flatnonzero(repeated)
+        for row in rows[:5].tolist():
+            user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+            unit, number = place(row)
+            what = f"user {user} rates item {item} a second time"
+            if duplicates == "error":
+                raise BadInput(f"{bad.label}, {unit} {number}: {what}; keep one with duplicates='last'.")
+            bad.add(number, what, unit, "keep the newest with --duplicates last (duplicates='last')")
+        bad.count += max(0, len(rows) - 5)
+        return resolve(ratings, "last").ratings, 0
+    return resolve(ratings, duplicates)
 
 
 def _titles(source: Source, skip_bad: bool) -> tuple[dict[int, str], int]:

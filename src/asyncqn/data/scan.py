@@ -17,6 +17,7 @@ from asyncqn.data.dialect import Dialect
 from asyncqn.data.ids import LONGEST_ID, Ids, Index, encode, settle, whole_number
 from asyncqn.data.ratings import Ratings
 from asyncqn.data.sources import Source
+from asyncqn.data.times import time_of
 from asyncqn.errors import BadInput
 
 _SHOWN = 10
@@ -33,11 +34,11 @@ class BadRows:
     count: int = 0
     shown: list[str] = field(default_factory=list)
 
-    def add(self, line: int, what: str, unit: str = "line") -> None:
+    def add(self, line: int, what: str, unit: str = "line", advice: str = "fix the file") -> None:
         """Raise `BadInput` for this row, or count it."""
         sentence = f"{self.label}, {unit} {line}: {what}"
         if not self.skip:
-            raise BadInput(f"{sentence}; fix the file, or skip bad rows with --skip-bad (skip_bad=True).")
+            raise BadInput(f"{sentence}; {advice}, or skip bad rows with --skip-bad (skip_bad=True).")
         self.count += 1
         if len(self.shown) < _SHOWN:
             self.shown.append(sentence)
@@ -47,7 +48,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
     """The good rows of a file and the line each stands on; ids are interned as they come."""
     user_words: dict[str, int] = {}
     item_words: dict[str, int] = {}
-    users, items, values, lines = array("i"), array("i"), array("f"), array("q")
+    users, items, values, lines, times = array("i"), array("i"), array("f"), array("q"), array("d")
     # Ids and ratings come again and again: one that was found good once needs no second look.
     numbers: dict[str, float] = {}
     user, item, rating, width = dialect.user, dialect.item, dialect.rating, dialect.width
@@ -66,13 +67,29 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             numbers[fields[rating]] = float(fields[rating])
             user_words.setdefault(fields[user], len(user_words))
             item_words.setdefault(fields[item], len(item_words))
+        if dialect.time is not None:
+            time = time_of(fields[dialect.time])
+            if time is None and dialect.time_asked:
+                bad.add(line, f"the time {fields[dialect.time][:40]!r} is neither a number nor an ISO date")
+                continue
+            times.append(math.nan if time is None else time)
         users.append(user_words[fields[user]])
         items.append(item_words[fields[item]])
         values.append(numbers[fields[rating]])
         lines.append(line)
     user_index, user_ids = _encode(users, user_words)
     item_index, item_ids = _encode(items, item_words)
-    ratings = Ratings(user_index, item_index, np.array(values, dtype=np.float32), user_ids, item_ids)
+    stamps = np.array(times, dtype=np.float64)
+    told = dialect.time is not None and bool(np.isfinite(stamps).all())
+    ratings = Ratings(
+        user_index,
+        item_index,
+        np.array(values, dtype=np.float32),
+        user_ids,
+        item_ids,
+        None,
+        stamps if told else None,
+    )
     return ratings, np.array(lines, dtype=np.int64)
 
 

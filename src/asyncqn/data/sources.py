@@ -1,7 +1,9 @@
-"""Where the rows are: a plain file, a file of an unpacked MovieLens directory, or a member of a zip."""
+"""Where the rows are: a file, plain or packed by gzip or zstd, in a MovieLens directory, or in a zip."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import lzma
 import os
 import struct
@@ -11,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, cast
 
-from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.data.arrow import zstd_stream
+from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
 
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
@@ -27,20 +30,30 @@ MOST_TITLES = 1 << 28
 
 _RATINGS = ("ratings.dat", "ratings.csv", "u.data")
 _TITLES = {"ratings.dat": "movies.dat", "ratings.csv": "movies.csv", "u.data": "u.item"}
+_PACKED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
+"""How packed files begin, and the suffix that their names usually have."""
 _TABLES = (".csv", ".tsv", ".dat", ".data", ".parquet", ".pq")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A readable file, on its own or as a member of a zip; `label` is how messages name it."""
+    """A readable file, plain, packed, or a member of a zip; `label` is how messages name it."""
 
     path: Path
     member: str | None = None
+    packed: str | None = None
+    """".gz" or ".zst": what has packed it."""
 
     @property
     def name(self) -> str:
-        """The file's own name, without directories."""
-        return PurePosixPath(self.member).name if self.member else self.path.name
+        """The file's own name, without directories and the suffix of a packed file."""
+        name = PurePosixPath(self.member).name if self.member else self.path.name
+        return name.removesuffix(self.packed) if self.packed else name
+
+    @property
+    def plain(self) -> bool:
+        """Whether the bytes of the path are those of the file."""
+        return self.member is None and self.packed is None
 
     @property
     def label(self) -> str:
@@ -50,17 +63,23 @@ class Source:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """The bytes, from the beginning."""
-        if self.member is None:
+        if self.member is None and self.packed is None:
             with self.path.open("rb") as stream:
                 yield stream
             return
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+        if self.packed is not None:
+            opened = gzip.GzipFile if self.packed == ".gz" else zstd_stream
+            with opened(self.path) as stream:
+                yield cast(IO[bytes], _Bounded(stream, self))
+            return
+        with zipfile.ZipFile(self.path) as archive, archive.open(str(self.member)) as stream:
             yield stream
 
     def check_size(self, most: int | None = None) -> None:
         """Refuse, before it is read, a packed file that swells beyond reason, or one longer than `most`.
 
-        A zip gives no more bytes than it declares, so that the declared size is a bound.
+        A zip gives no more bytes than it declares, so that the declared size is a bound; other packed
+        files declare none, and are refused while they are read.
         """
         if self.member is None:
             size, packed = self.path.stat().st_size, self.path.stat().st_size
@@ -69,28 +88,56 @@ class Source:
                 info = archive.getinfo(self.member)
                 size, packed = info.file_size, info.compress_size
         if size > SMALL and size > MOST_SWELLING * packed:
-            raise DamagedFile(
-                f"{self.label} would be {size / packed:.0f} times as long unpacked, which no file of ratings "
-                "is: unpack it yourself if it is what it should be."
-            )
+            raise _swollen(self, size / packed)
         if most is not None and size > most:
             raise DamagedFile(f"{self.label} has {size:,} bytes, and this reads at most {most:,}.")
 
     def check(self) -> None:
-        """Read a zip member to its end, where its checksum is compared; `DamagedFile` if that fails."""
+        """Read a packed file to its end, where its checksum is compared; `DamagedFile` if that fails."""
         try:
             with self.open() as stream:
-                while self.member is not None and stream.read(1 << 22):
+                while not self.plain and stream.read(1 << 22):
                     pass
         except ZIP_ERRORS as error:
             raise unreadable(self, error) from error
 
 
-def unreadable(source: Source, error: Exception) -> DamagedFile | BadInput:
+class _Bounded(io.RawIOBase):
+    """What a packed file unpacks to, as long as it stays within reason."""
+
+    def __init__(self, stream: Any, source: Source) -> None:
+        self._stream, self._source = stream, source
+        self._most = max(SMALL, MOST_SWELLING * source.path.stat().st_size)
+        self._given = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; `DamagedFile` once there are more than any file of ratings has."""
+        block: bytes = self._stream.read(size if size >= 0 else self._most - self._given + 1)
+        self._given += len(block)
+        if self._given > self._most:
+            raise _swollen(self._source, self._given / self._source.path.stat().st_size)
+        return block
+
+
+def _swollen(source: Source, times: float) -> DamagedFile:
+    return DamagedFile(
+        f"{source.label} would be {times:.0f} times as long unpacked, which no file of ratings is: unpack it "
+        "yourself if it is what it should be."
+    )
+
+
+def unreadable(source: Source, error: Exception) -> AsyncqnError:
     """The sentence for a file that cannot be opened, or an archive that is not whole."""
+    if isinstance(error, AsyncqnError):
+        return error
     if isinstance(error, OSError) and error.errno is not None:
         return BadInput(f"cannot read {source.path}: {error.strerror}.")
-    return DamagedFile(f"{source.path} is a damaged, truncated or encrypted zip archive: fetch it again.")
+    kind = f"{source.packed} file" if source.packed else "zip archive"
+    return DamagedFile(f"{source.path} is a damaged, truncated or encrypted {kind}: fetch it again.")
 
 
 def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
@@ -101,15 +148,14 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     if not os.path.isfile(place):
         raise BadInput(f"there is no file or directory {str(place)[:200]}.")
     with _opened(place) as stream:
-        beginning = stream.read(2)
-    packed = beginning == b"PK"
-    require(beginning != b"\x1f\x8b", f"{place} is compressed by gzip: unpack it first (gzip -d).")
-    if packed or place.suffix.lower() == ".zip":
+        beginning = stream.read(4)
+    if beginning[:2] == b"PK" or place.suffix.lower() == ".zip":
         return _in_zip(place)
-    if place.name in _TITLES:
-        titles = place.with_name(_TITLES[place.name])
-        return Source(place), Source(titles) if titles.is_file() else None
-    return Source(place), None
+    packed = next((suffix for magic, suffix in _PACKED.items() if beginning.startswith(magic)), None)
+    source = Source(place, packed=packed)
+    titles = place.with_name(_TITLES.get(source.name, source.name))
+    known = source.name in _TITLES and titles.is_file()
+    return source, Source(titles) if known else None
 
 
 def _opened(place: Path) -> IO[bytes]:
@@ -125,7 +171,7 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
     except OSError as error:
         raise unreadable(Source(place), error) from error
     for folder in (place, *below):
-        for name in _RATINGS:
+        for name in (name + suffix for name in _RATINGS for suffix in ("", *_PACKED.values())):
             if (folder / name).is_file():
                 return find(folder / name)
     raise BadInput(f"{place} holds none of {', '.join(_RATINGS)}: name the file of ratings itself.")

@@ -35,7 +35,7 @@ from asyncqn.storage import (
     write_folder,
 )
 
-_COLUMNS = ("users", "items", "values", "user_ids", "item_ids", "titles")
+_COLUMNS = ("users", "items", "values", "user_ids", "item_ids", "titles", "times")
 RATINGS = Kind(
     "asyncqn ratings",
     "stored set of ratings",
@@ -54,6 +54,7 @@ SCHEMA = {
     "user_ids": Spec(INT64 + TEXT, ("users",)),
     "item_ids": Spec(INT64 + TEXT, ("items",)),
     "titles": Spec(TEXT, ("items",), optional=True),
+    "times": Spec(("<f8",), ("ratings",), optional=True),
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
@@ -105,6 +106,8 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
             _check_range(folder, ratings.items, ratings.n_items)
             if not np.isfinite(ratings.values.sum(dtype=np.float64)):
                 raise DamagedFile(f"{folder} has ratings that are not finite: import them again.")
+            if ratings.times is not None and not np.isfinite(ratings.times).all():
+                raise DamagedFile(f"{folder} has times that are not finite: import the ratings again.")
     # The digest was computed when the columns were written: fill the cached property.
     ratings.__dict__["digest"] = header.digest
     return ratings

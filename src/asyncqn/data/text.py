@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from asyncqn.data.arrow import MISSING_WORDS, arrow, encode_text_column
+from asyncqn.data.arrow import MISSING_WORDS, arrow, encode_text_column, time_column
 from asyncqn.data.dialect import Dialect
 from asyncqn.data.ids import Ids
 from asyncqn.data.ratings import Ratings
@@ -70,7 +70,8 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
             ratings = _finish(parsed, dialect)
         except (lib.ArrowException, BadInput, *ZIP_ERRORS):
             parsed = None
-        _await_release(waiting)
+        finally:
+            _await_release(waiting)
         if parsed is not None:
             return ratings
     return None
@@ -92,6 +93,11 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
     lib, reader = arrow(), arrow("pyarrow.csv")
     names = [str(k) for k in range(dialect.width)]
     wanted = {str(dialect.user): kind, str(dialect.item): kind, str(dialect.rating): lib.float32()}
+    included = list(wanted)
+    if dialect.time is not None:
+        included.append(str(dialect.time))
+        if dialect.time_is_number:  # else Arrow finds out what kind of date it is
+            wanted[str(dialect.time)] = lib.float64()
     colons = dialect.delimiter == "::"
     given = _DoubleColons(stream) if colons else _Bytes(stream)
     waiting.append(weakref.ref(given))
@@ -103,12 +109,13 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
             quote_char='"' if dialect.quoted else False,
             newlines_in_values=dialect.quoted,
         ),
-        convert_options=reader.ConvertOptions(column_types=wanted, include_columns=list(wanted)),
+        convert_options=reader.ConvertOptions(column_types=wanted, include_columns=included),
     )
 
 
 def _finish(table: Any, dialect: Dialect) -> Ratings | None:
-    if table.num_rows == 0 or any(column.null_count for column in table.itercolumns()):
+    needed = (str(place) for place in (dialect.user, dialect.item, dialect.rating))
+    if table.num_rows == 0 or any(table[name].null_count for name in needed):
         return None
     values = table[str(dialect.rating)].to_numpy()
     if not np.isfinite(values).all():
@@ -117,7 +124,10 @@ def _finish(table: Any, dialect: Dialect) -> Ratings | None:
     items, item_ids = encode_text_column(table[str(dialect.item)], "item")
     if not (_sound(user_ids, dialect) and _sound(item_ids, dialect)):
         return None
-    return Ratings(users, items, values, user_ids, item_ids)
+    times = None if dialect.time is None else time_column(table[str(dialect.time)])
+    if dialect.time_asked and times is None:
+        return None
+    return Ratings(users, items, values, user_ids, item_ids, None, times)
 
 
 def _sound(table: Ids, dialect: Dialect) -> bool:

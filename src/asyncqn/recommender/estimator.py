@@ -20,12 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.streams import check_seed
+from asyncqn.core.table import Table
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.potentials.factorization.matrix_factorization import check_model
 from asyncqn.recommender.files import load_model, save_model
 from asyncqn.recommender.learning import learn, matched, pairs, rating_table
+from asyncqn.recommender.metrics import rank_quality
 from asyncqn.recommender.model import FactorModel, Recommendation
+from asyncqn.recommender.ranking import tables
+from asyncqn.recommender.updating import fold_in, partial_fit
 from asyncqn.types import Array, Progress
 
 Self = TypeVar("Self", bound="Recommender")
@@ -145,17 +149,19 @@ class Recommender:
         y: Any = None,
         *,
         validation: Any = None,
+        duplicates: str | None = None,
         callback: Callable[[Progress], Any] | None = None,
     ) -> Self:
         """Learn from ratings in any form `asyncqn.data.as_ratings` takes, or from pairs and ratings `y`.
 
+        duplicates: what becomes of several ratings of one item by one user, see `as_ratings`;
         validation: ratings whose RMSE is watched (and stops early, where asked for) instead of a split;
         callback: called after every evaluation, may raise StopIteration.
         """
         self.check()
         require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
         begun = time.perf_counter()
-        train = rating_table(ratings, y)
+        train = rating_table(ratings, y, duplicates)
         held = None if validation is None else matched(rating_table(validation), train)
         if held is None and self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
@@ -216,21 +222,71 @@ class Recommender:
         """Minus the RMSE: scikit-learn takes a higher score for a better one."""
         return -self.rmse(ratings, y)
 
-    def evaluate(self, ratings: Any, y: Any = None) -> dict[str, float]:
-        """`rmse`, `mae` and the number `n` of ratings they were measured on."""
-        return self._learned().measure(rating_table(ratings, y))
+    def evaluate(
+        self, ratings: Any, y: Any = None, *, k: int | None = None, threshold: float | None = None
+    ) -> dict[str, float]:
+        """`rmse`, `mae` and the number `n` of ratings they were measured on; with `k`, lists are judged too.
+
+        `precision`, `recall`, `ndcg`, `map`, `hit_rate` and `coverage` of the k best items of each of
+        `users` users: the definitions stand in `recommender.metrics`.  Relevant are all items of
+        `ratings`, or those rated at least `threshold`.
+        """
+        require(k is not None or threshold is None, "a threshold is for lists: say how long they are by k.")
+        model, test = self._learned(), rating_table(ratings, y)
+        found = model.measure(test)
+        return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
 
     def recommend(self, user: Any, n: int = 10, *, exclude_seen: bool = True) -> list[Recommendation]:
-        """The n best items for a known user; scores are not clipped, so that they still tell items apart."""
+        """The n best items for a user; scores are not clipped, so that they still tell items apart.
+
+        A user of whom the model knows no rating is given the items with the highest baseline, the damped
+        mean of their ratings; `basis` of each recommendation says so.
+        """
         return self._learned().recommend(user, n, exclude_seen)
+
+    def recommend_many(
+        self,
+        users: Any = None,
+        n: int = 20,
+        *,
+        exclude_seen: bool = True,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Table:
+        """The n best items of every user in a list, or of all, as a table user, rank, item, score, basis.
+
+        Each user gets what `recommend` gives.  progress: called with the number of users that are done.
+        """
+        parts, done = [], 0
+        for count, part in tables(self._learned(), users, n, exclude_seen, self.workers):
+            parts.append(part)
+            done += count
+            if progress is not None:
+                progress(done)
+        return Table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
     def similar(self, item: Any, n: int = 10) -> list[Recommendation]:
         """The n items whose predicted ratings correlate best with those of `item` over the users."""
         return self._learned().similar(item, n)
 
     def fold_in(self, ratings: Any, y: Any = None) -> Recommender:
-        """A copy that knows the new users of `ratings` too; nothing else is learned anew."""
-        return self._copy(self._learned().fold_in(rating_table(ratings, y)))
+        """A copy that knows these ratings of its users: their rows are solved, those of the items stay.
+
+        Known users keep the ratings they have, less those given anew; ratings of unknown items count
+        for the user's mean alone.
+        """
+        return self._copy(fold_in(self._learned(), rating_table(ratings, y)))
+
+    def partial_fit(self: Self, ratings: Any, y: Any = None, *, rounds: int = 2) -> Self:
+        """Learn from further ratings, of new users and items too, without fitting the rest again.
+
+        Rows of users and items with new ratings are solved exactly in turn, so many `rounds`: see
+        `recommender.updating`.  Of a pair rated before, the new rating counts.  Without a model, this
+        is `fit`.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(ratings, y)
+        self.model_ = partial_fit(self.model_, rating_table(ratings, y), rounds)
+        return self
 
     def _copy(self, model: FactorModel) -> Recommender:
         other = type(self)(**self.get_params())

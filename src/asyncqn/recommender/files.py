@@ -29,7 +29,7 @@ from asyncqn.storage import (
 )
 
 MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
-"""Format 1 had arrays.npz under that name; it is still read."""
+"""Format 1 had arrays.npz under that name; it is still read.  Models of 0.1 lack `seen_values`."""
 
 SCHEMA = {
     "item_factors": Spec(FLOATS, ("items", "rank")),
@@ -42,6 +42,7 @@ SCHEMA = {
     "user_counts": Spec(INT64, ("users",)),
     "seen_start": Spec(INT64, ("users + 1",)),
     "seen_items": Spec(INT32, ("ratings",)),
+    "seen_values": Spec(("<f4",), ("ratings",), optional=True),
     "titles": Spec(TEXT, ("items",), optional=True),
     "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
@@ -84,6 +85,8 @@ def save_model(
         "seen_items": model.seen.others,
         **{f"history.{name}": column for name, column in history.items()},
     }
+    if len(model.seen.values) == len(model.seen.others):
+        arrays["seen_values"] = model.seen.values
     if model.titles is not None:
         arrays["titles"] = model.titles
     document = {
@@ -112,7 +115,11 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
             user_ids=arrays["user_ids"],
             item_ids=arrays["item_ids"],
             titles=arrays.get("titles"),
-            seen=Grouped(arrays["seen_start"], arrays["seen_items"], np.empty(0, np.float32)),
+            seen=Grouped(
+                arrays["seen_start"],
+                arrays["seen_items"],
+                arrays.get("seen_values", np.empty(0, np.float32)),
+            ),
             **{name: getattr(said, name) for name in _NUMBERS},
         )
         head = "history."

@@ -23,7 +23,7 @@ from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.recommender.model import FactorModel, Offsets, measure_offsets, seen_items
+from asyncqn.recommender.model import FactorModel, Offsets, measure_offsets, rated_items
 from asyncqn.types import Array, Progress
 
 WARM_UP_LOOKS = 4
@@ -130,7 +130,7 @@ def _model(
         item_factors=theta.reshape(-1, potential.rank),
         user_factors=potential.user_factors(theta, p.workers),
         offsets=offsets, user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles,
-        seen=seen_items(train.users, train.items, train.n_users),
+        seen=rated_items(train),
         lowest=float(train.values.min()), highest=float(train.values.max()),
         prior=float(p.prior), alpha=float(p.alpha), residual=bool(p.offsets), trust=float(p.trust),
         clip=bool(p.clip),
@@ -198,9 +198,10 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return table[:, 0], table[:, 1]
 
 
-def rating_table(ratings: Any, y: Any = None) -> Ratings:
+def rating_table(ratings: Any, y: Any = None, duplicates: str | None = None) -> Ratings:
     """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one."""
-    found = as_ratings(ratings) if y is None else Ratings.from_arrays(*pairs(ratings), y)
+    rows = ratings if y is None else (*pairs(ratings), y)
+    found = as_ratings(rows, duplicates=duplicates)
     require(len(found) > 0, "there are no ratings: give at least one.")
     return found
 

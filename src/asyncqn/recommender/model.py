@@ -13,7 +13,8 @@ predicted the item's damped mean, an unknown item the user's, and both unknown m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ import numpy.typing as npt
 from asyncqn.data import Ratings
 from asyncqn.data.ids import Ids, lookup, plain_ids
 from asyncqn.errors import BadInput, require
-from asyncqn.kernels.als import Grouped, grouped, solve_side
+from asyncqn.kernels.als import Grouped, grouped
+from asyncqn.recommender.ranking import BASELINE, FACTORS, Catalogue, best_items, catalogue, known
 from asyncqn.types import Array, Rows
 
 DAMPING = 10.0
@@ -35,11 +37,15 @@ Indices = npt.NDArray[np.integer[Any]]
 
 
 class Recommendation(NamedTuple):
-    """An item with its score; `title` is None where the ratings came without titles."""
+    """An item with its score; `title` is None where the ratings came without titles.
+
+    basis: "factors", or "baseline" for a user of whom the model knows no rating.
+    """
 
     id: Any
     title: str | None
     score: float
+    basis: str = FACTORS
 
 
 class Offsets(NamedTuple):
@@ -83,7 +89,7 @@ class FactorModel:
     item_ids: Ids
     titles: npt.NDArray[np.str_] | None
     seen: Grouped
-    """Items by user, grouped as the ratings were; its values are empty."""
+    """Items and ratings by user; models saved by version 0.1 have no ratings there."""
     lowest: float
     highest: float
     prior: float
@@ -108,12 +114,12 @@ class FactorModel:
             base = self.offsets.at(u, m)
             n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
             n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
-            known = n > 0
-            w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=known)
+            rated = n > 0
+            w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=rated)
             product = np.einsum("nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64)
             if self.residual:
                 product += base
-            out[part] = np.where(known, w * product, 0.0) + (1.0 - w) * base
+            out[part] = np.where(rated, w * product, 0.0) + (1.0 - w) * base
         return out
 
     def predict(self, users: Rows, items: Rows) -> Floats:
@@ -138,19 +144,21 @@ class FactorModel:
         n = len(ratings)
         return {"rmse": float(np.sqrt(squares / n)), "mae": absolute / n, "n": n}
 
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The items as lists are made of them."""
+        return catalogue(self)
+
     def recommend(self, user: Any, n: int, exclude_seen: bool) -> list[Recommendation]:
-        """The n rated items with the highest scores for a known user, best first."""
-        require(np.ndim(user) == 0, "recommend takes one user: call it for each of them.")
-        u = int(self.user_index([user])[0])
-        if u < 0 or self.offsets.user_counts[u] == 0:
-            raise BadInput(
-                f"user {user} is unknown to the model: fit with ratings of this user, or fold them in."
-            )
-        scores = self.scores(np.full(len(self.item_ids), u), np.arange(len(self.item_ids)))
-        scores[self.offsets.item_counts == 0] = -np.inf
-        if exclude_seen:
-            scores[self.seen.others[self.seen.start[u] : self.seen.start[u + 1]]] = -np.inf
-        return self._best(scores, n)
+        """The n rated items with the highest scores for a user, best first.
+
+        A user without ratings is given the items with the highest baseline, and `basis` says so.
+        """
+        require(np.ndim(user) == 0, "recommend takes one user: recommend_many takes a list of them.")
+        u = self.user_index([user])
+        places, scores = best_items(self, u, n, exclude_seen)
+        basis = FACTORS if known(self, u)[0] else BASELINE
+        return self._listed(places[0], scores[0], basis)
 
     def similar(self, item: Any, n: int) -> list[Recommendation]:
         """The n items whose predicted ratings correlate best with this item's over all users.
@@ -176,74 +184,22 @@ class FactorModel:
         require(isinstance(n, int | np.integer) and n >= 1, f"n must be a positive integer, not {n!r}.")
         # Ties fall to the lower index, so that equal models give equal lists.
         order = np.argsort(-scores, kind="stable")[: min(n, int(np.isfinite(scores).sum()))]
+        return self._listed(order, scores[order], FACTORS)
+
+    def _listed(self, places: Rows, scores: Floats, basis: str) -> list[Recommendation]:
         titles = self.titles
         return [
             Recommendation(
-                self.item_ids[m].item(), None if titles is None else str(titles[m]), float(scores[m])
+                self.item_ids[m].item(), None if titles is None else str(titles[m]), float(score), basis
             )
-            for m in order
+            for m, score in zip(places, scores)
+            if m >= 0
         ]
 
-    def fold_in(self, ratings: Ratings) -> FactorModel:
-        """This model with the users of `ratings` added, each row solved exactly given the item factors.
 
-        Ratings of unknown items are left out.  Items keep their factors, offsets and counts.
-        """
-        items = self.item_index(ratings.item_ids)[ratings.items]
-        keep = (items >= 0) & (self.offsets.item_counts[items] > 0)
-        rated = np.bincount(ratings.users[keep], minlength=ratings.n_users)
-        users = np.bincount(ratings.users, minlength=ratings.n_users)
-        lost = np.flatnonzero((users > 0) & (rated == 0))
-        require(
-            len(lost) == 0, f"user {_first(ratings, lost)} rated only items unknown to the model: fit again."
-        )
-        new = np.flatnonzero(rated)
-        known = new[self.user_index(ratings.user_ids[new]) >= 0]
-        require(
-            len(known) == 0,
-            f"user {_first(ratings, known)} is known already: fit again, with warm_start=True.",
-        )
-        place = np.cumsum(rated > 0) - 1
-        side = grouped(place[ratings.users[keep]], items[keep], ratings.values[keep], len(new))
-        owner = np.repeat(np.arange(len(new)), rated[new])
-        left = side.values - self.offsets.mean - self.offsets.items[side.others]
-        b_users = np.bincount(owner, left, len(new)) / (rated[new] + DAMPING)
-        if self.residual:
-            side = side._replace(values=(left - b_users[owner]).astype(np.float32))
-        rows = np.empty((len(new), self.item_factors.shape[1]), self.item_factors.dtype)
-        ridges = (self.prior + self.alpha * rated[new]).astype(rows.dtype)
-        solve_side(side, self.item_factors.ravel(), ridges, rows.shape[1], rows.reshape(-1))
-        return self._joined(ratings.user_ids[new], rows, b_users, side)
-
-    def _joined(self, ids: Ids, rows: Array, b_users: Floats, side: Grouped) -> FactorModel:
-        try:
-            ids = ids.astype(np.str_ if self.user_ids.dtype.kind == "U" else np.int64)
-        except (ValueError, OverflowError):
-            raise BadInput(
-                "the model's users have whole numbers as ids: fold in users with such ids."
-            ) from None
-        ids = np.concatenate([self.user_ids, ids])
-        order = np.argsort(ids, kind="stable")
-        counts = np.concatenate([np.diff(self.seen.start), np.diff(side.start)])
-        keys = np.repeat(np.argsort(order, kind="stable"), counts)
-        items = np.concatenate([self.seen.others, side.others])
-        offsets = self.offsets._replace(
-            users=np.concatenate([self.offsets.users, b_users])[order],
-            user_counts=np.concatenate([self.offsets.user_counts, np.diff(side.start)])[order],
-        )
-        return replace(
-            self,
-            user_ids=ids[order],
-            user_factors=np.concatenate([self.user_factors, rows])[order],
-            offsets=offsets,
-            seen=seen_items(keys, items, len(ids)),
-        )
-
-
-def seen_items(users: npt.NDArray[Any], items: npt.NDArray[np.int32], n_users: int) -> Grouped:
-    """Items by user; the kernel sorts values along, of which there are none to keep."""
-    by_user = grouped(users, items, np.broadcast_to(np.float32(0.0), len(users)), n_users)
-    return by_user._replace(values=np.empty(0, np.float32))
+def rated_items(ratings: Ratings) -> Grouped:
+    """Items and ratings by user."""
+    return grouped(ratings.users, ratings.items, ratings.values, ratings.n_users)
 
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:
@@ -254,7 +210,3 @@ def _index(table: Ids, ids: Any, what: str) -> Rows:
 
 def _chunks(n: int) -> Iterator[slice]:
     return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
-
-
-def _first(ratings: Ratings, users: Rows) -> Any:
-    return ratings.user_ids[users[0]] if len(users) else ""

@@ -107,9 +107,10 @@ def npz(arrays: Mapping[str, npt.NDArray[Any]]) -> Write:
     return lambda file: np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def write_whole(path: str | Path, content: bytes | str) -> Path:
+def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
     """Write beside `path`, force to disk, then move into place: nobody ever sees half a file.
 
+    `content` may be a function that writes to the open file, for what is too long to be held at once.
     Folders on the way are made; a link stays a link, and what it points to is replaced.
     """
     with _in_words(f"{path} cannot be written"):
@@ -212,9 +213,12 @@ def _in_words(what: str) -> Iterator[None]:
         raise BadInput(f"{words}: {reason}.") from None
 
 
-def _fill(scratch: Path, content: bytes | str) -> None:
+def _fill(scratch: Path, content: bytes | str | Write) -> None:
     with scratch.open("xb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        if callable(content):
+            content(file)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
 

@@ -9,6 +9,15 @@ import typer
 from rich.console import Console
 
 from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.ratings_options import (
+    Delimiter,
+    Duplicates,
+    ItemColumn,
+    RatingColumn,
+    SkipBad,
+    TimeColumn,
+    UserColumn,
+)
 from asyncqn.data.cache import fetch, known_names, stored_path
 from asyncqn.data.store import open_ratings, read_header
 from asyncqn.errors import require
@@ -23,9 +32,13 @@ def register(app: typer.Typer) -> None:
         source: Annotated[
             Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
         ] = None,
-        skip_bad: Annotated[
-            bool, typer.Option("--skip-bad", help="Skip bad rows instead of stopping.")
-        ] = False,
+        user_column: UserColumn = None,
+        item_column: ItemColumn = None,
+        rating_column: RatingColumn = None,
+        time_column: TimeColumn = None,
+        delimiter: Delimiter = None,
+        duplicates: Duplicates = None,
+        skip_bad: SkipBad = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -34,20 +47,28 @@ def register(app: typer.Typer) -> None:
         if name == "list":
             require(source is None, "'list' shows the names: choose another one for --from.")
             out.result(data_list(None if json else out.stdout))
-        else:
-            out.result(
-                data(name, source, skip_bad, out.console if json or quiet else out.stdout, out.console)
-            )
+            return
+        columns = {"user": user_column, "item": item_column, "rating": rating_column, "time": time_column}
+        reading = {**columns, "delimiter": delimiter, "duplicates": duplicates, "skip_bad": skip_bad}
+        reading = {key: value for key, value in reading.items() if value}
+        require(
+            source is not None or not set(reading) - {"skip_bad"},
+            "columns, delimiter and duplicates are of a file: name it with --from FILE.",
+        )
+        out.result(data(name, source, out.console if json or quiet else out.stdout, out.console, **reading))
 
 
 def data(
     name: str,
     source: Path | None = None,
-    skip_bad: bool = False,
     console: Console | None = None,
     remarks: Console | None = None,
+    **reading: Any,
 ) -> dict[str, Any]:
-    """Store `name` unless it is stored, and describe it to `console`; `remarks` hears how it goes."""
+    """Store `name` unless it is stored, and describe it to `console`; `remarks` hears how it goes.
+
+    `reading`: how the file is read, in the words of `read_ratings`.
+    """
 
     def tell(listener: Console | None, sentence: str) -> None:
         if listener is not None:
@@ -56,7 +77,7 @@ def data(
     def say(sentence: str) -> None:
         tell(console, sentence)
 
-    path = fetch(name, source, skip_bad=skip_bad, say=lambda sentence: tell(remarks or console, sentence))
+    path = fetch(name, source, **reading, say=lambda sentence: tell(remarks or console, sentence))
     ratings = open_ratings(path)
     origin = read_header(path).origin
     summary = {
@@ -69,13 +90,16 @@ def data(
         "lowest": float(ratings.values.min()),
         "highest": float(ratings.values.max()),
         "titles": ratings.titles is not None,
+        "times": ratings.times is not None,
         "skipped": int(origin.get("skipped", 0)),
+        "repeated": int(origin.get("repeated", 0)),
         "digest": ratings.digest,
         "origin": origin,
     }
     say(
         f"{name}: {len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items, "
-        f"mean {summary['mean']:.2f}, {summary['skipped']} bad rows skipped"
+        f"mean {summary['mean']:.2f}, {summary['skipped']} bad rows skipped, "
+        f"{summary['repeated']} repeated ratings dropped, {'with' if summary['times'] else 'without'} times"
     )
     say(f"stored in {path}")
     return summary

@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.ratings_options import (
+    Delimiter,
+    Duplicates,
+    ItemColumn,
+    RatingColumn,
+    SkipBad,
+    Source,
+    TimeColumn,
+    UserColumn,
+    read,
+)
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
     from asyncqn.data import Ratings
+    from asyncqn.recommender.estimator import Recommender
     from asyncqn.types import Progress
 
-Source = Annotated[str, typer.Argument(help="Name of a stored set (see 'asyncqn data list'), or a file.")]
-UserColumn = Annotated[str | None, typer.Option(help="Column of a file that names the user.", metavar="NAME")]
-ItemColumn = Annotated[str | None, typer.Option(help="Column of a file that names the item.", metavar="NAME")]
-RatingColumn = Annotated[str | None, typer.Option(help="Column of a file with the rating.", metavar="NAME")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows of a file instead of stopping.")]
+SPLITS = ("random", "time", "user-time", "last")
+"""A random share; the latest share of all ratings; of each user's; the last rating of each user."""
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +40,17 @@ def register(app: typer.Typer) -> None:
         workers: Annotated[int, typer.Option(help="Threads that compute.")] = 2,
         seed: Annotated[int, typer.Option(help="Of the test split, the start and the shuffling.")] = 0,
         test_fraction: Annotated[float, typer.Option(help="Share of the ratings kept for the test.")] = 0.0,
+        split: Annotated[
+            str,
+            typer.Option(
+                help="Which are kept: random, the latest (time), the latest of each user (user-time), or the "
+                "last one of each user (last, which needs no --test-fraction)."
+            ),
+        ] = "random",
+        test_out: Annotated[
+            Path | None,
+            typer.Option(help="Write the test ratings here: .csv, .parquet or a folder.", metavar="PATH"),
+        ] = None,
         prior: Annotated[float, typer.Option(help="Ridge of every row.")] = 3.0,
         alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.04,
         passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15,
@@ -42,58 +62,121 @@ def register(app: typer.Typer) -> None:
         user_column: UserColumn = None,
         item_column: ItemColumn = None,
         rating_column: RatingColumn = None,
+        time_column: TimeColumn = None,
+        delimiter: Delimiter = None,
+        duplicates: Duplicates = None,
         skip_bad: SkipBad = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
         """Learn a recommender from ratings; prints its RMSE and saves it with --out."""
         from asyncqn.recommender.estimator import Recommender
-        from asyncqn.recommender.files import MODEL
-        from asyncqn.storage import check_folder, check_place
 
         output = Output(json, quiet)
-        if out is not None:
-            check_folder(out, MODEL)  # before the work, not after it
-            check_place(out)
-        require(0.0 <= test_fraction < 1.0, f"--test-fraction must lie in [0, 1), not {test_fraction}.")
+        check_split(split, test_fraction)
+        check_places(out, test_out, split == "last" or test_fraction > 0.0)
         model = Recommender(
-            rank, workers=workers, seed=seed, prior=prior, alpha=alpha, passes=passes, offsets=offsets,
+            rank,
+            workers=workers,
+            seed=seed,
+            prior=prior,
+            alpha=alpha,
+            passes=passes,
+            offsets=offsets,
             early_stopping=early_stopping,
-        )  # fmt: skip
+        )
         model.check()
-        ratings = read(data, (user_column, item_column, rating_column), skip_bad, output)
-        output.say(str(ratings))
-        train, test = ratings.split(test_fraction, seed) if test_fraction else (ratings, None)
-        with output.progress("fit", passes) as advance:
-
-            def show(progress: Progress) -> None:
-                rmse = {k: v for k, v in progress.metrics.items() if k in ("rmse", "validation_rmse")}
-                note = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in rmse.items())
-                advance(int(progress.metrics["passes"]), note)
-
-            model.fit(train, callback=show)
+        reading = read(
+            data,
+            output,
+            user=user_column,
+            item=item_column,
+            rating=rating_column,
+            time=time_column,
+            delimiter=delimiter,
+            duplicates=duplicates,
+            skip_bad=skip_bad,
+        )
+        output.say(str(reading.ratings))
+        train, test = divided(reading.ratings, split, test_fraction, seed)
+        learn(model, train, output)
         numbers: dict[str, Any] = {
-            "train_rmse": model.rmse(train), "test_rmse": None if test is None else model.rmse(test),
-            "fun": model.fun_, "seconds": model.seconds_, "commits": model.n_iter_, "status": model.status_,
+            "train_rmse": model.rmse(train),
+            "test_rmse": None if test is None else model.rmse(test),
+            "fun": model.fun_,
+            "seconds": model.seconds_,
+            "commits": model.n_iter_,
+            "status": model.status_,
+            "skipped": reading.skipped,
+            "repeated": reading.repeated,
+            "test": None if test is None or test_out is None else str(write_test(test, test_out)),
             "model": None if out is None else str(model.save(out)),
-        }  # fmt: skip
+        }
         for name, value in numbers.items():
             if value is not None and not json:
                 output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
         output.result(numbers)
 
 
-def read(
-    source: str, columns: tuple[str | None, str | None, str | None], skip_bad: bool, out: Output
-) -> Ratings:
-    """Ratings by name or from a file; with columns named, from a file."""
-    from asyncqn.data import load, read_ratings
+def check_split(split: str, test_fraction: float) -> None:
+    """Refuse a split nobody knows, or one without its share."""
+    require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
+    require(0.0 <= test_fraction < 1.0, f"--test-fraction must lie in [0, 1), not {test_fraction}.")
+    require(
+        split in ("random", "last") or test_fraction > 0.0,
+        f"--split {split} needs a share: add --test-fraction 0.1.",
+    )
+    require(split != "last" or test_fraction == 0.0, "--split last takes no --test-fraction: leave it out.")
 
-    if not any(columns) and not skip_bad:
-        return load(source)
-    require(Path(source).exists(), f"there is no file {source}: columns and --skip-bad are for files.")
-    user, item, rating = columns
-    reading = read_ratings(source, user=user, item=item, rating=rating, skip_bad=skip_bad)
-    for problem in reading.problems:
-        out.say(f"Skipped: {problem}")
-    return reading.ratings
+
+def check_places(out: Path | None, test_out: Path | None, tests: bool) -> None:
+    """Refuse, before the work, places that cannot be written after it."""
+    from asyncqn.data.store import RATINGS
+    from asyncqn.data.tables import check_table_name
+    from asyncqn.recommender.files import MODEL
+    from asyncqn.storage import check_folder, check_place
+
+    if out is not None:
+        check_folder(out, MODEL)
+        check_place(out)
+    if test_out is not None:
+        require(tests, "--test-out needs a test: add --test-fraction 0.1, or --split last.")
+        if test_out.suffix:
+            check_table_name(test_out)
+        else:
+            check_folder(test_out, RATINGS)
+        check_place(test_out)
+
+
+def divided(ratings: Ratings, split: str, test_fraction: float, seed: int) -> tuple[Ratings, Ratings | None]:
+    """Train and test ratings as the options say."""
+    if split == "last":
+        return ratings.split_last()
+    if not test_fraction:
+        return ratings, None
+    if split == "random":
+        return ratings.split(test_fraction, seed)
+    return ratings.split_by_time(test_fraction, per_user=split == "user-time")
+
+
+def write_test(test: Ratings, place: Path) -> Path:
+    """Write the test ratings: a table, or without a suffix a stored set."""
+    from asyncqn.data.store import save_ratings
+    from asyncqn.data.tables import write_ratings
+
+    if not place.suffix:
+        return save_ratings(test, place)
+    write_ratings(place, test)
+    return place
+
+
+def learn(model: Recommender, train: Ratings, output: Output) -> None:
+    """Fit, showing pass by pass how it goes."""
+    with output.progress("fit", model.passes) as advance:
+
+        def show(progress: Progress) -> None:
+            rmse = {k: v for k, v in progress.metrics.items() if k in ("rmse", "validation_rmse")}
+            note = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in rmse.items())
+            advance(int(progress.metrics["passes"]), note)
+
+        model.fit(train, callback=show)

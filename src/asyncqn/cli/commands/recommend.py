@@ -1,17 +1,21 @@
-"""`asyncqn recommend`: the best items for a user of a saved recommender."""
+"""`asyncqn recommend`: the best items for users of a saved recommender."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.errors import require
 
 if TYPE_CHECKING:
+    from asyncqn.core.table import Table
+    from asyncqn.recommender.estimator import Recommender
     from asyncqn.recommender.model import Recommendation
 
 
@@ -21,7 +25,13 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def recommend(
         model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
-        user: Annotated[str, typer.Option(help="Id of the user.")],
+        user: Annotated[
+            list[str] | None, typer.Option(help="Id of a user; may be given several times.")
+        ] = None,
+        all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
+        out: Annotated[
+            Path | None, typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE")
+        ] = None,
         n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
         include_seen: Annotated[
             bool, typer.Option("--include-seen", help="Also items that the user has rated.")
@@ -29,16 +39,66 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """List the items a user would rate highest, with titles where the ratings had them."""
+        """List the items users would rate highest, with titles where the ratings had them."""
         from asyncqn.recommender.estimator import Recommender
 
-        out = Output(json, quiet)
+        output = Output(json, quiet)
+        require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
+        require(not (all_ and user), "--all and --user exclude each other: leave one out.")
+        require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
+        if out is not None:
+            output.result(_write(model, out, None if all_ else user, n, not include_seen, output))
+            return
         loaded = Recommender.load(model)
-        best = loaded.recommend(user, n, exclude_seen=not include_seen)
-        if not json:
-            out.show(table(best))
-        known = loaded.user_ids_[loaded.model_.user_index([user])[0]].item()
-        out.result({"user": known, "items": [item._asdict() for item in best]})
+        lists = [_one(loaded, name, n, not include_seen, output) for name in user or ()]
+        output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
+
+
+def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output) -> dict[str, Any]:
+    """Show the list of one user, and give it back as plain data."""
+    best = loaded.recommend(name, n, exclude_seen=exclude_seen)
+    place = int(loaded.model_.user_index([name])[0])
+    known = name if place < 0 else loaded.user_ids_[place].item()
+    basis = best[0].basis if best else "factors"
+    if basis == "baseline":
+        output.say(f"the model knows no rating of user {name}: these are the items with the highest means")
+    if not output.json:
+        output.show(Text(f"user {known}"))
+        output.show(table(best))
+    return {"user": known, "basis": basis, "items": [item._asdict() for item in best]}
+
+
+def _write(
+    model: Path, place: Path, users: list[str] | None, n: int, exclude_seen: bool, output: Output
+) -> dict[str, Any]:
+    """Write the lists of these users, or of all, chunk by chunk."""
+    from asyncqn.data.tables import check_table_name, write_table
+    from asyncqn.recommender.estimator import Recommender
+    from asyncqn.recommender.ranking import tables
+    from asyncqn.storage import check_place
+
+    check_table_name(place)
+    check_place(place)
+    loaded = Recommender.load(model)
+    total = len(loaded.user_ids_) if users is None else len(users)
+    unknown = 0
+    with output.progress("recommend", total) as advance:
+
+        def parts() -> Iterator[Table]:
+            nonlocal unknown
+            done = 0
+            for count, part in tables(loaded.model_, users, n, exclude_seen, loaded.workers):
+                unknown += int(((part["rank"] == 1) & (part["basis"] == "baseline")).sum())
+                done += count
+                advance(done)
+                yield part
+
+        rows = write_table(place, parts())
+    if unknown:
+        output.say(f"{unknown:,} users without ratings got the items with the highest means")
+    if not output.json:
+        output.show(Text(f"{rows:,} rows for {total:,} users in {place}"))
+    return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
 
 
 def table(items: list[Recommendation]) -> RichTable:

@@ -1,0 +1,133 @@
+"""The best items of many users: scores of a whole catalogue, and the n highest of each user.
+
+Arithmetic is strict and goes item by item in the order of the factors, so that the scores of a user are
+the same bits alone, in any batch and on any number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from asyncqn.kernels.jit import inlined, kernel
+
+USERS_AT_ONCE = 8
+"""Users whose scores are computed from one tile of items while it is in the cache."""
+TILE = 512
+"""Items of a tile."""
+
+
+@inlined
+def _score_tile(g: Any, factors: Any, row: Any) -> None:
+    """row[m] = sum over k of g[k] factors[k, m], four factors at a time."""
+    rank = factors.shape[0]
+    row[:] = 0.0
+    k = 0
+    while k + 4 <= rank:
+        a, b, c, d = g[k], g[k + 1], g[k + 2], g[k + 3]
+        f, h, p, q = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        for m in range(row.size):
+            row[m] += (a * f[m] + b * h[m]) + (c * p[m] + d * q[m])
+        k += 4
+    while k < rank:
+        a, f = g[k], factors[k]
+        for m in range(row.size):
+            row[m] += a * f[m]
+        k += 1
+
+
+@inlined
+def _sift_down(scores: Any, items: Any, size: int) -> None:
+    """Restore the heap below its first place, where the worst stands: lowest score, then highest item."""
+    at = 0
+    score, item = scores[0], items[0]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            scores[other] < scores[child] or (scores[other] == scores[child] and items[other] > items[child])
+        ):
+            child = other
+        if not (scores[child] < score or (scores[child] == score and items[child] > item)):
+            break
+        scores[at], items[at] = scores[child], items[child]
+        at = child
+    scores[at], items[at] = score, item
+
+
+@kernel
+def select(row: Any, places: Any, tops: Any) -> None:
+    """The items with the highest scores, best first, ties to the lower item; the rest of `places` is -1.
+
+    `places` and `tops` have room for as many as are wanted; -inf is never chosen.
+    """
+    n = places.size
+    tops[:] = -np.inf
+    places[:] = row.size + np.arange(n)  # worse than any item of the same score
+    for m in range(row.size):
+        if row[m] > tops[0]:
+            tops[0], places[0] = row[m], m
+            _sift_down(tops, places, n)
+    for size in range(n - 1, 0, -1):
+        worst, item = tops[0], places[0]
+        tops[0], places[0] = tops[size], places[size]
+        tops[size], places[size] = worst, item
+        _sift_down(tops, places, size)
+    for k in range(n):
+        if tops[k] == -np.inf:
+            places[k] = -1
+
+
+@kernel
+def best_items(
+    users: Any,
+    user_factors: Any,
+    factors: Any,
+    user_weights: Any,
+    item_weights: Any,
+    user_base: Any,
+    item_base: Any,
+    residual: bool,
+    usable: Any,
+    start: Any,
+    seen: Any,
+    scores: Any,
+    places: Any,
+    tops: Any,
+) -> None:
+    """places[j], tops[j]: the best items of users[j] and their scores w p + (1 - w) b, best first.
+
+    p is the product of factors (plus b if `residual`), b = user_base + item_base and w the smaller of the
+    two weights.  users[j] = -1 is nobody: weight and base 0.  Items that are not `usable` and those of
+    seen[start[u]:start[u + 1]] are left out; `start` may be empty, then none are.
+    `factors`: of the items, rank x items; `scores`: room for `USERS_AT_ONCE` rows of items.
+    """
+    nobody = np.zeros(factors.shape[0], user_factors.dtype)
+    for first in range(0, users.size, scores.shape[0]):
+        block = users[first : first + scores.shape[0]]
+        for left in range(0, factors.shape[1], TILE):
+            right = min(left + TILE, factors.shape[1])
+            for j in range(block.size):
+                u = block[j]
+                g = user_factors[u] if u >= 0 else nobody
+                w_user, b_user = (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
+                row = scores[j, left:right]
+                _score_tile(g, factors[:, left:right], row)
+                w_items, b_items = item_weights[left:right], item_base[left:right]
+                for m in range(row.size):
+                    w, b = min(w_user, w_items[m]), b_user + b_items[m]
+                    p = row[m] + b if residual else row[m]
+                    row[m] = w * p + (1.0 - w) * b
+        for j in range(block.size):
+            row = scores[j]
+            for m in range(row.size):
+                if not usable[m]:
+                    row[m] = -np.inf
+            u = block[j]
+            if u >= 0 and start.size > 0:
+                for s in range(start[u], start[u + 1]):
+                    row[seen[s]] = -np.inf
+            select(row, places[first + j], tops[first + j])

@@ -1,0 +1,208 @@
+"""New ratings for a model that has learned: rows of factors solved again, the others left alone.
+
+Every row of factors solved here is the exact minimum of the objective given the rows of the other side:
+a ridge problem of its own, with ridge prior + alpha * (its ratings).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.data import Ratings
+from asyncqn.data.duplicates import resolve
+from asyncqn.data.ids import Ids
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels.als import Grouped, grouped, solve_side
+from asyncqn.recommender.model import DAMPING, FactorModel, measure_offsets, rated_items
+from asyncqn.types import Array, Rows
+
+
+class Enlarged(NamedTuple):
+    """A model with room for new ids, all its ratings, and the rows that got new ones."""
+
+    model: FactorModel
+    ratings: Ratings
+    users: Rows
+    items: Rows
+
+
+def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
+    """The model with the ratings of `new`: rows of its users are solved, and nothing of the items changes.
+
+    A known user's ratings are added to those the model has, and replace those of the same items.
+    Ratings of items that the model does not know count for the user's mean alone.
+    """
+    stored = len(model.seen.values) == len(model.seen.others)
+    items = model.item_index(new.item_ids)[new.items]
+    strange = (items < 0) | (model.offsets.item_counts[items] == 0)
+    grown = _enlarged(model, new, ~strange)
+    model, users = grown.model, grown.users
+    side = _part(model.seen, users)
+    owner = np.repeat(np.arange(len(users)), np.diff(side.start))
+    over = side.values - model.offsets.mean - model.offsets.items[side.others]
+    left = np.bincount(owner, over, len(users)).astype(np.float64)
+    counts = np.diff(side.start).astype(np.float64)
+    place = np.searchsorted(users, model.user_index(new.user_ids)[new.users[strange]])
+    left += np.bincount(place, new.values[strange] - model.offsets.mean, len(users))
+    counts += np.bincount(place, minlength=len(users))
+    offsets = model.offsets._replace(users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start))
+    offsets.users[users] = left / (counts + DAMPING)
+    model = _solve_users(replace(model, offsets=offsets), users)
+    return model if stored else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
+
+
+def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
+    """The model with all of `new`, new users and items included.
+
+    Offsets, mean and range are measured again over all ratings.  Then the rows of users with new ratings
+    are solved, and `rounds` times the rows of items with new ratings and of those users.  A new item
+    begins at the mean of the items that were rated.
+    """
+    require(
+        isinstance(rounds, int | np.integer) and not isinstance(rounds, bool) and rounds >= 1,
+        f"rounds must be a positive integer, not {rounds!r}.",
+    )
+    rated = model.offsets.item_counts > 0
+    mean_row = model.item_factors[rated].mean(axis=0)
+    grown = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
+    model, ratings = grown.model, grown.ratings
+    model = replace(
+        model,
+        offsets=measure_offsets(ratings),
+        lowest=min(model.lowest, float(new.values.min())),
+        highest=max(model.highest, float(new.values.max())),
+    )
+    by_item = grouped(ratings.items, ratings.users, ratings.values, ratings.n_items)
+    model = _solve_users(model, grown.users)
+    for _ in range(rounds):
+        model = _solve_users(_solve_items(model, by_item, grown.items), grown.users)
+    return model
+
+
+def _enlarged(
+    model: FactorModel, new: Ratings, keep: npt.NDArray[np.bool_], item_row: Array | None = None
+) -> Enlarged:
+    """The model's tables and ratings with those of `new` that are kept; new items only with `item_row`."""
+    coming = np.unique(new.users)
+    known = model.user_index(new.user_ids[coming]) >= 0
+    stored = len(model.seen.values) == len(model.seen.others)
+    if known.any() and not stored:
+        user = new.user_ids[coming[known][0]]
+        raise BadInput(
+            f"user {user} is known already, and this model was saved without its ratings: fit it again."
+        )
+    require(stored or item_row is None, "this model was saved without its ratings: fit it again.")
+    user_ids, old_users = _merged(model.user_ids, new.user_ids[coming[~known]], "user")
+    item_ids, old_items = model.item_ids, np.arange(len(model.item_ids))
+    if item_row is not None:
+        fresh = np.unique(new.items)
+        fresh = fresh[model.item_index(new.item_ids[fresh]) < 0]
+        item_ids, old_items = _merged(model.item_ids, new.item_ids[fresh], "item")
+    larger = replace(
+        model,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        user_factors=_spread(model.user_factors, old_users, len(user_ids), 0.0),
+        item_factors=_spread(model.item_factors, old_items, len(item_ids), item_row),
+        titles=_titles(model, item_ids, old_items, new),
+        offsets=model.offsets._replace(
+            users=_spread(model.offsets.users, old_users, len(user_ids), 0.0),
+            items=_spread(model.offsets.items, old_items, len(item_ids), 0.0),
+            user_counts=_spread(model.offsets.user_counts, old_users, len(user_ids), 0),
+            item_counts=_spread(model.offsets.item_counts, old_items, len(item_ids), 0),
+        ),
+    )
+    users = larger.user_index(new.user_ids)[new.users]
+    items = larger.item_index(new.item_ids)[new.items]
+    before = np.repeat(old_users, np.diff(model.seen.start))
+    values = model.seen.values if stored else np.zeros(len(before), np.float32)
+    # The newer rating of a pair stands behind the older one, so that it is the last.
+    ratings = resolve(
+        Ratings(
+            np.concatenate([before, users[keep]]).astype(np.int32),
+            np.concatenate([old_items[model.seen.others], items[keep]]).astype(np.int32),
+            np.concatenate([values, new.values[keep]]),
+            user_ids,
+            item_ids,
+        ),
+        "last",
+    ).ratings
+    larger = replace(larger, seen=rated_items(ratings))
+    return Enlarged(larger, ratings, np.unique(users), np.unique(items[keep]))
+
+
+def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
+    """The model with the rows of these users solved given the items."""
+    side = _part(model.seen, users)
+    if model.residual:
+        owner = np.repeat(users, np.diff(side.start))
+        left = side.values - model.offsets.at(owner, side.others)
+        side = side._replace(values=left.astype(np.float32))
+    factors = model.user_factors.copy()
+    factors[users] = _solved(model, side, model.item_factors)
+    return replace(model, user_factors=factors)
+
+
+def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
+    """The model with the rows of these items solved given the users."""
+    side = _part(by_item, items)
+    if model.residual:
+        owner = np.repeat(items, np.diff(side.start))
+        left = side.values - model.offsets.at(side.others, owner)
+        side = side._replace(values=left.astype(np.float32))
+    factors = model.item_factors.copy()
+    factors[items] = _solved(model, side, model.user_factors)
+    return replace(model, item_factors=factors)
+
+
+def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
+    rows = np.zeros((len(side.start) - 1, fixed.shape[1]), fixed.dtype)
+    counts = np.diff(side.start)
+    ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
+    solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, fixed.shape[1], rows.reshape(-1))
+    rows[counts == 0] = 0.0
+    return rows
+
+
+def _part(side: Grouped, rows: Rows) -> Grouped:
+    """The groups of these rows, in this order."""
+    lengths = (side.start[1:] - side.start[:-1])[rows]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
+    return Grouped(start, side.others[places], side.values[places])
+
+
+def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
+    """The sorted table of old and new ids, and where the old ones stand in it."""
+    try:
+        new = new.astype(np.str_ if old.dtype.kind == "U" else np.int64)
+    except (ValueError, OverflowError):
+        raise BadInput(f"the model's {what}s have whole numbers as ids: give such ids.") from None
+    table = np.concatenate([old, new])
+    order = np.argsort(table, kind="stable")
+    return table[order], np.argsort(order, kind="stable")[: len(old)]
+
+
+def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt.NDArray[Any]:
+    """Rows at new places in a longer array, whose other rows are `rest`."""
+    if length == len(rows):
+        return rows
+    spread = np.empty((length, *rows.shape[1:]), rows.dtype)
+    spread[:] = rest
+    spread[places] = rows
+    return spread
+
+
+def _titles(model: FactorModel, item_ids: Ids, old: Rows, new: Ratings) -> npt.NDArray[np.str_] | None:
+    if model.titles is None or len(item_ids) == len(model.item_ids):
+        return model.titles
+    words = np.full(len(item_ids), "", object)
+    if new.titles is not None:
+        place = new.item_index(item_ids)
+        words[place >= 0] = new.titles[place[place >= 0]]
+    words[old] = model.titles
+    return words.astype(np.str_)

@@ -1,0 +1,116 @@
+"""Lists for many users: the same as one by one, the best there are, ties by the table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recommender_cases import TRAIN
+
+from asyncqn.errors import BadInput
+from asyncqn.kernels import ranking as kernels
+from asyncqn.recommender import ranking
+from asyncqn.recommender.estimator import Recommender
+
+EVERY = {
+    "plain": {},
+    "residual": {"offsets": True},
+    "no trust": {"trust": 0.0},
+    "doubles": {"dtype": "float64"},
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Recommender:
+    return Recommender(rank=5, workers=2, seed=0, passes=4).fit(TRAIN)
+
+
+@given(st.lists(st.integers(-3, 3) | st.just(-np.inf), max_size=40), st.integers(1, 45))
+def test_the_kernel_selects_what_a_stable_sort_puts_first(scores: list[float], n: int) -> None:
+    row = np.array(scores, np.float64)
+    places, tops = np.empty(n, np.int64), np.empty(n)
+    kernels.select(row, places, tops)
+    order = [m for m in np.argsort(-row, kind="stable").tolist() if row[m] > -np.inf][:n]
+    assert places.tolist() == order + [-1] * (n - len(order))
+    assert tops[: len(order)].tolist() == row[order].tolist()
+
+
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+def test_scores_are_those_of_the_documented_blend(options: dict[str, object]) -> None:
+    fitted = Recommender(rank=5, workers=1, passes=2, **options).fit(TRAIN).model_
+    users = np.arange(0, TRAIN.n_users, 7)
+    places, scores = ranking.best_items(fitted, users, 9, True)
+    for u, items, tops in zip(users, places, scores):
+        everything = fitted.scores(np.full(TRAIN.n_items, u), np.arange(TRAIN.n_items))
+        everything[fitted.offsets.item_counts == 0] = -np.inf
+        everything[TRAIN.items[TRAIN.users == u]] = -np.inf
+        # Two sums of five products in float64, in another order: a few parts in 1e16 of numbers near 5.
+        np.testing.assert_allclose(tops, np.sort(everything)[::-1][:9], atol=1e-13)
+        np.testing.assert_allclose(tops, everything[items], atol=1e-13)
+
+
+def test_many_users_get_what_each_gets_alone_in_any_batch_and_on_any_threads(
+    model: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [model.recommend(int(user), 6) for user in model.user_ids_]
+    monkeypatch.setattr(ranking, "USERS_PER_TASK", 5)
+    monkeypatch.setattr(ranking, "USERS_PER_CHUNK", 64)
+    done: list[int] = []
+    for workers in (1, 4):
+        model.set_params(workers=workers)
+        table = model.recommend_many(n=6, progress=done.append)
+        assert table.columns == ["user", "rank", "item", "score", "basis"]
+        rows = [table.row(k) for k in range(table.rows)]
+        expected = [
+            {"user": user, "rank": place, "item": item.id, "score": item.score, "basis": "factors"}
+            for user, items in zip(model.user_ids_.tolist(), alone)
+            for place, item in enumerate(items, 1)
+        ]
+        assert rows == expected, "equal to the bit"
+    assert done[-1] == TRAIN.n_users
+    some = model.user_ids_[[5, 3]]
+    assert model.recommend_many(some.astype(str), 2)["user"].tolist() == [some[0], some[0], some[1], some[1]]
+
+
+def test_equal_scores_fall_to_the_item_that_stands_first(model: Recommender) -> None:
+    flat = replace(model.model_, item_factors=np.zeros_like(model.item_factors_), trust=0.0)
+    places, _ = ranking.best_items(flat, np.array([4]), 5, True)
+    unseen = np.setdiff1d(
+        np.flatnonzero(flat.offsets.item_counts), flat.seen.others[flat.seen.start[4] : flat.seen.start[5]]
+    )
+    assert places[0].tolist() == unseen[:5].tolist()
+
+
+def test_unknown_users_get_the_items_with_the_highest_damped_means_and_are_told_so(
+    model: Recommender,
+) -> None:
+    offsets = model.model_.offsets
+    best = np.argsort(-(offsets.mean + offsets.items), kind="stable")[:4]
+    table = model.recommend_many([10**9, int(model.user_ids_[0])], 4)
+    assert table["item"][:4].tolist() == model.item_ids_[best].tolist()
+    assert table["basis"].tolist() == ["baseline"] * 4 + ["factors"] * 4
+    assert table["user"].tolist() == [10**9] * 4 + [model.user_ids_[0]] * 4
+    alone = model.recommend("nobody", 4)
+    assert [item.id for item in alone] == table["item"][:4].tolist()
+    assert {item.basis for item in alone} == {"baseline"}
+    assert alone[0].score == model.predict("nobody", alone[0].id)
+    assert "baseline" in repr(table)
+
+
+def test_lists_end_where_the_items_do_and_leave_out_what_was_seen(model: Recommender) -> None:
+    user = int(TRAIN.user_ids[11])
+    seen = set(TRAIN.item_ids[TRAIN.items[TRAIN.users == 11]].tolist())
+    everything = model.recommend_many([user], 10**6)["item"].tolist()
+    assert not seen & set(everything)
+    assert seen < set(model.recommend_many([user], 10**6, exclude_seen=False)["item"].tolist())
+    assert model.recommend_many([], 3).rows == 0
+
+
+@pytest.mark.parametrize("bad", [{"n": 0}, {"n": 2.5}, {"n": True}, {"users": 7}, {"users": [[1, 2]]}])
+def test_what_makes_no_list_is_one_sentence(model: Recommender, bad: dict[str, object]) -> None:
+    with pytest.raises(BadInput) as error:
+        model.recommend_many(**bad)
+    assert "\n" not in str(error.value)
