@@ -43,13 +43,15 @@ def test_scores_are_those_of_the_documented_blend(options: dict[str, object]) ->
     fitted = Recommender(rank=5, workers=1, passes=2, **options).fit(TRAIN).model_
     users = np.arange(0, TRAIN.n_users, 7)
     places, scores = ranking.best_items(fitted, users, 9, True)
+    # Five products and their sum, each rounded to the factors' precision, then a blend in float64.
+    terms = np.abs(fitted.user_factors) @ np.abs(fitted.item_factors).T
+    rounding = 10 * np.finfo(fitted.item_factors.dtype).eps * float(terms.max()) + 1e-14
     for u, items, tops in zip(users, places, scores):
         everything = fitted.scores(np.full(TRAIN.n_items, u), np.arange(TRAIN.n_items))
         everything[fitted.offsets.item_counts == 0] = -np.inf
         everything[TRAIN.items[TRAIN.users == u]] = -np.inf
-        # Two sums of five products in float64, in another order: a few parts in 1e16 of numbers near 5.
-        np.testing.assert_allclose(tops, np.sort(everything)[::-1][:9], atol=1e-13)
-        np.testing.assert_allclose(tops, everything[items], atol=1e-13)
+        np.testing.assert_allclose(tops, np.sort(everything)[::-1][:9], rtol=0, atol=rounding)
+        np.testing.assert_allclose(tops, everything[items], rtol=0, atol=rounding)
 
 
 def test_many_users_get_what_each_gets_alone_in_any_batch_and_on_any_threads(

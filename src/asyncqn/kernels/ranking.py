@@ -15,26 +15,41 @@ from asyncqn.kernels.jit import inlined, kernel
 USERS_AT_ONCE = 8
 """Users whose scores are computed from one tile of items while it is in the cache."""
 TILE = 512
-"""Items of a tile."""
+"""Items of a tile, whose factors lie together in memory, rank x items."""
 
 
 @inlined
-def _score_tile(g: Any, factors: Any, row: Any) -> None:
-    """row[m] = sum over k of g[k] factors[k, m], four factors at a time."""
-    rank = factors.shape[0]
-    row[:] = 0.0
+def _products(g: Any, h: Any, tile: Any, of_g: Any, of_h: Any) -> None:
+    """of_g[m] = sum over k of g[k] tile[k, m], and of_h by h: two users for one reading of the tile."""
+    rank = tile.shape[0]
+    of_g[:] = 0
+    of_h[:] = 0
     k = 0
     while k + 4 <= rank:
         a, b, c, d = g[k], g[k + 1], g[k + 2], g[k + 3]
-        f, h, p, q = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
-        for m in range(row.size):
-            row[m] += (a * f[m] + b * h[m]) + (c * p[m] + d * q[m])
+        e, f, i, j = h[k], h[k + 1], h[k + 2], h[k + 3]
+        first, second, third, fourth = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+        for m in range(TILE):
+            w, x, y, z = first[m], second[m], third[m], fourth[m]
+            of_g[m] += (a * w + b * x) + (c * y + d * z)
+            of_h[m] += (e * w + f * x) + (i * y + j * z)
         k += 4
     while k < rank:
-        a, f = g[k], factors[k]
-        for m in range(row.size):
-            row[m] += a * f[m]
+        a, e, first = g[k], h[k], tile[k]
+        for m in range(TILE):
+            of_g[m] += a * first[m]
+            of_h[m] += e * first[m]
         k += 1
+
+
+@inlined
+def _blend(
+    products: Any, w_user: float, b_user: float, w_items: Any, b_items: Any, add: Any, row: Any
+) -> None:
+    """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, p the product plus add b."""
+    for m in range(row.size):
+        w, b = min(w_user, w_items[m]), b_user + b_items[m]
+        row[m] = w * (products[m] + add * b) + (1.0 - w) * b
 
 
 @inlined
@@ -85,7 +100,7 @@ def select(row: Any, places: Any, tops: Any) -> None:
 def best_items(
     users: Any,
     user_factors: Any,
-    factors: Any,
+    tiles: Any,
     user_weights: Any,
     item_weights: Any,
     user_base: Any,
@@ -103,30 +118,32 @@ def best_items(
     p is the product of factors (plus b if `residual`), b = user_base + item_base and w the smaller of the
     two weights.  users[j] = -1 is nobody: weight and base 0.  Items that are not `usable` and those of
     seen[start[u]:start[u + 1]] are left out; `start` may be empty, then none are.
-    `factors`: of the items, rank x items; `scores`: room for `USERS_AT_ONCE` rows of items.
+    `tiles`: the items' factors, tiles x rank x TILE; `scores`: room for `USERS_AT_ONCE` rows of items.
     """
-    nobody = np.zeros(factors.shape[0], user_factors.dtype)
+    n_items = item_base.size
+    add = 1.0 if residual else 0.0
+    nobody = np.zeros(tiles.shape[1], user_factors.dtype)
+    products = np.empty((2, TILE), user_factors.dtype)
     for first in range(0, users.size, scores.shape[0]):
         block = users[first : first + scores.shape[0]]
-        for left in range(0, factors.shape[1], TILE):
-            right = min(left + TILE, factors.shape[1])
-            for j in range(block.size):
-                u = block[j]
+        for t in range(tiles.shape[0]):
+            left, right = t * TILE, min(t * TILE + TILE, n_items)
+            for j in range(0, block.size, 2):
+                u, v = block[j], block[j + 1] if j + 1 < block.size else -1
                 g = user_factors[u] if u >= 0 else nobody
-                w_user, b_user = (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
-                row = scores[j, left:right]
-                _score_tile(g, factors[:, left:right], row)
-                w_items, b_items = item_weights[left:right], item_base[left:right]
-                for m in range(row.size):
-                    w, b = min(w_user, w_items[m]), b_user + b_items[m]
-                    p = row[m] + b if residual else row[m]
-                    row[m] = w * p + (1.0 - w) * b
+                h = user_factors[v] if v >= 0 else nobody
+                _products(g, h, tiles[t], products[0], products[1])
+                for side in range(min(2, block.size - j)):
+                    u = block[j + side]
+                    w_user, b_user = (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
+                    row = scores[j + side]
+                    w_items, b_items = item_weights[left:right], item_base[left:right]
+                    _blend(products[side], w_user, b_user, w_items, b_items, add, row[left:right])
         for j in range(block.size):
-            row = scores[j]
-            for m in range(row.size):
+            row, u = scores[j], block[j]
+            for m in range(n_items):
                 if not usable[m]:
                     row[m] = -np.inf
-            u = block[j]
             if u >= 0 and start.size > 0:
                 for s in range(start[u], start[u + 1]):
                     row[seen[s]] = -np.inf

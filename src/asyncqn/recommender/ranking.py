@@ -16,7 +16,7 @@ import numpy.typing as npt
 from asyncqn.core.table import Table
 from asyncqn.errors import require
 from asyncqn.kernels import ranking
-from asyncqn.types import Rows
+from asyncqn.types import Array, Rows
 
 if TYPE_CHECKING:
     from asyncqn.recommender.model import FactorModel
@@ -33,13 +33,13 @@ FACTORS, BASELINE = "factors", "baseline"
 
 
 class Catalogue(NamedTuple):
-    """The items as the kernel wants them: factors by row, weights, bases, and which can be recommended.
+    """The items as the kernel wants them: factors in tiles, weights, bases, and which can be recommended.
 
     With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), is
     min(w_u, w_m).
     """
 
-    factors: Floats
+    tiles: Array
     weights: Floats
     base: Floats
     usable: npt.NDArray[np.bool_]
@@ -49,8 +49,11 @@ class Catalogue(NamedTuple):
 def catalogue(model: FactorModel) -> Catalogue:
     """Prepared once per model: see `FactorModel.catalogue`."""
     offsets = model.offsets
+    n_items, rank = model.item_factors.shape
+    padded = np.zeros((-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype)
+    padded[:n_items] = model.item_factors
     return Catalogue(
-        np.ascontiguousarray(model.item_factors.T, dtype=np.float64),
+        np.ascontiguousarray(padded.reshape(-1, ranking.TILE, rank).transpose(0, 2, 1)),
         weights(offsets.item_counts, model.trust),
         offsets.mean + offsets.items,
         offsets.item_counts > 0,
@@ -84,7 +87,7 @@ def best_items(
         ranking.best_items(
             users[part],
             model.user_factors,
-            items.factors,
+            items.tiles,
             items.user_weights,
             items.weights,
             model.offsets.users,
