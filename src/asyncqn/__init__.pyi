@@ -9,6 +9,7 @@ from .algorithms import (
     AsyncSGD,
     BlockLBFGS,
     GrowingLBFGS,
+    MetricLBFGS,
     MomentumLBFGS,
     StagedLBFGS,
 )
@@ -18,6 +19,7 @@ from .core.replay import replay
 from .core.run import Run, load_run
 from .core.schedule import Schedule
 from .core.simulation import simulate
+from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
 from .engines.ray.engine import Ray
 from .engines.simulator import Simulator
@@ -26,8 +28,11 @@ from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, Stabili
 from .minimize import minimize
 from .potentials.factorization.matrix_factorization import MatrixFactorization
 from .potentials.factorization.profiled_factorization import ProfiledFactorization
+from .potentials.least_squares import LeastSquares
 from .potentials.linear_gaussian import LinearGaussian
 from .potentials.logistic import LogisticRegression
+from .potentials.poisson import PoissonRegression
+from .potentials.robust import RobustRegression
 from .recommender.estimator import Recommender
 from .resume import resume
 from .types import Algorithm, Engine, Potential
@@ -50,15 +55,19 @@ __all__ = [
     "DamagedFile",
     "Engine",
     "GrowingLBFGS",
+    "LeastSquares",
     "LinearGaussian",
     "LogisticRegression",
     "MatrixFactorization",
+    "MetricLBFGS",
     "MomentumLBFGS",
+    "PoissonRegression",
     "Potential",
     "ProfiledFactorization",
     "Ray",
     "Recommender",
     "ReplayMismatch",
+    "RobustRegression",
     "Run",
     "Schedule",
     "Simulator",
@@ -68,6 +77,7 @@ __all__ = [
     "default_algorithm",
     "load_run",
     "minimize",
+    "read_libsvm",
     "replay",
     "resume",
     "simulate",

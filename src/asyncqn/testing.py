@@ -298,7 +298,7 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
         f"{name}.learn writes to its view or to the update that was sent.",
     )  # fmt: skip
     twin, message = copy.deepcopy((iterate, update))
-    commit = Commit(1, [0], potential.value)
+    commit = Commit(1, [0], potential.value, extra(potential, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)
     require(after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta.")
     require(

@@ -42,8 +42,12 @@ class Potential(Protocol):
     * `grad_with_value(theta, rows, out)`: `grad` that returns `value_rows`, for the price of one pass;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
-    * `curvature_size`, `grad_with_curvature` and `inverse_metric_from`: a structured H0 from short
-      summaries that add up over data points (see `ProfiledFactorization`), for `StagedLBFGS`;
+    * `curvature_size`, `grad_with_curvature(theta, rows, out, curvature)` and `inverse_metric_from(curvature,
+      step, batch)`: a structured H0 from short summaries that add up over data points as gradients do (see
+      `ProfiledFactorization`), for `StagedLBFGS`;
+    * `sampled_metric`: True where the summary of a sample of rows serves for all, so that samples may grow;
+      `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
+      `curvature` where none is wanted: for `MetricLBFGS`;
     * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
 
     >>> import numpy as np
@@ -94,6 +98,8 @@ class Commit(NamedTuple):
     """l_n of each update, in their order: commits between the version it was computed from and this one."""
     value: Callable[[Array], float]
     """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
+    inverse_metric_from: Callable[[Array], Any] | None = None
+    """The potential's own, where it has one; the last answer is kept."""
 
 
 class Standing(NamedTuple):
@@ -188,6 +194,7 @@ POTENTIAL_EXTRAS = (
     "curvature_size",
     "grad_with_curvature",
     "inverse_metric_from",
+    "sampled_metric",
     "reference",
 )
 ALGORITHM_EXTRAS = ("sent", "answers", "standing", "rows_of", "requires", "max_workers", "warnings", "advice")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles import Quadratic
+from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS
+from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, MetricLBFGS
 from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
 
 
@@ -66,6 +67,23 @@ def test_no_workers_are_refused():
         default_algorithm(Quadratic.random(), 0)
 
 
+@pytest.mark.parametrize(
+    ("n_data", "dim", "samples", "versions", "last"),
+    [
+        (10_000, 3, 0, 12, (0, 2, 4, 6)),
+        (100_000, 3, 2, 12, (0, 2, 4, 6)),  # 1,562 rows of 64 are enough
+        (40_000, 302, 0, 8, (0,)),  # ten rows for every number
+        (49_000, 302, 1, 8, (0,)),
+        (49_000, 2001, 0, 12, (0, 2, 4, 6)),  # the metric is a diagonal
+    ],
+)
+def test_samples_in_a_metric_begin_where_they_are_enough_for_it(n_data, dim, samples, versions, last):
+    row = sparse.csr_matrix((np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim))
+    algorithm = default_algorithm(aq.LeastSquares(row, np.ones(n_data)), 2)
+    assert isinstance(algorithm, MetricLBFGS)
+    assert (algorithm.samples, algorithm.versions, algorithm.last_renewals) == (samples, versions, last)
+
+
 def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
     class Large(Quadratic):
         n_data = 1_000_000
@@ -76,12 +94,24 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
     assert default_algorithm(large, 250) == BlockLBFGS(250, memory=100, pieces=4)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 40])
-def test_the_default_on_many_rows_finds_their_minimum(workers):
-    potential = aq.LogisticRegression.random(20_000 * workers, 4, seed=0)
+class WithoutCurvature(aq.LogisticRegression):
+    """It offers values and gradients alone."""
+
+    sampled_metric = grad_with_curvature = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("model", "algorithm", "workers"),
+    [
+        (aq.LogisticRegression, MetricLBFGS, 2),
+        *((WithoutCurvature, GrowingLBFGS, workers) for workers in (1, 2, 40)),
+    ],
+)
+def test_the_default_on_many_rows_finds_their_minimum(model, algorithm, workers):
+    potential = model.random(20_000 * workers, 4, seed=0)
     engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5))
     run = aq.minimize(potential, engine=engine)
-    assert isinstance(default_algorithm(potential, workers), GrowingLBFGS)
+    assert isinstance(default_algorithm(potential, workers), algorithm)
     g, start = np.empty(4), np.empty(4)
     potential.grad(run.theta, np.arange(potential.n_data), g)
     potential.grad(np.zeros(4), np.arange(potential.n_data), start)

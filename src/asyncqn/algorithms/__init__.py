@@ -18,6 +18,7 @@ from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.core.serialise import (
@@ -43,6 +44,7 @@ __all__ = [
     "AsyncSGD",
     "BlockLBFGS",
     "GrowingLBFGS",
+    "MetricLBFGS",
     "MomentumLBFGS",
     "StagedLBFGS",
     "algorithm_from_json",
@@ -61,6 +63,7 @@ ALGORITHMS: dict[str, type] = {
     "growing-lbfgs": GrowingLBFGS,
     "momentum-lbfgs": MomentumLBFGS,
     "staged-lbfgs": StagedLBFGS,
+    "metric-lbfgs": MetricLBFGS,
 }
 
 

@@ -1,11 +1,11 @@
 """The algorithm for a problem and a number of workers, when the user names none.
 
-Potentials that offer a structured metric get `StagedLBFGS`: stale stochastic batches in that metric
-first, exact passes afterwards.  Where the workers can cover all rows in a few waves, others get
-`BlockLBFGS` with as many blocks as workers, each in up to four pieces; where they cannot, `GrowingLBFGS`,
-which does the same on samples that grow to all rows.  A wave is 1000 rows for every worker, or ten rows
-for every number in theta if that is more; a few are up to four.  All end in exact gradients with a
-safeguard, and none has a step size: nothing is left to set.
+Potentials that offer a structured metric get `MetricLBFGS`, growing samples in that metric, where a sample's
+metric serves for all rows, and else `StagedLBFGS`: stale stochastic batches first, exact passes afterwards.
+Where the workers can cover all rows in a few waves, others get `BlockLBFGS` with as many blocks as workers,
+each in up to four pieces; where they cannot, `GrowingLBFGS`, which does the same on samples that grow to all
+rows.  A wave is 1000 rows for every worker, or ten rows for every number in theta if that is more; a few are
+up to four.  All end in exact gradients with a safeguard, and none has a step size: nothing is left to set.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.errors import require
 from asyncqn.types import Potential
@@ -54,7 +55,9 @@ def growths(dim: int, n_data: int, workers: int) -> int:
     return levels
 
 
-def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | GrowingLBFGS | StagedLBFGS:
+def default_algorithm(
+    potential: Potential, workers: int
+) -> BlockLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
     """What `minimize` uses when it is given no algorithm.
 
     >>> import asyncqn as aq
@@ -62,6 +65,9 @@ def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | Growin
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4)
     """
     require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
+    if offers(potential, MetricLBFGS.requires):
+        pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
+        return default_metric_algorithm(potential, workers, pieces)
     if offers(potential, StagedLBFGS.requires):
         return default_factorization_algorithm(potential, workers)
     dim, n_data = potential.dim, potential.n_data
@@ -75,12 +81,12 @@ def default_algorithm(potential: Potential, workers: int) -> BlockLBFGS | Growin
 
 def most_commits(algorithm: object) -> int:
     """How many commits a run has at most when the user does not say."""
-    before = algorithm.growing_versions if isinstance(algorithm, GrowingLBFGS) else 0
+    before = algorithm.growing_versions if isinstance(algorithm, (GrowingLBFGS, MetricLBFGS)) else 0
     before += algorithm.warmup if isinstance(algorithm, StagedLBFGS) else 0
     return before + MOST_PASSES
 
 
 def default_evaluate(algorithm: object, commits: int | None) -> int:
     """Commits between two rows of the metric table when the user does not say (commits None: open)."""
-    least = EVALUATE if isinstance(algorithm, GrowingLBFGS) else 1
+    least = EVALUATE if isinstance(algorithm, (GrowingLBFGS, MetricLBFGS)) else 1
     return least if commits is None else max(least, commits // 200)

@@ -95,6 +95,20 @@ def learn(
     return algorithm.learn(view, local, potential, task)
 
 
+class Remembered:
+    """A pure function of one array, which is called once for equal arrays in a row."""
+
+    def __init__(self, function: Callable[[Array], Any]) -> None:
+        self._function = function
+        self._last: tuple[bytes, Any] | None = None
+
+    def __call__(self, argument: Array) -> Any:
+        key = argument.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._function(argument)
+        return self._last[1]
+
+
 class Master:
     """Commits updates to the iterate and keeps what a `Run` reports of it.
 
@@ -138,6 +152,8 @@ class Master:
         self.algorithm, self.potential = algorithm, potential
         self._asked = read_only(potential)
         self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
+        made = extra(potential, "inverse_metric_from")
+        self._inverse_metric_from = None if made is None else Remembered(made)
 
     def _look(self) -> None:
         """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
@@ -158,7 +174,8 @@ class Master:
         if good:
             self.rejected_in_a_row = 0
             stale = [version - read for read in reads]
-            self.iterate = self.algorithm.apply(self.iterate, good, Commit(version + 1, stale, self.value))
+            commit = Commit(version + 1, stale, self.value, self._inverse_metric_from)
+            self.iterate = self.algorithm.apply(self.iterate, good, commit)
         else:
             self.rejected_in_a_row += len(updates)
         self.version = version + 1

@@ -76,3 +76,30 @@ def weighed(v, diagonal):
         by += x * x * w
         over += x * x / w
     return by, over
+
+
+@reducing_kernel
+def first_loop(pairs, own, newest, v, shares):
+    """The loop from the newest pair to the oldest, on v in place; what it took goes into `shares`."""
+    m, d = own.size, v.size
+    kind = v.dtype.type
+    for back in range(m):
+        i = (newest - back) % m
+        if own[i] > 0.0:
+            shares[i] = dot(pairs[0, i], v) / own[i]
+            a = kind(shares[i])
+            for j in range(d):
+                v[j] -= a * pairs[1, i, j]
+
+
+@reducing_kernel
+def second_loop(pairs, own, newest, shares, v):
+    """The loop back, on H0 times what the first loop left, in place: then v is H times what it began with."""
+    m, d = own.size, v.size
+    kind = v.dtype.type
+    for back in range(m - 1, -1, -1):
+        i = (newest - back) % m
+        if own[i] > 0.0:
+            a = kind(shares[i] - dot(pairs[1, i], v) / own[i])
+            for j in range(d):
+                v[j] += a * pairs[0, i, j]

@@ -13,10 +13,13 @@ from asyncqn.core.serialise import is_own, make_own, own_kind, own_parameters, t
 from asyncqn.errors import BadInput
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.potentials.least_squares import LeastSquares
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.potentials.logistic import LogisticRegression
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
+from asyncqn.potentials.poisson import PoissonRegression
+from asyncqn.potentials.robust import RobustRegression
 from asyncqn.types import Potential, extra
 
 POTENTIALS: dict[str, Any] = {
@@ -26,6 +29,9 @@ POTENTIALS: dict[str, Any] = {
     "profiled-factorization": ProfiledFactorization,
     "phase-retrieval": PhaseRetrieval,
     "mixture": Mixture,
+    "poisson-regression": PoissonRegression,
+    "robust-regression": RobustRegression,
+    "least-squares": LeastSquares,
 }
 """Every model, by its name in files and on the command line.
 

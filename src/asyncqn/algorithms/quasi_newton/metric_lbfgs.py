@@ -1,0 +1,266 @@
+"""Metric L-BFGS: growing samples and then all rows, in a metric that the potential's own curvature makes.
+
+Samples hold one row of every 4^J, ..., 64, 16 consecutive ones, then all rows follow (no n / 4: it costs a
+quarter of a pass per version and brings less than that).  With every answer of some versions comes a summary
+of the curvature, which adds up over the rows as the gradient does; H0 is made of it,
+
+    theta <- base - H g,        H of the last M pairs on top of H0
+
+When the sample grows, H0 is made anew and pairs are forgotten: over an H0 that is nearly right, those of a
+smaller sample do harm.  The first sample serves `versions` versions and asks for a summary at those of
+`renewals`, the others three with one summary each, all rows as many as it takes, with a summary at the
+versions of `last_renewals` and at every sixteenth; all this is fixed beforehand, so that schedules do not
+depend on numbers.  A trial is judged by `algorithms.safeguard`, and only where it is kept is its summary
+taken up.
+
+The timetable and the constants are our own; sums of a subsample in the place of the Hessian are those of
+subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Montanari 2015).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.memory import pair_totals
+from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.algorithms.quasi_newton.pairs_over_metric import Memory, PairsOverMetric, empty_memory
+from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
+from asyncqn.core.stages import Stages, stage_index
+from asyncqn.errors import require
+from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
+
+FACTOR = 4
+"""How much a sample grows."""
+LATER = 3
+"""Versions on each sample but the first."""
+AGAIN = 16
+"""Versions on all rows between two summaries."""
+
+
+class Iterate(NamedTuple):
+    """The fields of `block_lbfgs.Iterate`, the start, and the stage whose sample `base` was judged on."""
+
+    theta: Array
+    base: Array
+    at_base: Array
+    anchor: Array
+    memory: Memory
+    trial: Trial
+    start: Array
+    stage: int = -1
+    """-1: none yet."""
+
+
+class Update(NamedTuple):
+    """A piece's share of the gradient, of U and of the summary (zeros where it is not asked for)."""
+
+    g: Array
+    value: float
+    part: int
+    finite: bool
+    read: int
+    summary: Array
+
+
+@dataclass(frozen=True)
+class MetricLBFGS:
+    """L-BFGS in the metric of the potential's own curvature, on growing samples; it has no step size.
+
+    blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the potential's `curvature_size`.
+
+    samples: how many come before all rows; versions, renewals: of the first sample, and last_renewals: of all
+    rows, see above.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LogisticRegression.random(n_data=20_000, dim=5, seed=0)
+    >>> algorithm = aq.MetricLBFGS(blocks=4, curvature=problem.curvature_size, samples=1)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status, run.passes < 7
+    ('converged', True)
+    """
+
+    blocks: int
+    curvature: int
+    samples: int = 0
+    versions: int = 12
+    renewals: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 10)
+    last_renewals: tuple[int, ...] = (0, 2, 4, 6)
+    memory: int = 20
+    pieces: int = 1
+    backup_after: float | None = None
+
+    sent = ("theta",)
+    requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from", "sampled_metric")
+
+    @classmethod
+    def example(cls, potential: Potential) -> MetricLBFGS:
+        """Small parameters that run on any potential with a sampled metric, for tests."""
+        return cls(
+            blocks=min(3, max(1, potential.n_data // FACTOR**2)),
+            curvature=extra(potential, "curvature_size"),
+            samples=1,
+            versions=4,
+        )
+
+    def __post_init__(self) -> None:
+        for name, least in (("curvature", 1), ("samples", 0), ("versions", 2)):
+            value = getattr(self, name)
+            require(
+                isinstance(value, int) and not isinstance(value, bool) and value >= least,
+                f"{name} must be an integer of at least {least}, not {value!r}.",
+            )
+        require(self.samples <= 14, f"samples must be at most 14, not {self.samples}: 4^15 is a billion.")
+        for name in ("renewals", "last_renewals"):
+            versions = getattr(self, name)
+            sound = all(isinstance(at, int) and at >= 0 for at in versions) and 0 in versions
+            require(sound, f"{name} must be versions, the first of them 0, not {versions!r}.")
+        self._exact()
+
+    def _exact(self) -> BlockLBFGS:
+        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
+
+    def _strides(self) -> list[int]:
+        """One row of so many is in the sample, stage by stage."""
+        return [FACTOR ** (j + 1) for j in range(self.samples, 0, -1)] + [1]
+
+    @property
+    def stages(self) -> Stages:
+        (whole,) = self._exact().stages
+        samples = [
+            replace(whole, share=1.0 / stride, commits=LATER if j else self.versions)
+            for j, stride in enumerate(self._strides()[:-1])
+        ]
+        return (*samples, whole)
+
+    @property
+    def growing_versions(self) -> int:
+        """How many versions there are before those on all rows."""
+        return sum(stage.commits or 0 for stage in self.stages)
+
+    def _asks(self, read: int) -> bool:
+        """Whether the answers on version `read` bring a summary."""
+        stages = self.stages
+        stage = stage_index(stages, read)
+        version = read - sum(before.commits or 0 for before in stages[:stage])
+        if stage == self.samples and (version in self.last_renewals or version % AGAIN == 0):
+            return True
+        return version == 0 or (stage == 0 and version in self.renewals)
+
+    def check(self, potential: Potential) -> None:
+        size = extra(potential, "curvature_size")
+        require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
+        n, parts = potential.n_data // self._strides()[0], self.blocks * self.pieces
+        require(
+            parts <= n,
+            f"a sample of {n} data points cannot be cut into {parts} parts: use fewer samples or blocks.",
+        )
+
+    def init(self, theta0: Array) -> Iterate:
+        fresh = self._exact().init(theta0)
+        memory = empty_memory(self.memory, self.curvature, theta0)
+        return Iterate(
+            fresh.theta, fresh.base, fresh.at_base, fresh.anchor, memory, fresh.trial, theta0.copy()
+        )
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
+        stride = self._strides()[stage_index(self.stages, task.read)]
+        strata, parts = -(-potential.n_data // stride), self.blocks * self.pieces
+        part = task.part
+        assert part is not None
+        first, last = part * strata // parts, (part + 1) * strata // parts
+        rows = np.arange(first, last)
+        if stride > 1:
+            fill_strata(task.stream.seed, stride, first, potential.n_data, rows)
+        g, summary, share = np.empty_like(view.theta), np.zeros(self.curvature), (last - first) / strata
+        asked = summary if self._asks(task.read) else summary[:0]
+        value = float(potential.grad_with_curvature(view.theta, rows, g, asked, strata))
+        finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(asked))
+        if not finite:  # the master must hear of it, to turn back
+            g[...], asked[...], value = 0.0, 0.0, 0.0
+        g *= g.dtype.type(share)
+        asked *= share
+        return Update(g, share * value, part, finite, task.read, summary)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        stages, read = self.stages, updates[0].read
+        stage = stage_index(stages, read)
+        at, value = exact.whole_sum(updates, self.blocks * self.pieces)
+        fresh = _summed(updates) if at is not None and self._asks(read) else None
+        assert commit.inverse_metric_from is not None
+        pairs = PairsOverMetric(iterate.memory, fresh, commit.inverse_metric_from)
+        if stage == iterate.stage or iterate.trial.kept == 0:
+            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, None), stage=stage)
+        elif iterate.theta.tobytes() == iterate.base.tobytes():
+            if at is None:  # the larger sample is not finite here
+                iterate.base[...] = 0.5 * (iterate.base + iterate.start)
+            else:
+                pairs.forget_pairs()
+                iterate = iterate._replace(trial=rebase(iterate, pairs, at, value, None), stage=stage)
+        if stage_index(stages, read + 1) != iterate.stage:
+            iterate.theta[...] = iterate.base
+        return iterate
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
+        return standing(iterate) if iterate.stage == self.samples else None
+
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept, and the start, which a run never does worse than."""
+        return iterate.base, iterate.start
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        ends = np.cumsum([stage.commits for stage in self.stages[:-1]])
+        stride = np.array(self._strides())[np.searchsorted(ends, read, "right")]
+        return exact.rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals([iterate.memory])
+
+
+def _summed(updates: Sequence[Update]) -> Array:
+    """The summary of all parts, in the parts' own order."""
+    ordered = sorted(updates, key=lambda update: update.part)
+    total = ordered[0].summary.copy()
+    for update in ordered[1:]:
+        total += update.summary
+    return total
+
+
+SMALLEST, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100
+"""Rows that the first sample has at least: in all, for every number in theta, and for every worker."""
+LONG = 300
+"""The length of theta from which a summary costs more than the versions it saves."""
+
+
+def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> MetricLBFGS:
+    """The rule for a potential with a sampled metric and W workers, nothing else given.
+
+    As many samples as leave the first one enough rows; none where the summary is hardly longer than theta,
+    which is then so long that H0 is a diagonal: samples of rows with rare features do not pay there.
+    """
+    n, dim, size = int(potential.n_data), int(potential.dim), int(potential.curvature_size)
+    least = max(SMALLEST, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
+    samples = 0
+    while size > 2 * dim and n // FACTOR ** (samples + 2) >= least:
+        samples += 1
+    algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
+    if dim <= LONG or size <= 2 * dim:
+        return algorithm
+    return replace(algorithm, versions=8, renewals=(0, 2), last_renewals=(0,))

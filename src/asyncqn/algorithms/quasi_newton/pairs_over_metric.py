@@ -1,0 +1,106 @@
+"""Curvature pairs on top of an H0 that the master applies, made of a summary of the potential's curvature.
+
+H v by the two-loop recursion, with H0 between the loops; pairs are kept as (s, y), so that H0 may change
+under them.  While there is no summary, H0 = (s'y / y'y) I of the newest pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
+from asyncqn.kernels.recursion import first_loop, second_loop
+from asyncqn.kernels.vectors import dot
+from asyncqn.types import Array, Counters
+
+COSINE = 1e-5
+"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
+
+
+class Memory(NamedTuple):
+    """Pairs in ring slots; `ring` = [count, newest slot, accepted, rejected]."""
+
+    pairs: Array  # (2, M, d): S, Y
+    products: Array  # (3, M): s'y, s's and y'y, 0 in empty slots, float64
+    summary: Array  # of the curvature that H0 is made of; its last entry is 0 where there is none
+    ring: Counters
+
+    def sound(self) -> bool:
+        """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
+        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
+        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+
+
+def empty_memory(size: int, curvature: int, theta0: Array) -> Memory:
+    """A memory with room for `size` pairs and none in it."""
+    return Memory(
+        pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+        products=np.zeros((3, size)),
+        summary=np.zeros(curvature),
+        ring=np.array([0, -1, 0, 0], np.int64),
+    )
+
+
+@dataclass
+class PairsOverMetric:
+    """The memory as `safeguard.Metric`; `fresh` is the summary at the trial, taken up where that is kept."""
+
+    memory: Memory
+    fresh: Array | None
+    inverse_metric_from: Callable[[Array], Any]
+
+    def direction(self, at: Array, out: Array) -> bool:
+        (pairs, products, summary, ring), g = self.memory, at[0]
+        newest, known = int(ring[NEWEST]), bool(summary[-1] > 0.0)
+        if not known and ring[COUNT] == 0:
+            return False
+        shares = np.zeros(pairs.shape[1])
+        rest = g.copy()
+        first_loop(pairs, products[0], newest, rest, shares)
+        if known:
+            self.inverse_metric_from(summary).apply(rest, out)
+        else:
+            np.multiply(rest, rest.dtype.type(products[0, newest] / products[2, newest]), out=out)
+        second_loop(pairs, products[0], newest, shares, out)
+        return True
+
+    def learn(self, s: Array, change: Array) -> bool:
+        y, memory, ring = change[0], self.memory, self.memory.ring
+        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
+        if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
+            ring[REJECTED] += 1
+            return False
+        slot = (int(ring[NEWEST]) + 1) % memory.pairs.shape[1]
+        memory.pairs[0, slot], memory.pairs[1, slot] = s, y
+        memory.products[:, slot] = sy, ss, yy
+        ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, memory.pairs.shape[1]), slot
+        ring[ACCEPTED] += 1
+        return True
+
+    def fits(self, s: Array, y: Array) -> bool:
+        return False
+
+    def forget_pairs(self) -> None:
+        """Empty the memory but for H0."""
+        memory = self.memory
+        memory.pairs[...], memory.products[...] = 0, 0.0
+        memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+
+    def forget(self) -> None:
+        """H0 goes too: a direction that keeps failing may be its fault."""
+        self.forget_pairs()
+        self.memory.summary[...] = 0.0
+
+    def softness(self) -> float:
+        own, lengths, _ = self.memory.products
+        known = own > 0.0
+        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
+
+    def keep(self) -> None:
+        if self.fresh is not None:
+            self.memory.summary[...] = self.fresh

@@ -1,0 +1,40 @@
+"""Files in the libsvm format, `label index:value index:value ...` line by line, by scikit-learn's reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, MissingExtra
+
+
+def read_libsvm(
+    path: str | Path, *, n_features: int | None = None, dtype: npt.DTypeLike = np.float64
+) -> tuple[Any, npt.NDArray[np.float64]]:
+    """Rows and labels of a file in the libsvm format, which may be compressed by gzip or bzip2.
+
+    Returns (X, y): a sparse matrix in CSR form and one label per row, for `LogisticRegression` and its like.
+    n_features: columns of X; by default as many as the file names, of which a test file may have fewer.
+    dtype: float64 or float32, of X.
+
+    >>> import asyncqn as aq
+    >>> from pathlib import Path
+    >>> _ = Path("rows.txt").write_text("1 1:0.5 3:2\\n-1 2:1\\n1 3:1\\n-1 1:-1\\n")
+    >>> X, y = aq.read_libsvm("rows.txt")
+    >>> X.shape, aq.minimize(aq.LogisticRegression(X, y)).status
+    ((4, 3), 'converged')
+    """
+    try:
+        from sklearn.datasets import load_svmlight_file
+    except ImportError:
+        raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
+    try:
+        X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.dtype(dtype))
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {str(path)!r}: give the path of a libsvm file.") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise BadInput(f"{str(path)!r} is no file in the libsvm format: {error}.") from None
+    return X, y

@@ -1,0 +1,168 @@
+"""Sums over dense rows of a linear model: value, gradient and diagonal in one pass, and x x'; no BLAS.
+
+Rows go four at a time, so that theta and the sums are loaded once for all four.  theta may hold one number
+more than a row: the intercept.  `weights` of rows may be empty: then each counts once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.gram import CHUNK, add_gram
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.losses import loss_and_slope, weight_of
+
+_FLUSH = 256
+"""Rows whose gradients are added in the data's own precision, before they go into a sum in float64."""
+
+
+@reducing_piece
+def _four_dots(a, b, c, e, theta, z):
+    """z = (a'theta, b'theta, c'theta, e'theta)."""
+    kind = theta.dtype.type
+    za, zb, zc, ze = kind(0.0), kind(0.0), kind(0.0), kind(0.0)
+    for j in range(theta.size):
+        za += a[j] * theta[j]
+        zb += b[j] * theta[j]
+        zc += c[j] * theta[j]
+        ze += e[j] * theta[j]
+    z[0], z[1], z[2], z[3] = za, zb, zc, ze
+
+
+@reducing_piece
+def _fits(X, theta, rows):
+    """Whether sizes fit and every row exists: compiled code would read beyond its arrays."""
+    beyond = 0
+    for r in range(rows.size):
+        beyond += rows[r] < 0 or rows[r] >= X.shape[0]
+    return X.shape[1] <= theta.size <= X.shape[1] + 1 and rows.size > 0 and beyond == 0
+
+
+@reducing_piece
+def _half_square(theta):
+    """|theta|^2 / 2 in float64."""
+    total = 0.0
+    for j in range(theta.size):
+        total += np.float64(theta[j]) * theta[j]
+    return 0.5 * total
+
+
+@reducing_kernel
+def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal):
+    """U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
+
+    Where `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian, likewise.
+    Returns (fits, U); nothing is written where sizes do not fit or a row does not exist.
+    """
+    D, d, m = theta.size, X.shape[1], rows.size
+    if out.size != D or not _fits(X, theta, rows):
+        return False, 0.0
+    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
+    total, g = np.zeros(d), np.zeros(d, theta.dtype)
+    squares, h = np.zeros(diagonal.size), np.zeros(diagonal.size, theta.dtype)
+    z, slopes, bends = np.zeros(4), np.zeros(4, theta.dtype), np.zeros(4, theta.dtype)
+    loss, all_slopes, all_bends = 0.0, 0.0, 0.0
+    for r in range(0, m, 4):
+        a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
+        c, e = X[rows[min(r + 2, m - 1)]], X[rows[min(r + 3, m - 1)]]
+        _four_dots(a, b, c, e, slopes_of, z)
+        for i in range(4):
+            slopes[i] = bends[i] = 0.0
+            if r + i < m:
+                row = rows[r + i]
+                one, two, slope = loss_and_slope(kind, width, y[row], z[i] + shift)
+                share = 1.0
+                if weights.size:
+                    share = weights[row]
+                    one, two, slope = share * one, share * two, share * slope
+                loss += one
+                loss += two
+                slopes[i] = slope
+                all_slopes += slope
+                if diagonal.size:
+                    bends[i] = share * weight_of(kind, width, y[row], z[i] + shift)
+                    all_bends += bends[i]
+        sa, sb, sc, se = slopes[0], slopes[1], slopes[2], slopes[3]
+        for j in range(d):
+            g[j] += sa * a[j] + sb * b[j] + sc * c[j] + se * e[j]
+        if diagonal.size:
+            ha, hb, hc, he = bends[0], bends[1], bends[2], bends[3]
+            for j in range(d):
+                h[j] += ha * a[j] * a[j] + hb * b[j] * b[j] + hc * c[j] * c[j] + he * e[j] * e[j]
+        if (r + 4) % _FLUSH == 0:
+            for j in range(d):
+                total[j] += g[j]
+                g[j] = 0.0
+            if diagonal.size:
+                for j in range(d):
+                    squares[j] += h[j]
+                    h[j] = 0.0
+    weight = X.shape[0] / m
+    for j in range(d):
+        out[j] = prior * theta[j] + weight * (total[j] + g[j])
+    if d < D:
+        out[d] = weight * all_slopes
+    if diagonal.size:
+        for j in range(d):
+            diagonal[j] = weight * (squares[j] + h[j])
+        if d < D:
+            diagonal[d] = weight * all_bends
+    return True, prior * _half_square(slopes_of) + weight * loss
+
+
+@reducing_kernel
+def value(kind, width, X, y, weights, prior, theta, rows):
+    """(fits, U), estimated from `rows` as above."""
+    D, d, m = theta.size, X.shape[1], rows.size
+    if not _fits(X, theta, rows):
+        return False, 0.0
+    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
+    z = np.zeros(4)
+    loss = 0.0
+    for r in range(0, m, 4):
+        a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
+        c, e = X[rows[min(r + 2, m - 1)]], X[rows[min(r + 3, m - 1)]]
+        _four_dots(a, b, c, e, slopes_of, z)
+        for i in range(min(4, m - r)):
+            row = rows[r + i]
+            one, two, _ = loss_and_slope(kind, width, y[row], z[i] + shift)
+            if weights.size:
+                one, two = weights[row] * one, weights[row] * two
+            loss += one
+            loss += two
+    return True, prior * _half_square(slopes_of) + X.shape[0] / m * loss
+
+
+@reducing_kernel
+def second_moments(kind, width, X, y, weights, theta, rows, S):
+    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
+    D, d = theta.size, X.shape[1]
+    x, wx = np.zeros((D, CHUNK), theta.dtype), np.zeros((D, CHUNK), theta.dtype)
+    for first in range(0, rows.size, CHUNK):
+        count = min(CHUNK, rows.size - first)
+        for r in range(count):
+            row = rows[first + r]
+            z = np.float64(theta[d]) if d < D else 0.0
+            part = theta.dtype.type(0.0)
+            for j in range(d):
+                part += X[row, j] * theta[j]
+            w = weight_of(kind, width, y[row], z + part) * (weights[row] if weights.size else 1.0)
+            for j in range(D):
+                entry = X[row, j] if j < d else theta.dtype.type(1.0)
+                x[j, r], wx[j, r] = entry, w * entry
+        for j in range(D):
+            x[j, count:] = 0.0
+            wx[j, count:] = 0.0
+        add_gram(wx, x, S)
+
+
+@reducing_kernel
+def column_squares(X, weights, out, counts):
+    """Sums over all rows of weight x_j^2, and how many x_j are not zero."""
+    out[:] = 0.0
+    counts[:] = 0.0
+    for i in range(X.shape[0]):
+        share = weights[i] if weights.size else 1.0
+        for j in range(X.shape[1]):
+            out[j] += share * X[i, j] * X[i, j]
+            counts[j] += X[i, j] != 0.0

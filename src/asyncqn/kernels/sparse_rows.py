@@ -1,0 +1,124 @@
+"""Sums over sparse rows of a linear model: value, gradient and diagonal in one pass, and x x'.
+
+Row i has the entries data[indptr[i] : indptr[i + 1]] in the columns `indices` of the same places; d columns
+in all.  theta may hold one number more: the intercept.  `weights` of rows may be empty: then each counts
+once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.losses import loss_and_slope, weight_of
+
+
+@reducing_piece
+def _fits(n, d, theta, rows):
+    """Whether sizes fit and every row exists: compiled code would read beyond its arrays."""
+    beyond = 0
+    for r in range(rows.size):
+        beyond += rows[r] < 0 or rows[r] >= n
+    return d <= theta.size <= d + 1 and rows.size > 0 and beyond == 0
+
+
+@reducing_piece
+def _dot(indices, data, first, last, theta, shift):
+    """x'theta of one row, and the intercept."""
+    z = shift
+    for p in range(first, last):
+        z += np.float64(data[p]) * theta[indices[p]]
+    return z
+
+
+@reducing_piece
+def _half_square(theta):
+    """|theta|^2 / 2 in float64."""
+    total = 0.0
+    for j in range(theta.size):
+        total += np.float64(theta[j]) * theta[j]
+    return 0.5 * total
+
+
+@reducing_kernel
+def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal):
+    """U and its gradient, and the diagonal where there is room for it: `dense_rows.sums`."""
+    n, D, m = indptr.size - 1, theta.size, rows.size
+    if out.size != D or not _fits(n, d, theta, rows):
+        return False, 0.0
+    shift = np.float64(theta[d]) if d < D else 0.0
+    g, h = np.zeros(D), np.zeros(diagonal.size)
+    loss = 0.0
+    for r in range(m):
+        row = rows[r]
+        first, last = indptr[row], indptr[row + 1]
+        share = weights[row] if weights.size else 1.0
+        z = _dot(indices, data, first, last, theta, shift)
+        one, two, slope = loss_and_slope(kind, width, y[row], z)
+        loss += share * (one + two)
+        slope *= share
+        for p in range(first, last):
+            g[indices[p]] += slope * data[p]
+        if d < D:
+            g[d] += slope
+        if diagonal.size:
+            bend = share * weight_of(kind, width, y[row], z)
+            for p in range(first, last):
+                h[indices[p]] += bend * data[p] * data[p]
+            if d < D:
+                h[d] += bend
+    weight = n / m
+    for j in range(D):
+        out[j] = (prior * theta[j] if j < d else 0.0) + weight * g[j]
+    for j in range(diagonal.size):
+        diagonal[j] = weight * h[j]
+    return True, prior * _half_square(theta[:d]) + weight * loss
+
+
+@reducing_kernel
+def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows):
+    """(fits, U), estimated from `rows` as above."""
+    n, D, m = indptr.size - 1, theta.size, rows.size
+    if not _fits(n, d, theta, rows):
+        return False, 0.0
+    shift = np.float64(theta[d]) if d < D else 0.0
+    loss = 0.0
+    for r in range(m):
+        row = rows[r]
+        z = _dot(indices, data, indptr[row], indptr[row + 1], theta, shift)
+        one, two, _ = loss_and_slope(kind, width, y[row], z)
+        loss += (weights[row] if weights.size else 1.0) * (one + two)
+    return True, prior * _half_square(theta[:d]) + n / m * loss
+
+
+@reducing_kernel
+def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, S):
+    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
+    shift = np.float64(theta[d]) if theta.size > d else 0.0
+    for r in range(rows.size):
+        row = rows[r]
+        first, last = indptr[row], indptr[row + 1]
+        z = _dot(indices, data, first, last, theta, shift)
+        w = weight_of(kind, width, y[row], z) * (weights[row] if weights.size else 1.0)
+        for p in range(first, last):
+            part, j = w * data[p], indices[p]
+            for q in range(first, last):
+                k = indices[q]
+                if k >= j:
+                    S[j, k] += part * data[q]
+            if theta.size > d:
+                S[j, d] += part
+        if theta.size > d:
+            S[d, d] += w
+
+
+@reducing_kernel
+def column_squares(indptr, indices, data, weights, out, counts):
+    """Sums over all rows of weight x_j^2, and how many x_j are not zero."""
+    out[:] = 0.0
+    counts[:] = 0.0
+    for i in range(indptr.size - 1):
+        share = weights[i] if weights.size else 1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            out[indices[p]] += share * data[p] * data[p]
+            counts[indices[p]] += data[p] != 0.0

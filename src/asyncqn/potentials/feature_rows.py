@@ -1,0 +1,171 @@
+"""Rows of features as a user brings them, dense or sparse, and the sums over them that linear models need.
+
+A sparse matrix is known by what it offers (`tocsr`, then `indptr`, `indices` and `data`), so that nothing of
+SciPy is imported.  Rows are read where they lie; only what is not in C order, or not in CSR form, is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels import dense_rows, sparse_rows
+from asyncqn.types import Array, Rows
+
+Loss: TypeAlias = tuple[int, float]
+"""Which of `kernels.losses`, and its width."""
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows:
+    """A matrix in C order, of float64 or float32."""
+
+    X: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.X.dtype
+
+    def sums(
+        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
+        diagonal: Vector,
+    ) -> tuple[bool, float]:  # fmt: skip
+        """`kernels.dense_rows.sums`."""
+        found: tuple[bool, float] = dense_rows.sums(
+            *loss, self.X, y, weights, prior, theta, rows, out, diagonal
+        )
+        return found
+
+    def value(
+        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
+    ) -> tuple[bool, float]:
+        """`kernels.dense_rows.value`."""
+        found: tuple[bool, float] = dense_rows.value(*loss, self.X, y, weights, prior, theta, rows)
+        return found
+
+    def second_moments(
+        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector
+    ) -> None:
+        """`kernels.dense_rows.second_moments`."""
+        dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S)
+
+    def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
+        """Sums of weight x_j^2, and how many x_j are not zero."""
+        out = np.zeros((2, self.shape[1]))
+        dense_rows.column_squares(self.X, weights, out[0], out[1])
+        return out[0], out[1]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """A matrix of `columns` columns in compressed sparse rows, of float64 or float32."""
+
+    indptr: npt.NDArray[np.integer[Any]]
+    indices: npt.NDArray[np.integer[Any]]
+    data: Array
+    columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    def _arrays(self) -> tuple[Any, Any, Array, int]:
+        return self.indptr, self.indices, self.data, self.columns
+
+    def sums(
+        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
+        diagonal: Vector,
+    ) -> tuple[bool, float]:  # fmt: skip
+        """`kernels.sparse_rows.sums`."""
+        found: tuple[bool, float] = sparse_rows.sums(
+            *loss, *self._arrays(), y, weights, prior, theta, rows, out, diagonal
+        )
+        return found
+
+    def value(
+        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
+    ) -> tuple[bool, float]:
+        """`kernels.sparse_rows.value`."""
+        found: tuple[bool, float] = sparse_rows.value(*loss, *self._arrays(), y, weights, prior, theta, rows)
+        return found
+
+    def second_moments(
+        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector
+    ) -> None:
+        """`kernels.sparse_rows.second_moments`."""
+        sparse_rows.second_moments(*loss, *self._arrays(), y, weights, theta, rows, S)
+
+    def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
+        """Sums of weight x_j^2, and how many x_j are not zero."""
+        out = np.zeros((2, self.columns))
+        sparse_rows.column_squares(self.indptr, self.indices, self.data, weights, out[0], out[1])
+        return out[0], out[1]
+
+
+def feature_rows(X: Any) -> DenseRows | SparseRows:
+    """The rows of `X`, checked: a matrix of numbers, or a sparse matrix; float32 stays float32."""
+    if isinstance(X, (DenseRows, SparseRows)):
+        return X
+    if hasattr(X, "tocsr"):
+        return _sparse(X.tocsr())
+    try:
+        matrix = np.asarray(X)
+    except ValueError:
+        raise BadInput("the rows of X have different lengths: X must be a matrix.") from None
+    require(
+        matrix.ndim == 2,
+        f"X must be a matrix with a row for every data point, but it has {matrix.ndim} "
+        f"dimension{'s' * (matrix.ndim != 1)}: reshape it to (n_data, n_features).",
+    )
+    require(matrix.size > 0, f"X is empty, of shape {matrix.shape}: it needs a row and a column.")
+    matrix = np.ascontiguousarray(_numbers(matrix, "X"))
+    require(_all_finite(matrix), "X contains NaN or infinity: remove or fix those rows.")
+    return DenseRows(matrix)
+
+
+def _sparse(X: Any) -> SparseRows:
+    if not getattr(X, "has_canonical_format", True):
+        X = X.copy()
+        X.sum_duplicates()  # the square of a sum is not the sum of squares
+    n, d = X.shape
+    require(n > 0 and d > 0, f"X is empty, of shape {X.shape}: it needs a row and a column.")
+    data = np.ascontiguousarray(_numbers(X.data, "X"))
+    indptr, indices = np.ascontiguousarray(X.indptr), np.ascontiguousarray(X.indices)
+    sound = (
+        len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] <= len(data) == len(indices)
+        and bool((np.diff(indptr) >= 0).all())
+        and (len(indices) == 0 or (int(indices.min()) >= 0 and int(indices.max()) < d))
+    )  # fmt: skip
+    require(sound, "X is not a sound sparse matrix: its indptr and indices do not fit its shape.")
+    require(_all_finite(data), "X contains NaN or infinity: remove or fix those rows.")
+    return SparseRows(indptr, indices, data, int(d))
+
+
+def _numbers(array: npt.NDArray[Any], name: str) -> Array:
+    """float64 and float32 as they are, whole numbers and booleans as float64."""
+    if array.dtype in (np.float64, np.float32):
+        return array
+    require(
+        array.dtype.kind in "biuf",
+        f"{name} must hold numbers, best float64 or float32, not {array.dtype}: encode those columns.",
+    )
+    return array.astype(np.float64)
+
+
+def _all_finite(array: Array) -> bool:
+    """Looked at in parts: a mask of all entries would be large."""
+    step = max(1, 1_000_000 // (array.shape[1] if array.ndim == 2 else 1))
+    return all(bool(np.isfinite(array[at : at + step]).all()) for at in range(0, len(array), step))

@@ -1,0 +1,41 @@
+"""Least squares with a Gaussian prior, for rows of any storage: ridge regression.
+
+U(theta) = sum_i (w_i / 2) (x_i'theta - y_i)^2 + (prior / 2) |theta|^2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.kernels.losses import SQUARES
+from asyncqn.potentials.feature_rows import Loss, Vector
+from asyncqn.potentials.linear_model import LinearModel
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares(LinearModel):
+    """Ridge regression: squares of residuals, with noise of variance 1, and a Gaussian prior.
+
+    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> run = aq.minimize(aq.LeastSquares(X, np.array([1.0, 4.0, 3.0]), prior=0.0))
+    >>> [round(float(number), 6) for number in run.theta]
+    [1.0, 2.0]
+    """
+
+    kind: ClassVar[str] = "least-squares"
+
+    @property
+    def _loss(self) -> Loss:
+        return SQUARES, 1.0
+
+    @classmethod
+    def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return z + rng.standard_normal(len(z))

@@ -1,0 +1,274 @@
+"""What linear models share: U is a sum of losses of z_i = x_i'theta, and a Gaussian prior.
+
+    U(theta) = sum_i w_i loss(y_i, x_i'theta + intercept) + (prior / 2) |theta|^2
+
+Rows are dense or sparse, the intercept is the last number of theta and outside the prior.  Curvature comes in
+the same pass: the summary holds (n / |S|) sum_S w_i loss'' x_i x_i', the diagonal of the same sum over all
+rows, and how many rows the sample has.  From it H0 is made (`sampled_metric`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.streams import check_seed
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels.gram import pack_upper
+from asyncqn.kernels.strata import fill_strata
+from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows
+from asyncqn.potentials.sampled_metric import DENSE, InverseMetric, metric_of, rows_for_metric
+from asyncqn.types import Array, Rows
+
+_CHUNK = 65_536
+_NONE: Vector = np.zeros(0)
+Model = TypeVar("Model", bound="LinearModel")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A sum of losses of x_i'theta with a Gaussian prior; a subclass says which loss."""
+
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    prior: float = 1.0
+    recipe: dict[str, Any] | None = None
+    """The arguments of `random` that made it, from which a saved run can make it again."""
+    weights: Any = field(default=None, repr=False, kw_only=True)
+    intercept: bool = field(default=False, kw_only=True)
+
+    kind: ClassVar[str]
+    """Its name in `potentials.POTENTIALS`."""
+    sampled_metric: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        rows = feature_rows(self.X)
+        n = rows.shape[0]
+        require(0.0 <= self.prior < np.inf, f"prior must be finite and not negative, not {self.prior!r}.")
+        require(isinstance(self.intercept, bool), f"intercept must be True or False, not {self.intercept!r}.")
+        y = np.asarray(self.y)
+        require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
+        require(y.dtype.kind in "biuf", f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}")
+        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _checked_weights(self.weights, n))
+        object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
+        object.__setattr__(self, "prior", float(self.prior))
+        object.__setattr__(self, "y", np.ascontiguousarray(self._responses(y), np.float64))
+
+    _numbers_wanted: ClassVar[str] = "map yours to numbers."
+
+    def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """y as the loss wants it; `BadInput` where it cannot be."""
+        return y
+
+    @property
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    @property
+    def _typical_weight(self) -> float:
+        """A typical second derivative of the loss, for what a row that was not seen may say."""
+        return 1.0
+
+    # -- made up
+
+    @classmethod
+    def random(
+        cls: type[Model],
+        n_data: int = 10_000,
+        dim: int = 20,
+        condition: float = 10.0,
+        correlation: float = 0.5,
+        signal: float = 2.0,
+        scale: float = 1.0,
+        prior: float = 1.0,
+        seed: int = 0,
+        dtype: npt.DTypeLike = np.float64,
+    ) -> Model:
+        """Correlated Gaussian features, and responses from the model.
+
+        Neighbouring features have the given `correlation`, as in an autoregression; standard deviations
+        fall from `scale` to scale / condition over the columns.  The true theta gives x'theta the standard
+        deviation `signal`, shared evenly by the columns.
+        """
+        for name, count in (("n_data", n_data), ("dim", dim)):
+            require(
+                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
+                f"{name} must be an integer of at least 1, not {count!r}.",
+            )
+        require(condition >= 1.0, f"condition must be at least 1, not {condition!r}.")
+        require(abs(correlation) < 1.0, f"correlation must lie between -1 and 1, not {correlation!r}.")
+        require(scale > 0.0 and signal > 0.0, f"scale and signal must be positive: {scale!r}, {signal!r}.")
+        recipe: dict[str, Any] = {
+            "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,
+            "signal": signal, "scale": scale, "prior": prior, "seed": seed, "dtype": np.dtype(dtype).name,
+        }  # fmt: skip
+        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x106]))
+        spread = scale * np.geomspace(1.0, 1.0 / condition, dim) if dim > 1 else np.array([scale])
+        truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # of features with spread 1
+        X, y = np.empty((n_data, dim), dtype), np.empty(n_data)
+        for first in range(0, n_data, _CHUNK):
+            last = min(first + _CHUNK, n_data)
+            Z = rng.standard_normal((last - first, dim))
+            for j in range(1, dim):
+                Z[:, j] = correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
+            y[first:last] = cls._drawn((Z * truth).sum(axis=1), rng)
+            X[first:last] = Z * spread
+        return cls(X, y, prior, recipe)
+
+    @classmethod
+    def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Responses of the model to the predictor z."""
+        raise NotImplementedError
+
+    @classmethod
+    def example(cls: type[Model], dtype: str = "float64") -> Model:
+        """A small one, for tests."""
+        return cls.random(60, 5, seed=3, dtype=dtype)
+
+    def reference(self) -> dict[str, Any] | None:
+        return None if self.recipe is None else {"kind": self.kind, **self.recipe}
+
+    # -- a potential
+
+    @cached_property
+    def _rows(self) -> DenseRows | SparseRows:
+        return feature_rows_of(self.X)
+
+    @cached_property
+    def _weights(self) -> Vector:
+        return _NONE if self.weights is None else self.weights
+
+    @property
+    def dim(self) -> int:
+        return int(self.X.shape[1]) + self.intercept
+
+    @property
+    def n_data(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.X.dtype
+        return dtype
+
+    def value(self, theta: Array) -> float:
+        return self.value_rows(theta, np.arange(self.n_data))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from `rows`, the prior counted once."""
+        self._check(theta, theta)
+        fits, value = self._rows.value(self._loss, self.y, self._weights, self.prior, theta, rows)
+        return self._checked(fits, value)
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        self.grad_with_value(theta, rows, out)
+
+    def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
+        """Write the gradient's estimate from `rows` into `out`, return that of U."""
+        return self._sums(theta, rows, out, _NONE)
+
+    def _sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> float:
+        self._check(theta, out)
+        found = self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
+        return self._checked(*found)
+
+    def _check(self, theta: Array, out: Array) -> None:
+        if theta.size != self.dim or out.size != self.dim:
+            self._checked(False, 0.0)
+
+    def _checked(self, fits: bool, value: float) -> float:
+        if not fits:
+            raise BadInput(
+                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
+                f"n_data - 1 = {self.n_data - 1}."
+            )
+        return float(value)
+
+    # -- curvature
+
+    @property
+    def curvature_size(self) -> int:
+        """The length of a summary: the upper triangle of the Hessian where dim allows, diagonal, rows."""
+        triangle = self.dim * (self.dim + 1) // 2 if self.dim <= DENSE else 0
+        return triangle + self.dim + 1
+
+    def grad_with_curvature(
+        self, theta: Array, rows: Rows, out: Array, curvature: Vector, sample: int | None = None
+    ) -> float:
+        """`grad_with_value`, and the curvature that the same rows show; an empty `curvature` asks for none.
+
+        sample: `rows` are part of a sample of so many, on which alone U is minimised for a while.  It is
+        given one row more for every number of theta, which keeps that near 0: a feature that the sample does
+        not show must not go astray.
+        """
+        n, D, m = self.n_data, self.dim, self.n_data if sample is None else sample
+        diagonal = curvature[-1 - D : -1]
+        value = self._sums(theta, rows, out, diagonal)
+        if curvature.size:
+            curvature[-1] = m
+            if D <= DENSE:
+                pick = self._picked(rows, len(rows) if sample is None else sample)
+                S = np.zeros((D, D))
+                self._rows.second_moments(self._loss, self.y, self._weights, theta, pick, S)
+                pack_upper(S, curvature[: -1 - D])
+                curvature[: -1 - D] *= n / len(pick)
+        if m < n:
+            held = n / m * self._unseen
+            value += 0.5 * float((held * np.square(theta, dtype=np.float64)).sum())
+            out += (held * theta).astype(out.dtype)
+        return value
+
+    def _picked(self, rows: Rows, sample: int) -> Rows:
+        """Of `rows` those that make up x x': their share of what the whole sample takes."""
+        share = rows_for_metric(self.n_data, self.dim, sample) / sample
+        stride = max(1, int(1.0 / share))
+        pick = np.empty(-(-len(rows) // stride), np.int64)
+        fill_strata(0, stride, 0, len(rows), pick)
+        return rows[pick]
+
+    @cached_property
+    def _unseen(self) -> Vector:
+        """The curvature that one more row with a feature adds: mean of the x_j^2 that are not zero."""
+        squares, counts = self._rows.column_squares(self._weights)
+        unseen = np.ones(self.dim)
+        unseen[: len(squares)] = squares / np.maximum(counts, 1.0)
+        if self.intercept:
+            unseen[-1] = float(self.weights.mean()) if self.weights is not None else 1.0
+        return unseen * self._typical_weight
+
+    def inverse_metric_from(
+        self, curvature: Vector, step: float = 0.0, batch: int | None = None
+    ) -> InverseMetric:
+        """H0 from a summary of `grad_with_curvature`, or a mean of such.
+
+        For steps of size `step` on gradients of `batch` rows it is damped by step * (n_data / batch) times
+        what one row adds in dim numbers: a few rows say little about many numbers.
+        """
+        ridge = np.full(self.dim, self.prior)
+        if self.intercept:
+            ridge[-1] = 0.0
+        if batch is not None:
+            ridge += step * self.n_data / batch * self.dim * self._unseen
+        return metric_of(np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data)
+
+
+def feature_rows_of(X: Any) -> DenseRows | SparseRows:
+    """The storage of rows that were checked."""
+    return X if isinstance(X, SparseRows) else DenseRows(X)
+
+
+def _checked_weights(weights: Any, n: int) -> Vector:
+    array = np.asarray(weights)
+    require(array.shape == (n,), f"weights must be one per row of X, {n}, but have shape {array.shape}.")
+    require(array.dtype.kind in "biuf", f"weights must be numbers, not {array.dtype}.")
+    made = np.ascontiguousarray(array, np.float64)
+    sound = bool((made >= 0.0).all() and np.isfinite(made).all())
+    require(sound, "weights must be finite and not negative: leave out rows that do not count.")
+    require(bool(made.any()), "all weights are 0: at least one row must count.")
+    return made

@@ -1,0 +1,55 @@
+"""Poisson regression with a Gaussian prior: counts whose mean is exp(x'theta).
+
+    U(theta) = sum_i w_i [exp(z_i) - y_i z_i - (y_i - y_i log y_i)] + (prior / 2) |theta|^2,   z_i = x_i'theta
+
+which is -log p less the value of a perfect fit: half the deviance, and the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn.kernels.losses import POISSON
+from asyncqn.potentials.feature_rows import Loss, Vector
+from asyncqn.potentials.linear_model import LinearModel
+
+
+@dataclass(frozen=True, eq=False)
+class PoissonRegression(LinearModel):
+    """Poisson regression of counts, with a logarithmic link and a Gaussian prior.
+
+    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`; `y`: counts, or other numbers
+    that are not negative, such as rates with the exposures as weights.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 2))
+    >>> counts = rng.poisson(np.exp(1.0 + X @ np.array([0.5, -0.5])))
+    >>> run = aq.minimize(aq.PoissonRegression(X, counts, intercept=True))
+    >>> run.status, [round(float(number), 1) for number in run.theta]
+    ('converged', [0.5, -0.5, 1.0])
+    """
+
+    kind: ClassVar[str] = "poisson-regression"
+
+    @property
+    def _loss(self) -> Loss:
+        return POISSON, 1.0
+
+    @property
+    def _typical_weight(self) -> float:
+        return float(self.y.mean()) or 1.0
+
+    def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        require(bool((y >= 0).all()), "counts must not be negative: remove or fix those rows.")
+        return y
+
+    @classmethod
+    def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return rng.poisson(np.exp(np.minimum(0.5 * z, 20.0)))

@@ -1,0 +1,56 @@
+"""Robust regression with a Gaussian prior: squares for small residuals, absolute values for outliers.
+
+The loss is the smooth form of Huber's, with r = x'theta - y:
+
+    loss(r) = width^2 (sqrt(1 + (r / width)^2) - 1),   about r^2 / 2 below width, width |r| above it
+
+It has a second derivative everywhere; Huber's own has none where it bends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn.kernels.losses import ROBUST
+from asyncqn.potentials.feature_rows import Loss, Vector
+from asyncqn.potentials.linear_model import LinearModel
+
+
+@dataclass(frozen=True, eq=False)
+class RobustRegression(LinearModel):
+    """Regression with outliers: the smooth Huber loss and a Gaussian prior.
+
+    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`; width: the residual, in units of
+    y, beyond which a row counts by its distance and not by the square of it.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 2))
+    >>> y = X @ np.array([2.0, -1.0]) + 0.1 * rng.standard_normal(300)
+    >>> y[::10] += 100.0
+    >>> run = aq.minimize(aq.RobustRegression(X, y, width=0.3))
+    >>> run.status, [round(float(number), 1) for number in run.theta]
+    ('converged', [2.0, -1.0])
+    """
+
+    width: float = field(default=1.0, kw_only=True)
+
+    kind: ClassVar[str] = "robust-regression"
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.width < np.inf, f"width must be positive and finite, not {self.width!r}.")
+        super().__post_init__()
+
+    @property
+    def _loss(self) -> Loss:
+        return ROBUST, float(self.width)
+
+    @classmethod
+    def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return z + rng.standard_t(2.0, len(z))

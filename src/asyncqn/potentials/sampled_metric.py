@@ -1,0 +1,87 @@
+"""H0 of a linear model from a summary of its curvature: the inverse of a dense matrix, or of a diagonal.
+
+The summary is of m rows: the upper triangle of C = (n / |S|) sum_S w x x' of some of them, the diagonal a of
+all of them, and m.  Where m < n, each number of theta has a further row e of its own (`LinearModel`):
+
+    C + diag(prior + (n / m) e)          on a sample
+    R C R + diag(prior)                  on all rows, R diagonal so that the diagonal is a: rare features are
+                                         missing in S, and a knows them
+
+Beyond `DENSE` numbers there is no C, only a.  What is inverted has its diagonal scaled to 1, so that units do
+not matter, and the least ridge that makes it positive definite in floating point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from asyncqn.kernels.gram import cholesky, solve, unpack_lower
+from asyncqn.potentials.feature_rows import Vector
+from asyncqn.types import Array
+
+DENSE = 2000
+"""The most numbers of theta for which C is kept: its factor takes as many cubed / 3 operations."""
+_ROWS_PER_NUMBER = 40
+"""Rows of S per number of theta that suffice."""
+_LEAST_PER_NUMBER, _COST = 10, 5
+"""Rows of S: at most as many as cost a few passes over the data, but not fewer than ten per number."""
+_LEAST = 1e-12
+"""The least curvature of a number, as a share of what its rows have at a typical weight."""
+_RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
+
+
+def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
+    """How many of a sample's rows S is made of."""
+    affordable = max(_LEAST_PER_NUMBER * dim, _COST * n_data // dim)
+    return min(sample, affordable, _ROWS_PER_NUMBER * dim)
+
+
+@dataclass(frozen=True, eq=False)
+class InverseMetric:
+    """H0 v = r * (L L')^-1 (r * v); without L, r * r * v."""
+
+    roots: Vector
+    """1 / sqrt of the diagonal of what is inverted."""
+    factor: Vector | None
+
+    def apply(self, v: Array, out: Array) -> None:
+        """out = H0 v."""
+        scaled = self.roots * v
+        if self.factor is not None:
+            solve(self.factor, scaled)
+        scaled *= self.roots
+        out[...] = scaled
+
+
+def metric_of(summary: Vector, prior: Vector, unseen: Vector, n_data: int) -> InverseMetric:
+    """H0 from the sums; see the top of this file."""
+    D = prior.size
+    a, m = summary[-1 - D : -1], float(summary[-1])
+    least = _LEAST * n_data * unseen
+    least[least == 0.0] = 1.0  # a feature that no row has: nothing is known, and nothing pulls at it
+    if summary.size == D + 1:
+        return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
+    C = np.zeros((D, D))
+    unpack_lower(summary[: -1 - D], C)
+    own = C.diagonal().copy()
+    if m < n_data * (1.0 - 1e-9):
+        extra = prior + n_data / m * unseen
+    else:
+        known = (own > 0.0) & (a > 0.0)
+        stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
+        C *= stretch[:, None]
+        C *= stretch
+        own = np.where(known, a, 0.0)
+        extra = prior + np.where(known, 0.0, a)
+    diagonal = np.maximum(own + extra, least)
+    roots = 1.0 / np.sqrt(diagonal)
+    C *= roots[:, None]
+    C *= roots
+    for ridge in _RIDGES:
+        L = C.copy()
+        np.fill_diagonal(L, 1.0 + ridge)
+        if cholesky(L):
+            return InverseMetric(roots, L)
+    return InverseMetric(roots, None)

@@ -1,0 +1,142 @@
+"""Metric L-BFGS: what it costs, when it asks for curvature, and that it holds where features misbehave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import AGAIN, MetricLBFGS
+from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, empty_memory
+from asyncqn.core.streams import Stream
+from asyncqn.types import Task
+
+ONE = aq.Simulator(aq.Cluster(workers=1))
+
+
+@pytest.mark.parametrize("model", [aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression])
+def test_an_ill_conditioned_model_takes_a_handful_of_passes(model):
+    problem = model.random(40_000, 20, condition=1000.0, correlation=0.95, seed=1)
+    run = aq.minimize(problem, engine=ONE)
+    assert run.status == "converged"
+    # The one sample costs 0.75 passes.  A metric of 40 rows per number is off by about 1 / sqrt(40), so that
+    # a version leaves a sixth of the error: ten for a gradient of 1e-8.
+    assert run.passes < 12
+
+
+def test_summaries_come_by_a_timetable_and_are_zero_at_other_versions():
+    problem = aq.LogisticRegression.random(320, 3, seed=0)
+    algorithm = MetricLBFGS(2, problem.curvature_size, samples=1, versions=4, renewals=(0, 2))
+    iterate = algorithm.init(np.zeros(3))
+    local = algorithm.init_worker(problem, np.zeros(3))
+    asked = []
+    for read in range(4 + 2 * AGAIN + 1):
+        update = algorithm.step(iterate, local, problem, Task(0, read, Stream(0, 0, read), 1))
+        if update.summary.any():
+            asked.append(read)
+    assert asked == [0, 2, 4, 6, 8, 10, 4 + AGAIN, 4 + 2 * AGAIN]
+
+
+def test_directions_are_those_of_the_dense_recursion_over_the_metric():
+    problem = aq.LeastSquares.random(50, 6, seed=0)
+    rng = np.random.default_rng(0)
+    summary, g = np.zeros(problem.curvature_size), np.empty(6)
+    problem.grad_with_curvature(np.zeros(6), np.arange(50), g, summary)
+    H0 = problem.inverse_metric_from(summary)
+    H = np.empty((6, 6))
+    for j, e in enumerate(np.eye(6)):
+        H0.apply(e, H[j])
+    metric = PairsOverMetric(empty_memory(3, problem.curvature_size, g), summary, problem.inverse_metric_from)
+    metric.keep()
+    for _ in range(5):  # two more than there is room for
+        s = rng.standard_normal(6)
+        y = s * np.arange(1.0, 7.0)
+        assert metric.learn(s.copy(), y[None].copy())
+    S, Y = metric.memory.pairs
+    newest = int(metric.memory.ring[1])
+    for back in (2, 1, 0):
+        s, y = S[(newest - back) % 3], Y[(newest - back) % 3]
+        V = np.eye(6) - np.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+    out = np.empty(6)
+    assert metric.direction(g[None], out)
+    # Three rank-two updates in float64: rounding of about 1e-15 times H's condition.
+    np.testing.assert_allclose(out, H @ g, rtol=1e-10)
+
+
+def test_a_metric_that_fails_is_dropped_with_its_pairs():
+    problem = aq.LeastSquares.random(50, 6, seed=0)
+    summary, g = np.zeros(problem.curvature_size), np.ones(6)
+    problem.grad_with_curvature(np.zeros(6), np.arange(50), g, summary)
+    metric = PairsOverMetric(empty_memory(3, problem.curvature_size, g), summary, problem.inverse_metric_from)
+    metric.keep()
+    metric.forget()
+    assert not metric.direction(g[None], np.empty(6))
+    assert metric.learn(np.ones(6), 2.0 * np.ones((1, 6)))
+    out = np.empty(6)
+    assert metric.direction(g[None], out)
+    np.testing.assert_allclose(out @ np.ones(6), 0.5 * g.sum())  # H y = s
+
+
+@pytest.mark.parametrize("workers", [1, 7])
+def test_every_bit_is_the_same_for_any_delays(workers):
+    problem = aq.LogisticRegression.random(2_000, 5, seed=0)
+    algorithm = MetricLBFGS(3, problem.curvature_size, samples=1, pieces=2)
+    engine = aq.Simulator(aq.Cluster(workers, worker_mean=3.0, worker_std=4.0))
+    once = aq.minimize(problem, algorithm, engine=ONE)
+    again = aq.minimize(problem, algorithm, engine=engine, commits=once.schedule.commits)
+    assert once.theta.tobytes() == again.theta.tobytes()
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_features_of_any_scale_and_precision_end_at_the_minimum(scale, dtype):
+    problem = aq.LogisticRegression.random(20_000, 8, scale=scale, seed=2, dtype=dtype)
+    run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=5, worker_std=0.5)))
+    assert run.success
+    exact = aq.LogisticRegression(problem.X.astype(float), problem.y)
+    best = aq.minimize(exact, aq.BlockLBFGS(1, memory=100), engine=ONE, tol=1e-12)
+    # A float32 gradient is known to about 1e-5 of the first, and U to its square.
+    assert exact.value(run.theta.astype(float)) <= best.fun * (1.0 + 1e-9 + 1e-6 * (dtype == "float32"))
+
+
+@pytest.mark.parametrize("prior", [1.0, 1e-6])
+def test_separable_data_end_in_a_finite_minimum(prior):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 5))
+    problem = aq.LogisticRegression(X, X[:, 0] > 0, prior)
+    run = aq.minimize(problem, engine=ONE)
+    g = np.empty(5)
+    problem.grad(run.theta, np.arange(20_000), g)
+    assert run.success
+    assert np.linalg.norm(g) < 1e-3  # of 16,000 at the start
+
+
+def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40_000, 2))
+    X[1, :] = 300.0  # one row that small samples hardly see, and whose mean overflows beyond theta = 2.4
+    problem = aq.PoissonRegression(X, np.exp(np.minimum(2.0 * X[:, 0], 6.0)), prior=1e-3)
+    run = aq.minimize(problem, engine=ONE)
+    assert run.success
+    assert np.isfinite(run.fun)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"curvature": 3}, "curvature must be the potential's"),
+        ({"samples": 2}, "cannot be cut"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_potential_are_refused(change, words):
+    problem = aq.LogisticRegression.random(20, 3)
+    parameters = {"blocks": 2, "curvature": problem.curvature_size, **change}
+    with pytest.raises(aq.BadInput, match=words):
+        MetricLBFGS(**parameters).check(problem)
+
+
+@pytest.mark.parametrize("change", [{"samples": -1}, {"renewals": (1,)}, {"last_renewals": ()}])
+def test_impossible_parameters_are_refused(change):
+    with pytest.raises(aq.BadInput):
+        MetricLBFGS(**{"blocks": 2, "curvature": 10, **change})

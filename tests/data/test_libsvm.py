@@ -1,0 +1,30 @@
+"""Files in the libsvm format."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+
+
+def test_rows_and_labels_are_those_of_the_file(tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("+1 1:0.5 3:2\n-1 2:1.5 # a remark\n")
+    X, y = aq.read_libsvm(path, n_features=4, dtype=np.float32)
+    assert X.toarray().tolist() == [[0.5, 0, 2, 0], [0, 1.5, 0, 0]]
+    assert X.dtype == np.float32
+    assert y.tolist() == [1.0, -1.0]
+
+
+def test_what_is_no_such_file_gets_a_sentence(tmp_path, monkeypatch):
+    with pytest.raises(aq.BadInput, match="there is no file"):
+        aq.read_libsvm(tmp_path / "none.txt")
+    (tmp_path / "wrong.txt").write_text("one, two\n")
+    with pytest.raises(aq.BadInput, match="no file in the libsvm format"):
+        aq.read_libsvm(tmp_path / "wrong.txt")
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=r"asyncqn\[sklearn\]"):
+        aq.read_libsvm(tmp_path / "wrong.txt")

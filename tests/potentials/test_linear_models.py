@@ -1,0 +1,192 @@
+"""Linear models: storages agree, formulas, weights, intercept, curvature, bad input; by the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import asyncqn as aq
+from asyncqn.errors import BadInput
+from asyncqn.potentials import POTENTIALS, rebuild
+from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.potentials.sampled_metric import DENSE, metric_of, rows_for_metric
+from asyncqn.testing import IN_THIS_PROCESS, check_potential
+
+MODELS = [model for model in POTENTIALS.values() if issubclass(model, LinearModel)]
+LOSSES = {
+    "logistic-regression": lambda y, z: np.logaddexp(0.0, -y * z),
+    "poisson-regression": lambda y, z: np.exp(z) - y * z - y + y * np.log(np.maximum(y, 1e-300)),
+    "robust-regression": lambda y, z: np.sqrt(1.0 + (z - y) ** 2) - 1.0,
+    "least-squares": lambda y, z: 0.5 * (z - y) ** 2,
+}
+
+
+def thinned(model, dtype=np.float64):
+    """(model with dense rows of which most are zero, the same in CSR), with weights and intercept."""
+    made = model.random(80, 6, seed=2, dtype=dtype)
+    rng = np.random.default_rng(7)
+    X = np.where(rng.random(made.X.shape) < 0.4, made.X, 0).astype(dtype)
+    options = {"prior": 0.7, "weights": rng.random(80) + 0.1, "intercept": True}
+    return model(X, made.y, **options), model(sparse.csr_matrix(X), made.y, **options)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_dense_and_sparse_rows_keep_the_rules_of_a_potential(model, dtype):
+    for potential in thinned(model, dtype):
+        assert potential.dtype == dtype
+        check_potential(potential, engines=IN_THIS_PROCESS, travel=False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_value_and_curvature_are_those_of_the_formula_in_both_storages(model):
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 80, 33)
+    dense, csr = thinned(model)
+    theta, out = 0.3 * rng.standard_normal(7), np.empty(7)
+    z = dense.X[rows] @ theta[:6] + theta[6]
+    loss = LOSSES[model.kind](dense.y[rows], z)
+    U = 0.35 * theta[:6] @ theta[:6] + 80 / 33 * (dense.weights[rows] * loss).sum()
+    # Sums of 33 terms in float64: far below 1e-12 of their size.
+    for potential in (dense, csr):
+        assert potential.value_rows(theta, rows) == pytest.approx(U, rel=1e-12)
+        assert potential.grad_with_value(theta, rows, out) == pytest.approx(U, rel=1e-12)
+    # The inverse metric of all rows is the inverse of the Hessian, here by differences of the gradient.
+    every, step = np.arange(80), 1e-5
+    H = np.array([
+        (_grad(dense, theta + step * e, every) - _grad(dense, theta - step * e, every)) / (2 * step)
+        for e in np.eye(7)
+    ])  # fmt: skip
+    if model.kind == "robust-regression":
+        return  # outliers are given more weight than the second derivative
+    for potential in (dense, csr):
+        summary = np.zeros(potential.curvature_size)
+        potential.grad_with_curvature(theta, every, out, summary)
+        v = np.empty(7)
+        potential.inverse_metric_from(summary).apply(H @ theta, v)
+        # Differences are right to step^2 times third derivatives, about 1e-8 of H, times H's condition.
+        np.testing.assert_allclose(v, theta, atol=1e-8 * np.linalg.cond(H))
+
+
+def _grad(potential, theta, rows):
+    out = np.empty_like(theta)
+    potential.grad(theta, rows, out)
+    return out
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_parts_of_the_rows_add_up_to_the_whole_summary(model):
+    p = model.random(3000, 4, seed=1)
+    theta, out = np.full(4, 0.1), np.empty(4)
+    parts, whole = np.zeros((3, p.curvature_size)), np.zeros(p.curvature_size)
+    p.grad_with_curvature(theta, np.arange(3000), out, whole, 3000)
+    for part, rows in zip(parts, np.array_split(np.arange(3000), 3)):
+        p.grad_with_curvature(theta, rows, out, part, 3000)
+    summed = parts.mean(axis=0)
+    # The diagonal is of all rows, so that it agrees to rounding; the triangle is of a share of the rows.
+    np.testing.assert_allclose(summed[-5:], whole[-5:], rtol=1e-12)
+    assert summed[-1] == 3000
+
+
+def test_a_metric_on_all_rows_has_the_exact_diagonal_and_a_sample_holds_what_it_does_not_show():
+    X = np.random.default_rng(0).standard_normal((4000, 3))
+    X[:, 2] = 0.0
+    X[7, 2] = 2.0  # one row of 4000 shows the last feature, and S may miss it
+    p = aq.LogisticRegression(X, np.arange(4000) % 2)
+    theta, out, e = np.zeros(3), np.empty(3), np.array([0.0, 0.0, 1.0])
+    summary = np.zeros(p.curvature_size)
+    p.grad_with_curvature(theta, np.arange(4000), out, summary, 4000)
+    exact, held = np.empty(3), np.empty(3)
+    p.inverse_metric_from(summary).apply(e, exact)
+    # Its curvature is 2^2 / 4 + prior = 2, but for what it shares with the other features in that row.
+    assert exact[2] == pytest.approx(0.5, rel=0.01)
+    p.grad_with_curvature(theta, np.arange(100, 4000, 16), out, summary, 244)
+    p.inverse_metric_from(summary).apply(e, held)
+    # One row of weight 4000 / 244 that shows it, and the prior.
+    assert held[2] == pytest.approx(1.0 / (1.0 + 4000 / 244), rel=1e-9)
+
+
+def test_the_metric_of_a_long_theta_is_a_diagonal():
+    n, d = 50, DENSE + 1
+    p = aq.LeastSquares(sparse.random(n, d, 0.01, "csr", random_state=0), np.ones(n))
+    summary, out = np.zeros(p.curvature_size), np.empty(d)
+    assert p.curvature_size == d + 1
+    p.grad_with_curvature(np.zeros(d), np.arange(n), out, summary)
+    H0 = np.empty(d)
+    p.inverse_metric_from(summary).apply(np.ones(d), H0)
+    dense = np.zeros((n, d))
+    for i in range(n):
+        at = slice(p.X.indptr[i], p.X.indptr[i + 1])
+        dense[i, p.X.indices[at]] = p.X.data[at]
+    np.testing.assert_allclose(H0, 1.0 / (1.0 + (dense**2).sum(axis=0)), rtol=1e-12)
+
+
+def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
+    ones = np.ones(3 * 4 // 2)  # a matrix of ones, of rank 1, and no prior
+    summary = np.concatenate([ones, np.ones(3), [10.0]])
+    out = np.empty(3)
+    metric_of(summary, np.zeros(3), np.ones(3), 10).apply(np.array([1.0, -1.0, 0.0]), out)
+    assert np.isfinite(out).all()
+    assert out[0] > 0 > out[1]
+
+
+@pytest.mark.parametrize(
+    ("n", "dim", "sample", "rows"), [(10**6, 100, 10**6, 4000), (10**6, 100, 3000, 3000)]
+)
+def test_how_many_rows_make_a_metric(n, dim, sample, rows):
+    assert rows_for_metric(n, dim, sample) == rows
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]])
+def test_labels_of_all_usual_kinds_mean_the_same(labels):
+    p = aq.LogisticRegression(np.eye(4), np.array(labels))
+    assert p.y.tolist() == [-1.0, 1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize("storage", ["csc_matrix", "coo_matrix", "csr_array", "lil_matrix"])
+def test_any_sparse_matrix_is_taken_and_doubled_entries_are_added(storage):
+    X = np.array([[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]])
+    made = aq.LeastSquares(getattr(sparse, storage)(X), np.ones(3))
+    assert made.value(np.ones(2)) == aq.LeastSquares(X, np.ones(3)).value(np.ones(2))
+    doubled = sparse.csr_matrix((np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
+    summary, out = np.zeros(3), np.empty(1)
+    aq.LeastSquares(doubled, np.zeros(1)).grad_with_curvature(np.zeros(1), np.arange(1), out, summary)
+    assert summary[1] == 4.0  # (1 + 1)^2, not 1^2 + 1^2
+    assert doubled.nnz == 2  # and the user's own matrix is as it was
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_reference_makes_it_again(model):
+    p = model.random(30, 4, seed=5, dtype=np.float32)
+    again = rebuild(p.reference())
+    assert type(again) is model
+    assert again.X.tobytes() == p.X.tobytes()
+    assert again.y.tobytes() == p.y.tobytes()
+
+
+X, Y = np.ones((3, 2)), np.array([1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: aq.LogisticRegression(np.ones(3), Y), "it has 1 dimension: reshape it"),
+        (lambda: aq.LogisticRegression(sparse.csr_matrix((0, 2)), Y[:0]), "X is empty"),
+        (lambda: aq.LogisticRegression([[1.0], [1.0, 2.0]], Y[:2]), "different lengths"),
+        (lambda: aq.LogisticRegression(X.astype(str), Y), "must hold numbers"),
+        (lambda: aq.LogisticRegression(sparse.csr_matrix(X * np.inf), Y), "NaN or infinity"),
+        (lambda: aq.LogisticRegression(X, np.array(["a", "b", "a"])), "map your labels to 0 and 1"),
+        (lambda: aq.LogisticRegression(X, Y[:, None]), "one label per row"),
+        (lambda: aq.LogisticRegression(X, Y, weights=np.ones(2)), "weights must be one per row"),
+        (lambda: aq.LogisticRegression(X, Y, weights=-Y), "not negative"),
+        (lambda: aq.LogisticRegression(X, Y, weights=0 * Y), "all weights are 0"),
+        (lambda: aq.LogisticRegression(X, Y, intercept="yes"), "intercept must be True or False"),  # type: ignore[arg-type]
+        (lambda: aq.PoissonRegression(X, -Y), "counts must not be negative"),
+        (lambda: aq.RobustRegression(X, Y, width=0.0), "width must be positive"),
+        (lambda: aq.LeastSquares(X, Y * np.nan), "y contains NaN"),
+    ],
+)
+def test_bad_input_gets_a_sentence(make, words):
+    with pytest.raises(BadInput, match=words):
+        make()
