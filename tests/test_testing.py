@@ -357,6 +357,7 @@ def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch):
     assert tried == {
         "simulator": "passed",
         "threads": "passed",
+        "processes": "passed",
         "mpi": "not tried: mpi4py is not installed",
         "ray": "not tried: ray is not installed",
     }

@@ -21,11 +21,15 @@ from .core.schedule import Schedule
 from .core.simulation import simulate
 from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
+from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
 from .engines.simulator import Simulator
 from .engines.threads import Threads
 from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from .minimize import minimize
+from .potentials.brought.finite_sum import FiniteSum
+from .potentials.brought.jax_loss import from_jax
+from .potentials.brought.torch_module import from_torch
 from .potentials.factorization.matrix_factorization import MatrixFactorization
 from .potentials.factorization.profiled_factorization import ProfiledFactorization
 from .potentials.least_squares import LeastSquares
@@ -54,6 +58,7 @@ __all__ = [
     "Cluster",
     "DamagedFile",
     "Engine",
+    "FiniteSum",
     "GrowingLBFGS",
     "LeastSquares",
     "LinearGaussian",
@@ -63,6 +68,7 @@ __all__ = [
     "MomentumLBFGS",
     "PoissonRegression",
     "Potential",
+    "Processes",
     "ProfiledFactorization",
     "Ray",
     "Recommender",
@@ -75,6 +81,8 @@ __all__ = [
     "StagedLBFGS",
     "Threads",
     "default_algorithm",
+    "from_jax",
+    "from_torch",
     "load_run",
     "minimize",
     "read_libsvm",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import asyncqn as aq
 from asyncqn.core.float32_wire import rounded
 from asyncqn.engines.copies import View, copied, leaves
-from asyncqn.engines.mpi.wire import Frame
+from asyncqn.engines.wire import Frame
 
 TYPED = TypedSGD(h=1e-6)
 

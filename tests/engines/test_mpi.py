@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from conftest import Mpirun, child_environment
-from engines.runs import EVERY, problem
+from engines.runs import EVERY
 from examples import SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,10 +21,9 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.core.checkpoint import load_checkpoint
 from asyncqn.core.float32_wire import rounded
-from asyncqn.core.request import Request
-from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
-from asyncqn.engines.mpi.worker import Worker, message_frames
 from asyncqn.engines.named import engine_from_json
+from asyncqn.engines.placed_update import PlacedUpdate
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
 ULFM = ("--with-ft", "ulfm")
@@ -245,22 +243,18 @@ class Pair(NamedTuple):
 
 
 def test_a_worker_s_update_lives_in_its_message_until_it_sends_other_arrays() -> None:
-    algorithm = aq.AsyncSGD(h=1e-5, batch=6)
-    mpi = SimpleNamespace(REQUEST_NULL=None)
-    request = Request(problem(), algorithm, np.zeros(problem().dim), commits=1)
-    worker = Worker(mpi, None, request, False, False, None, 1.0)
-    mine = worker.local = Pair(np.arange(3.0), np.arange(3.0) + 10, 7)
-    worker.outgoing = Frame((mine.first,))
-    slot = worker.outgoing.slots[0]
-    worker.outgoing.pack(worker._placed((mine.first,)))
-    assert worker.local.first is slot
-    assert worker.local.second is mine.second
+    mine = Pair(np.arange(3.0), np.arange(3.0) + 10, 7)
+    placed = PlacedUpdate(Frame((mine.first,)))
+    slot = placed.frame.slots[0]
+    first = placed.pack((mine.first,), mine)
+    assert first.first is slot
+    assert first.second is mine.second
     assert slot.tolist() == [0.0, 1.0, 2.0]
-    worker.outgoing.pack(worker._placed((worker.local.second,)))
-    assert worker.local.first is not slot
-    assert worker.local.first.tolist() == [0.0, 1.0, 2.0]
+    second = placed.pack((first.second,), first)
+    assert second.first is not slot
+    assert second.first.tolist() == [0.0, 1.0, 2.0]
     assert slot.tolist() == [10.0, 11.0, 12.0]
-    assert worker.local.n == 7
+    assert second.n == 7
 
 
 def test_frames_in_a_shared_room_carry_headers_alone_and_do_not_overlap() -> None:

@@ -13,6 +13,7 @@ from asyncqn.types import Engine
 ENGINES = {
     "simulator": "asyncqn.engines.simulator:Simulator",
     "threads": "asyncqn.engines.threads:Threads",
+    "processes": "asyncqn.engines.processes.engine:Processes",
     "mpi": "asyncqn.engines.mpi.engine:MPI",
     "ray": "asyncqn.engines.ray.engine:Ray",
 }

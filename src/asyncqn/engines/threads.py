@@ -5,12 +5,7 @@ Kernels, and NumPy on large arrays, let go of the interpreter lock, so that work
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
@@ -19,6 +14,7 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.precompile import precompile
 from asyncqn.engines.real import RealEngine
+from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import ThreadWorkers
 from asyncqn.errors import require
 
@@ -54,25 +50,5 @@ class Threads(RealEngine):
         start = checkpoints.start if checkpoints is not None else None
         clock = Clock(self.time_unit, float(start.document["time"]) if start is not None else 0.0)
         state = self.master_state(request, "threads", self.workers, clock.paused)
-        with _one_thread_pools(), listening_for_interrupts(checkpoints):
+        with one_thread_pools(), listening_for_interrupts(checkpoints):
             return ThreadWorkers(state, clock, self.timing_model, checkpoints).run()
-
-
-@contextmanager
-def _one_thread_pools() -> Iterator[None]:
-    """BLAS and OpenMP use one thread inside the block, where threadpoolctl is there to say so."""
-    try:
-        pools = _pools(len(sys.modules))
-    except ImportError:
-        yield
-        return
-    with pools.limit(limits=1):
-        yield
-
-
-@lru_cache(1)
-def _pools(modules: int) -> Any:
-    """The thread pools of this process; to look for them takes a millisecond, so only after an import."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

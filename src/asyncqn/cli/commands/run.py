@@ -44,6 +44,17 @@ def _threads(options: Options) -> Engine:
     )
 
 
+def _processes(options: Options) -> Engine:
+    from asyncqn.engines.processes.engine import Processes
+
+    usual = options.slow.workers if options.slow is not None else 2
+    return Processes(
+        options.workers if options.workers is not None else usual,
+        timing_model=options.slow,
+        time_unit=options.time_unit,
+    )
+
+
 def _mpi(options: Options) -> Engine:
     from asyncqn.engines.mpi.engine import MPI
 
@@ -63,7 +74,12 @@ def _ray(options: Options) -> Engine:
     )
 
 
-ENGINES: dict[str, Callable[[Options], Engine]] = {"threads": _threads, "mpi": _mpi, "ray": _ray}
+ENGINES: dict[str, Callable[[Options], Engine]] = {
+    "threads": _threads,
+    "processes": _processes,
+    "mpi": _mpi,
+    "ray": _ray,
+}
 """How each engine is made from the options, by its name on the command line."""
 
 

@@ -21,7 +21,6 @@ from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
-from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes
 from asyncqn.engines.mpi.worker import (
     ANSWERS,
     NO_PART,
@@ -33,10 +32,10 @@ from asyncqn.engines.mpi.worker import (
     STOP,
     UPDATE,
     WORK,
-    message_frames,
     send_pieces,
 )
 from asyncqn.engines.orders import Assign
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
 from asyncqn.types import Task
 
 EAGER = 200

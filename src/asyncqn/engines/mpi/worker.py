@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,13 @@ from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
-from asyncqn.engines.copies import copied, leaves
 from asyncqn.engines.mpi.shared import offer_room
-from asyncqn.engines.mpi.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
+from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.thread_workers import Delays
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
-from asyncqn.types import Array, Task
+from asyncqn.types import Task
 
 NO_PART = -1
 """In the place of a part in a header."""
@@ -57,36 +56,6 @@ def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
     for start in range(0, size, PIECE):
         comm.Recv(content[start : start + PIECE], rank, STATES)
     return content
-
-
-def message_frames(
-    sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
-) -> tuple[Frame, Frame, Frame]:
-    """The update of a worker and its two orders, laid out alike on both sides of a shared room."""
-    if room is None:
-        return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
-    first = body_bytes(update, narrow)
-    second = first + body_bytes(sent, narrow)
-    return Frame(update, narrow, room), Frame(sent, narrow, room[first:]), Frame(sent, narrow, room[second:])
-
-
-def moved(state: Any, places: Mapping[int, Array]) -> Any:
-    """A state whose arrays of the given ids live in other places, with their numbers."""
-    if isinstance(state, tuple):
-        children = [moved(child, places) for child in state]
-        return state._make(children) if hasattr(state, "_make") else tuple(children)
-    if (place := places.get(id(state))) is None:
-        return state
-    place[...] = state
-    return place
-
-
-def _lives_in(update: tuple[Any, ...], slots: list[npt.NDArray[Any]]) -> bool:
-    """Whether the arrays of an update are those of its message."""
-    for value, slot in zip(leaves(tuple(update)), slots):
-        if value is not slot and isinstance(value, np.ndarray):
-            return False
-    return True
 
 
 class Worker:
@@ -118,7 +87,6 @@ class Worker:
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
-        self.placed: bool | None = None
 
     def run(self) -> bool:
         self._start()
@@ -171,6 +139,7 @@ class Worker:
             offer.close()
         room = offer.room if offer is not None and entered else None
         self.outgoing, *self.frames = message_frames(sent, update, narrow, room)
+        self.placed = PlacedUpdate(self.outgoing)
         if size:
             saved = Saved({}, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
             self.local = saved.tree(f"worker.{self.number}", self.local)
@@ -188,25 +157,11 @@ class Worker:
             self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
             return
         self.outgoing.address(UPDATE)
-        self.outgoing.pack(update if self.narrow else self._placed(update))
+        if self.narrow:
+            self.outgoing.pack(update)
+        else:
+            self.local = self.placed.pack(update, self.local)
         self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
-
-    def _placed(self, update: Any) -> Any:
-        """The update, with those of its arrays that are the worker's own living in the message from now on.
-
-        Later updates then need no copy.  A worker that sends other arrays after all gets its own back,
-        lest the copy into the message is written over its state.
-        """
-        slots = self.outgoing.slots
-        if self.placed is None:
-            arrays = [(v, slot) for v, slot in zip(leaves(tuple(update)), slots) if isinstance(v, np.ndarray)]
-            self.local = moved(self.local, {id(v): slot for v, slot in arrays})
-            self.placed = True
-        elif self.placed and not _lives_in(update, slots):
-            update = copied(tuple(update))
-            self.local = moved(self.local, {id(slot): np.empty_like(slot) for slot in slots})
-            self.placed = False
-        return update
 
     def _send_state(self, final: bool = False, content_wanted: bool = True) -> None:
         content = np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""Messages as single buffers: a header of integers, then the numbers, without pickle and without copies.
+"""Messages between processes as buffers: a header of integers, then the numbers, no pickle, no copies.
 
 The shape of a message never changes during a run, so a buffer is laid out once from a sample.  An
 array of the message is a view into the buffer wherever precision allows.  Where both sides share
@@ -90,6 +90,17 @@ class Frame:
 def body_bytes(sample: tuple[Any, ...], narrow: bool = False) -> int:
     """Bytes of the numbers of such a message, without the header."""
     return _layout(sample, narrow)[3]
+
+
+def message_frames(
+    sent: tuple[Any, ...], update: tuple[Any, ...], narrow: bool, room: npt.NDArray[np.uint8] | None
+) -> tuple[Frame, Frame, Frame]:
+    """The update of a worker and its two orders, laid out alike on both sides of a shared room."""
+    if room is None:
+        return Frame(update, narrow), Frame(sent, narrow), Frame(sent, narrow)
+    first = body_bytes(update, narrow)
+    second = first + body_bytes(sent, narrow)
+    return Frame(update, narrow, room), Frame(sent, narrow, room[first:]), Frame(sent, narrow, room[second:])
 
 
 def _layout(

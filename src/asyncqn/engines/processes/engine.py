@@ -1,0 +1,149 @@
+"""Processes: workers as processes of this machine, for potentials that hold the interpreter lock.
+
+No launcher and no other package: the standard library forks, and shared memory carries the numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from asyncqn.core.read_only import read_only
+from asyncqn.core.request import Request
+from asyncqn.core.run import Run
+from asyncqn.engines.interrupts import listening_for_interrupts
+from asyncqn.engines.orders import Assign
+from asyncqn.engines.precompile import precompile
+from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
+from asyncqn.engines.processes.master import ProcessMaster
+from asyncqn.engines.processes.memory import pack
+from asyncqn.engines.processes.worker import Brief, failure, life_of, place
+from asyncqn.engines.real import RealEngine
+from asyncqn.errors import WorkerFailed, require
+from asyncqn.types import extra
+
+
+@dataclass(frozen=True)
+class Processes(RealEngine):
+    """Run an algorithm on processes of this machine; `add` more of them while it runs.
+
+    workers: W; start_method: "fork" copies this process, in milliseconds, and shares its data; "spawn" starts
+    a new interpreter, in about a second, to which the potential is sent; None: fork, unless something that
+    is loaded does not survive it (`why_not_fork`); start_timeout: seconds within which workers must be ready.
+    A worker that dies is not replaced; the run counts it and goes on with the others.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Processes(workers=2))
+    >>> run.status
+    'converged'
+    """
+
+    workers: int
+    start_method: Literal["fork", "spawn"] | None = None
+    start_timeout: float = 120.0
+    _running: list[ProcessMaster] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        W = self.workers
+        require(_count(W) and W >= 1, f"Processes needs at least one worker: workers = {W!r}.")
+        require(
+            self.start_method in (None, "fork", "spawn"),
+            f"start_method must be 'fork' or 'spawn', or None, not {self.start_method!r}.",
+        )
+        require(self.start_timeout > 0.0, f"start_timeout must be positive, not {self.start_timeout!r}.")
+        require(hasattr(os, "fork"), "this system cannot fork processes: use the engine threads.")
+        self.check_options(W)
+
+    def add(self, n: int = 1) -> None:
+        """Start n more workers in the run that is under way: from its callback, or from another thread."""
+        require(_count(n) and n >= 1, f"at least one worker can be added, not {n!r}.")
+        require(bool(self._running), "workers can be added only while a run is under way.")
+        master = self._running[-1]
+        require(
+            extra(master.core.algorithm, "max_workers") is None,
+            f"{type(master.core.algorithm).__name__} limits its workers: none can be added.",
+        )
+        master.wanted.put(n)
+
+    def minimize(self, request: Request) -> Run:
+        checkpoints = request.checkpoints
+        master: ProcessMaster | None = None
+
+        def paused() -> AbstractContextManager[None]:
+            assert master is not None
+            return master.clock.paused()
+
+        sample = _sample_update(request)
+        # Before the checkpoint folder is locked: a lock would be held by the copies, too.
+        server = self._server(request, sample)
+        try:
+            state = self.master_state(request, "processes", self.workers, paused)
+            with listening_for_interrupts(checkpoints):
+                master = ProcessMaster(state, server, sample, self.time_unit, self.start_timeout, checkpoints)
+                self._running.append(master)
+                try:
+                    return master.run()
+                finally:
+                    self._running.remove(master)
+        finally:
+            server.close()
+
+    def _server(self, request: Request, sample: Any) -> ForkServer:
+        """The process that workers are forked from."""
+        start = request.checkpoints.start if request.checkpoints is not None else None
+        arrays = {} if start is None else start.arrays
+        fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
+        brief = Brief(
+            *(request.potential, request.algorithm, request.theta0, request.seed),
+            *(self.timing_model, self.time_unit, sample),
+            states={name: array for name, array in arrays.items() if name.startswith("worker.")},
+            warm=not fork,
+        )
+        if fork:
+            return forked(life_of(brief))
+        fd = pack(brief, type(request.potential).__name__)
+        try:
+            return spawned(fd)
+        finally:
+            os.close(fd)
+
+
+def why_not_fork() -> str | None:
+    """What is loaded into this process and does not survive a fork; None where nothing is known.
+
+    These keep threads of their own that a copy lacks and waits for.  BLAS libraries and numba's kernels
+    without parallel loops are not among them; OpenMP is not where it uses one thread, as it does in a worker.
+    """
+    if sys.platform != "linux":
+        return "system libraries of this operating system"
+    if "jax" in sys.modules:
+        return "JAX"
+    if "mpi4py.MPI" in sys.modules:
+        return "MPI"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "CUDA"
+    parallel = sys.modules.get("numba.np.ufunc.parallel")
+    if parallel is not None and getattr(parallel, "_is_initialized", False):
+        return "numba's parallel loops"
+    return None
+
+
+def _sample_update(request: Request) -> Any:
+    """An update from states that are thrown away; kernels are compiled before workers are forked."""
+    potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
+    precompile(potential, algorithm, theta0, request.seed)
+    order = Assign(0, 0, 0, algorithm.stages[0].first_part)
+    local, called = algorithm.init_worker(potential, theta0), read_only(potential)
+    try:
+        return algorithm.step(algorithm.init(theta0), local, called, order.task(request.seed))
+    except Exception as error:
+        raise WorkerFailed(failure(place(order), error).sentence) from error
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,155 @@
+"""A process that does nothing but fork workers, and ends them all when the master is gone.
+
+Workers are forked from a process that has one thread and has computed nothing, however many threads the
+master has by then, so that one can be added at any time.  It comes about in two ways:
+
+* `forked`: as a copy of the master, in milliseconds.  Workers then hold the master's potential as it was,
+  whatever it is made of, and share its arrays with the master until somebody writes to them.
+* `spawned`: as a new interpreter, which takes about as long as `import asyncqn`; workers load what they
+  need from shared memory.
+
+The server is the parent of all workers.  It ends when its socket to the master does, or when its own
+parent is another one: first it kills its children, so that no process is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+
+from asyncqn.errors import WorkerFailed
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the master is still the parent."""
+_NUMBER = struct.Struct("=q")
+
+Life = Callable[[socket.socket, int, int], None]
+"""What a worker does: with its socket to the master, and with its shared memory, by descriptor and bytes."""
+
+
+class ForkServer:
+    """The master's end: `start` a worker, `close` at the end; wait: for the end of the server's process."""
+
+    def __init__(self, sock: socket.socket, wait: Callable[[], object]) -> None:
+        self._socket, self._wait = sock, wait
+
+    def start(self, room: int, nbytes: int) -> tuple[socket.socket, int]:
+        """Start a worker with this shared memory: the socket to it, and its process."""
+        mine, its = socket.socketpair()
+        try:
+            with its:
+                socket.send_fds(self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room])
+            (process,) = _NUMBER.unpack(self._socket.recv(_NUMBER.size, socket.MSG_WAITALL))
+        except (OSError, struct.error):
+            mine.close()
+            raise WorkerFailed("no worker can be started: the process that forks them was killed.") from None
+        if process < 0:
+            mine.close()
+            raise WorkerFailed(f"no worker can be started ({os.strerror(-process)}): use fewer workers.")
+        return mine, process
+
+    def close(self) -> None:
+        """End the server and every worker that is still there."""
+        self._socket.close()
+        self._wait()
+
+
+def forked(life: Life) -> ForkServer:
+    """A server that is a copy of this process."""
+    mine, its = socket.socketpair()
+    master = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Some warn of every fork beside threads.  The copy runs none of their code, and where workers would,
+        # the engine does not fork unless it is told to.
+        warnings.simplefilter("ignore")
+        process = os.fork()
+    if process == 0:
+        with _no_way_back():
+            mine.close()
+            serve(its, master, life)
+    its.close()
+
+    def wait() -> None:
+        with suppress(ChildProcessError):  # whoever handles SIGCHLD may have been faster
+            os.waitpid(process, 0)
+
+    return ForkServer(mine, wait)
+
+
+def spawned(brief: int) -> ForkServer:
+    """A server that is a new interpreter; brief: the shared memory that workers load."""
+    mine, its = socket.socketpair()
+    with its:
+        descriptors = (its.fileno(), brief)
+        code = f"from {__name__} import main; main({its.fileno()}, {brief}, {os.getpid()})"
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        server = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            pass_fds=descriptors,
+        )
+    return ForkServer(mine, server.wait)
+
+
+def serve(sock: socket.socket, master: int, life: Life) -> None:
+    """Fork a worker for every request, until the master is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches a whole group: the master says when to end
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    children: list[int] = []
+    while os.getppid() == master:
+        if not select.select([sock], [], [], LOOK_EVERY)[0]:
+            continue
+        request, descriptors, _, _ = socket.recv_fds(sock, _NUMBER.size, 2)
+        if len(request) < _NUMBER.size:
+            break
+        its, room = descriptors
+        try:
+            process = os.fork()
+        except OSError as error:
+            process = -(error.errno or 1)
+        if process == 0:
+            with _no_way_back():
+                sock.close()
+                life(socket.socket(fileno=its), room, *_NUMBER.unpack(request))
+        os.close(its)
+        os.close(room)
+        sock.sendall(_NUMBER.pack(process))
+        if process > 0:
+            children.append(process)  # not waited for: its number belongs to it until the end
+    for process in children:
+        os.kill(process, signal.SIGKILL)
+    for process in children:
+        os.waitpid(process, 0)
+
+
+class _no_way_back:
+    """The end of the block is the end of the process: nothing of the program above it is run again."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0 if error[0] is None else 1)
+
+
+def main(sock: int, brief: int, master: int) -> None:
+    """The new interpreter of `spawned`."""
+    from asyncqn.engines.processes.worker import life_from
+
+    serve(socket.socket(fileno=sock), master, life_from(brief))

@@ -1,0 +1,281 @@
+"""The master's side of the processes engine: carries messages between `MasterState` and the workers.
+
+Every look serves each worker that has arrived once, so that nobody waits for more than one service of
+each other worker.  A worker whose socket has closed is gone, and none takes its place unasked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import select
+import signal
+import time
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from asyncqn.core.checkpoint import Checkpoints, Saved
+from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign
+from asyncqn.engines.processes.channel import (
+    FAILED,
+    READY,
+    START,
+    STATE,
+    STOP,
+    UPDATE,
+    WORK,
+    Channel,
+    Gone,
+    Message,
+)
+from asyncqn.engines.processes.fork_server import ForkServer
+from asyncqn.engines.processes.memory import mapped, shared_memory
+from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
+from asyncqn.engines.wire import arrays_from_bytes, body_bytes, message_frames
+from asyncqn.errors import WorkerFailed
+
+EAGER = 5e-5
+"""Seconds for which the master looks again and again for an answer before it sleeps until one comes."""
+LONGEST_WAIT = 0.1
+"""Seconds after which the master looks up at the latest."""
+HURRY = 1.0
+"""Seconds for which workers are waited for after a second Ctrl-C."""
+
+
+class Slot:
+    """What the master keeps of one process; `worker` is its number, -1 until it is ready.
+
+    The next iterate is written beside the one that the worker still looks at.
+    """
+
+    def __init__(self, server: ForkServer, core: MasterState, sample: Any, returning: int | None) -> None:
+        sent = core.sent()
+        nbytes = body_bytes(sample) + 2 * body_bytes(sent)
+        fd = shared_memory(nbytes)
+        try:
+            sock, self.process = server.start(fd, nbytes)
+            self.inbox, *self.outboxes = message_frames(sent, sample, False, mapped(fd, nbytes))
+        finally:
+            os.close(fd)
+        self.channel, self.returning, self.worker, self.turn = Channel(sock), returning, NOBODY, 0
+
+
+class ProcessMaster:
+    """Runs `core` with one process per worker; see the top of this file.
+
+    sample: an update of the algorithm; unit: seconds of a unit of time; start_timeout: seconds within which
+    workers must be ready.
+    """
+
+    def __init__(
+        self,
+        core: MasterState,
+        server: ForkServer,
+        sample: Any,
+        unit: float,
+        start_timeout: float,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        self.core, self.server, self.sample, self.checkpoints = core, server, sample, checkpoints
+        self.clock, self.start_timeout = Clock(unit), start_timeout
+        self.slots: dict[int, Slot] = {}
+        """By the descriptor of their sockets."""
+        self.at: dict[int, Slot] = {}
+        """By the number of the worker."""
+        self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.states: dict[int, Any] = {}
+        self.begun = False
+        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
+        self.ready = select.poll()
+
+    def run(self) -> Run:
+        core, checkpoints = self.core, self.checkpoints
+        core.begin()
+        try:
+            self._join_workers()
+            with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
+                writing: Future[None] | None = None
+                while not core.done:
+                    self._turn()
+                    if checkpoints is not None and (saved := core.whole_checkpoint()) is not None:
+                        writing = writer.submit(checkpoints.write, saved)
+                self._dismiss()
+                if writing is not None:
+                    writing.result()
+        finally:
+            for slot in list(self.slots.values()):
+                self._forget(slot)
+        states = {w: state for w, state in self.states.items() if w in core.members}
+        run = core.finish(states)
+        if checkpoints is not None and core.status != "diverged":
+            checkpoints.write(core.last_checkpoint(states))
+        if core.failure is not None:
+            raise core.failure
+        return run
+
+    # -- the beginning and the end
+
+    def _join_workers(self) -> None:
+        """Start everyone, wait until all are ready, and send them to work."""
+        core, until = self.core, time.monotonic() + self.start_timeout
+        returning: list[int | None] = [*core.returning]
+        for number in (returning + [None] * core.workers)[: core.workers]:
+            self._start(number)
+        while self._starting() and time.monotonic() < until and not core.done:
+            self._serve_arrived(LONGEST_WAIT)
+        if not core.members and not core.done:
+            raise WorkerFailed(
+                f"no worker was ready after {self.start_timeout:g} s: give Processes a longer start_timeout."
+                if self._starting()
+                else "the processes of all workers died before they were ready."
+            )
+        if late := self._starting():
+            warnings.warn(
+                f"{late} of {core.workers} workers were not ready after {self.start_timeout:g} s: the run "
+                "begins without them.",
+                stacklevel=2,
+            )
+        self.begun = True
+        self.clock = Clock(self.clock.unit, core.time)
+        for worker in list(self.at):
+            self._send_orders(core.ask(worker, self.clock.now()))
+
+    def _starting(self) -> int:
+        return sum(slot.worker == NOBODY for slot in self.slots.values())
+
+    def _turn(self) -> None:
+        """Serve who has arrived, and do what time demands."""
+        core = self.core
+        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
+        self._serve_arrived(min(wait, LONGEST_WAIT))
+        while not core.done and not self.wanted.empty():
+            for _ in range(self.wanted.get()):
+                self._start(None)
+        if self.timed:
+            self._send_orders(core.tick(self.clock.now()))
+            for worker in [w for w in self.at if w not in core.members]:
+                self._forget(self.at[worker])  # it was given up as silent
+        if self.checkpoints is not None and self.checkpoints.interrupted:
+            core.stop(*self.checkpoints.ending(core.version))
+
+    def _dismiss(self) -> None:
+        """Let everyone finish what is under way, and take the states they end with."""
+        core = self.core
+        for slot in list(self.slots.values()):
+            if slot.worker == NOBODY:
+                self._forget(slot)
+            else:
+                self._send(slot, STOP, slot.worker)
+        until = time.monotonic() + core.give_up_after * self.clock.unit
+        while self.slots and time.monotonic() < until:
+            self._serve_arrived(LONGEST_WAIT)
+            if self.checkpoints is not None and self.checkpoints.hurry:
+                until = min(until, time.monotonic() + HURRY)
+                self.checkpoints.hurry = False
+        for slot in list(self.slots.values()):
+            self._lose(slot)
+
+    # -- processes come and go
+
+    def _start(self, returning: int | None) -> None:
+        """Start a process: a new worker, or one of the checkpoint this run goes on from."""
+        slot = Slot(self.server, self.core, self.sample, returning)
+        self.slots[slot.channel.fileno()] = slot
+        self.ready.register(slot.channel, select.POLLIN)
+        self._send(slot, START, NOBODY if returning is None else returning)
+
+    def _welcome(self, slot: Slot) -> None:
+        now = self.clock.now() if self.begun else self.core.time
+        slot.worker = self.core.join(now, slot.returning)
+        self.at[slot.worker] = slot
+        if self.begun:
+            self._send_orders(self.core.ask(slot.worker, now))
+
+    def _forget(self, slot: Slot) -> None:
+        """End a process; whoever is registered here has not been waited for, so its number is its own."""
+        del self.slots[slot.channel.fileno()]
+        self.at.pop(slot.worker, None)
+        self.ready.unregister(slot.channel)
+        slot.channel.close()
+        with suppress(ProcessLookupError):
+            os.kill(slot.process, signal.SIGKILL)
+
+    def _lose(self, slot: Slot) -> None:
+        """A worker is gone, and what it was computing with it."""
+        self._forget(slot)
+        self.states.pop(slot.worker, None)
+        if slot.worker != NOBODY:
+            now = self.clock.now() if self.begun else self.core.time
+            self._send_orders(self.core.lost(slot.worker, now, replacing=self._starting() > 0))
+        elif self.begun and not self.core.members and not self._starting():
+            version, commits = self.core.version, self.core.commits
+            self.core.stop("stopped", f"every worker was gone after {version} of {commits} commits.")
+
+    # -- messages
+
+    def _serve_arrived(self, seconds: float) -> None:
+        """Wait for messages, and serve every worker of whom there is one."""
+        until = time.perf_counter() + min(EAGER, seconds)
+        while not (arrived := self.ready.poll(0)) and time.perf_counter() < until:
+            os.sched_yield()
+        for fd, _ in arrived or self.ready.poll(math.ceil(1e3 * seconds)):
+            if (slot := self.slots.get(fd)) is None:
+                continue  # it was lost while others were served
+            try:
+                message = slot.channel.arrived()
+            except Gone:
+                self._lose(slot)
+                continue
+            if message is not None:
+                self._serve(slot, message)
+
+    def _serve(self, slot: Slot, message: Message) -> None:
+        """Do what a message asks for."""
+        core, kind = self.core, message.kind
+        if kind == READY:
+            self._welcome(slot)
+        elif kind == STATE:
+            arrays = arrays_from_bytes(np.frombuffer(message.content, np.uint8))
+            if message.numbers[0]:  # its last: the process ends by itself
+                template = core.algorithm.init_worker(core.potential, core.theta0)
+                self.states[slot.worker] = Saved({}, arrays).tree(f"worker.{slot.worker}", template)
+                self._forget(slot)
+            else:
+                core.hand_in_state(slot.worker, arrays)
+        elif kind == FAILED:
+            failure = Failure(*json.loads(message.content))
+            error = WorkerFailed(failure.sentence)
+            error.add_note(failure.trace)
+            raise error
+        else:
+            update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
+            self._send_orders(core.answer(slot.worker, update, self.clock.now()))
+
+    def _send(self, slot: Slot, kind: int, *numbers: int) -> None:
+        try:
+            slot.channel.send(kind, *numbers)
+        except Gone:
+            self._lose(slot)
+
+    def _send_orders(self, orders: list[Assign]) -> None:
+        """Write the iterate as it is now for those who may begin."""
+        core = self.core
+        if core.service and core.time > self.clock.now():
+            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        for order in orders:
+            slot = self.at.get(order.worker)
+            if slot is None:
+                continue  # lost while the orders before this one were carried out
+            slot.outboxes[slot.turn].pack(core.sent())
+            slot.turn = 1 - slot.turn
+            part = NO_PART if order.part is None else order.part
+            self._send(slot, WORK, order.worker, order.read, order.k, part, order.hand_in)

@@ -1,0 +1,1 @@
+"""Problems that a user brings: two functions, a torch module, a JAX loss."""

@@ -1,0 +1,120 @@
+"""FiniteSum: a problem given by two functions instead of a class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+from asyncqn.potentials.brought.row_sums import RowSums
+from asyncqn.types import Array, Rows
+
+
+class FiniteSum(RowSums):
+    """A sum over data points, given by two functions of theta and rows.
+
+    value(theta, rows): the sum of f_i(theta) over these rows, a number; grad(theta, rows): its gradient, a
+    vector of `dim` numbers.  Sums, not means: the scaling from a sample to all data is done here.  A row may
+    occur more than once.  prior: precision of a Gaussian prior, (prior / 2) |theta|^2 once for all data;
+    start: the default starting point (zeros); dtype: of theta, float64 or float32.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> y = np.array([1.0, 2.0, 6.0])
+    >>> problem = aq.FiniteSum(
+    ...     value=lambda theta, rows: 0.5 * ((theta[0] - y[rows]) ** 2).sum(),
+    ...     grad=lambda theta, rows: np.array([(theta[0] - y[rows]).sum()]),
+    ...     n_data=3, dim=1,
+    ... )
+    >>> run = aq.minimize(problem)
+    >>> run.status, round(float(run.theta[0]), 6)
+    ('converged', 3.0)
+    """
+
+    def __init__(
+        self,
+        value: Callable[[Array, Rows], Any],
+        grad: Callable[[Array, Rows], Any],
+        n_data: int,
+        dim: int,
+        *,
+        prior: float = 0.0,
+        start: npt.ArrayLike | None = None,
+        dtype: npt.DTypeLike = np.float64,
+    ) -> None:
+        kind = np.dtype(dtype)
+        require(kind in (np.float64, np.float32), f"dtype must be float64 or float32, not {kind}.")
+        super().__init__(n_data, dim, kind, prior)
+        _check_signature("value", value)
+        _check_signature("grad", grad)
+        self._value, self._grad = value, grad
+        self._start = np.zeros(self.dim, kind) if start is None else np.array(start, kind)
+        require(
+            self._start.shape == (self.dim,),
+            f"start must be a vector of dim = {self.dim} numbers, not of shape {self._start.shape}.",
+        )
+        self._check_sums()
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """The start that was given, or zeros."""
+        return self._start.copy()
+
+    def losses(self, theta: Array, rows: Rows) -> float:
+        """The user's value, checked to be a number."""
+        total = self._value(_read_only(theta), _read_only(rows))
+        if np.ndim(total) != 0 or not isinstance(total, (int, float, np.number, np.ndarray)):
+            raise BadInput(f"value must return one number, the sum over the rows, not {_shown(total)}.")
+        return float(total)
+
+    def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        """The user's gradient, checked to be a vector."""
+        g = self._grad(_read_only(theta), _read_only(rows))
+        if np.shape(g) != (self.dim,):
+            raise BadInput(
+                f"grad must return the sum of the rows' gradients, a vector of dim = {self.dim} numbers, not "
+                f"{_shown(g)}."
+            )
+        out[:] = g
+
+    def _check_sums(self) -> None:
+        """A row that occurs twice counts twice, where the first value is a number: a mean is told at once."""
+        once, twice = np.zeros(1, np.int64), np.zeros(2, np.int64)
+        one, two = self.losses(self._start, once), self.losses(self._start, twice)
+        mean = abs(one) > 1e-12 and abs(two - one) <= 1e-6 * abs(one)
+        require(not mean, "value returns a mean over the rows: it must return their sum.")
+        g, h = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
+        self.losses_with_grad(self._start, once, g)
+        self.losses_with_grad(self._start, twice, h)
+        mean = bool(np.abs(g).max() > 1e-12) and bool(np.abs(h - g).max() <= 1e-6 * np.abs(g).max())
+        require(not mean, "grad returns a mean over the rows: it must return the sum of their gradients.")
+
+
+def _check_signature(name: str, function: Any) -> None:
+    """Refuse what cannot be called with theta and rows."""
+    require(callable(function), f"{name} must be a function of theta and rows, not {_shown(function)}.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # compiled code may not tell
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise BadInput(
+            f"{name} must take two arguments, theta and rows, but takes {signature}: {name}(theta, rows) "
+            "gives the sum over these rows."
+        ) from None
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return "None" if value is None else f"an array of shape {shape}" if shape else f"a {type(value).__name__}"

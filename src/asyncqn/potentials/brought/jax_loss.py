@@ -1,0 +1,161 @@
+"""from_jax: a JAX loss and its parameters as a potential; theta is the parameters in one vector.
+
+This file alone imports jax.  Batches are padded, by rows that weigh nothing, to a few sizes, so that XLA
+compiles a few times and not for every sample.  Compiled functions and arrays of JAX's stay in the process
+that made them; the data travel as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from asyncqn.errors import MissingExtra, require
+from asyncqn.potentials.brought.row_sums import RowSumsWithValue
+from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.types import Array, Rows
+
+LEAST, MOST = 64, 4096
+"""Rows of the smallest and the largest batch; sizes double in between."""
+
+
+def from_jax(loss: Callable[[Any, Any], Any], params: Any, data: Any, *, prior: float = 0.0) -> JaxSum:
+    """A potential from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
+
+    loss: returns one number per row of the batch; params: a pytree of arrays, the start; data: a pytree of
+    arrays with one row per data point, of which a batch has some; `problem.params(run.theta)` is the answer
+    as a pytree like `params`.  float32 stays float32.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> def loss(params, batch):
+    ...     x, y = batch
+    ...     return (params["slope"] * x + params["shift"] - y) ** 2
+    >>> x = np.linspace(-1, 1, 40, dtype=np.float32)
+    >>> start = {"slope": jnp.zeros(()), "shift": jnp.zeros(())}
+    >>> problem = aq.from_jax(loss, start, (x, 3 * x + 1))
+    >>> run = aq.minimize(problem)
+    >>> {name: round(float(value), 2) for name, value in sorted(problem.params(run.theta).items())}
+    {'shift': 1.0, 'slope': 3.0}
+    """
+    require(callable(loss), f"loss must be a function of params and a batch, not a {type(loss).__name__}.")
+    return JaxSum(loss, params, data, prior)
+
+
+class JaxSum(RowSumsWithValue):
+    """What `from_jax` makes; `params` gives a theta as the pytree it stands for."""
+
+    def __init__(self, loss: Callable[[Any, Any], Any], params: Any, data: Any, prior: float) -> None:
+        jax = _jax()
+        self._loss = loss
+        self._template = jax.tree_util.tree_map(np.asarray, params)
+        self._data = jax.tree_util.tree_map(np.asarray, data)
+        leaves = jax.tree_util.tree_leaves(self._template)
+        kinds = {leaf.dtype for leaf in leaves}
+        wide = bool(jax.config.jax_enable_x64)
+        require(bool(leaves), "params holds no array: there is nothing to learn.")
+        require(
+            kinds in ({np.dtype(np.float32)}, {np.dtype(np.float64)}),
+            "the arrays of params must all be float32, or all float64, not "
+            f"{', '.join(sorted(map(str, kinds)))}.",
+        )
+        (kind,) = kinds
+        require(
+            wide or kind == np.float32,
+            "params are float64, which JAX computes in float32 unless told otherwise: make them float32, or "
+            "call jax.config.update('jax_enable_x64', True) first.",
+        )
+        counts = {np.shape(leaf)[:1] for leaf in jax.tree_util.tree_leaves(self._data)}
+        require(
+            len(counts) == 1 and counts != {()},
+            "the arrays of data must have one row per data point each, but their lengths differ: "
+            f"{sorted(counts)}.",
+        )
+        ((n_data,),) = counts
+        super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, prior)
+        two = self._batch(np.zeros(2, np.int64))
+        shape = tuple(jax.eval_shape(loss, self._template, two).shape)
+        require(
+            shape == (2,),
+            "loss must return one number per row of the batch, so that rows that only fill it up can weigh "
+            f"nothing: for two rows it returns {'a single number' if shape == () else f'shape {shape}'}.",
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        compiled = ("_unravel", "_value", "_value_and_grad")
+        return {name: value for name, value in vars(self).items() if name not in compiled}
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """The params that were given."""
+        leaves = _jax().tree_util.tree_leaves(self._template)
+        return np.concatenate([np.asarray(leaf, self.dtype).reshape(-1) for leaf in leaves])
+
+    def params(self, theta: Array) -> Any:
+        """`theta` as a pytree like the params that were given."""
+        require(
+            np.shape(theta) == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
+        )
+        return self._unravel(np.asarray(theta, self.dtype))
+
+    def losses(self, theta: Array, rows: Rows) -> float:
+        """The sum of the losses of `rows`."""
+        return sum(float(self._value(theta, *padded)) for padded in self._batches(rows))
+
+    def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
+        """The same, with its gradient; batches are added in float64."""
+        total, g = 0.0, np.zeros(self.dim)
+        for padded in self._batches(rows):
+            value, part = self._value_and_grad(theta, *padded)
+            total += float(value)
+            g += np.asarray(part)
+        out[:] = g
+        return total
+
+    @cached_property
+    def _unravel(self) -> Callable[[Any], Any]:
+        from jax.flatten_util import ravel_pytree
+
+        unravel: Callable[[Any], Any] = ravel_pytree(self._template)[1]
+        return unravel
+
+    def _weighted(self, theta: Any, weights: Any, batch: Any) -> Any:
+        return (weights * self._loss(self._unravel(theta), batch)).sum()
+
+    @cached_property
+    def _value(self) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = _jax().jit(self._weighted)
+        return compiled
+
+    @cached_property
+    def _value_and_grad(self) -> Callable[..., Any]:
+        jax = _jax()
+        compiled: Callable[..., Any] = jax.jit(jax.value_and_grad(self._weighted))
+        return compiled
+
+    def _batch(self, rows: Any) -> Any:
+        return _jax().tree_util.tree_map(lambda leaf: leaf[rows], self._data)
+
+    def _batches(self, rows: Rows) -> Iterator[tuple[Array, Any]]:
+        """Weights and rows of each batch; a last one is filled up with its first row, which then weighs 0."""
+        chosen(rows, self.n_data)  # JAX would take the last row in place of one that does not exist
+        for first in range(0, len(rows), MOST):
+            some = rows[first : first + MOST]
+            size = LEAST
+            while size < len(some):
+                size *= 2
+            weights = np.zeros(size, self.dtype)
+            weights[: len(some)] = 1.0
+            yield weights, self._batch(np.concatenate([some, np.full(size - len(some), some[0])]))
+
+
+def _jax() -> Any:
+    try:
+        import jax
+    except ModuleNotFoundError:
+        raise MissingExtra("jax", "jax", "from_jax") from None
+    return jax

@@ -1,0 +1,75 @@
+"""What problems that users bring share: sums over rows, scaled to all data, and a prior counted once.
+
+    U(theta) = sum_i f_i(theta) + (prior / 2) |theta|^2
+
+A subclass says how the f_i of some rows are summed; estimates from a sample, and values that come along
+with gradients, follow from that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from asyncqn.errors import require
+from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.types import Array, Rows
+
+
+class RowSums:
+    """A potential made of `losses` and `losses_with_grad`."""
+
+    def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
+        for name, count in (("n_data", n_data), ("dim", dim)):
+            require(
+                isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1,
+                f"{name} must be an integer of at least 1, not {count!r}.",
+            )
+        require(
+            isinstance(prior, (int, float)) and 0.0 <= prior < math.inf,
+            f"prior must be a number that is finite and not negative, not {prior!r}.",
+        )
+        self.n_data, self.dim, self.dtype, self.prior = int(n_data), int(dim), dtype, float(prior)
+
+    def losses(self, theta: Array, rows: Rows) -> float:
+        """The sum of f_i(theta) over `rows`."""
+        raise NotImplementedError
+
+    def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
+        """The same, with its gradient in `out`; None where the value would cost another pass."""
+        raise NotImplementedError
+
+    def value(self, theta: Array) -> float:
+        """U(theta) over all rows."""
+        return self.value_rows(theta, np.arange(self.n_data))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from `rows`, the prior counted once."""
+        return self._scaled(theta, rows, self.losses(theta, rows))
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        """The gradient of that estimate."""
+        self._with_grad(theta, rows, out)
+
+    def _with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
+        total = self.losses_with_grad(theta, rows, out)
+        out *= self.n_data / len(rows)
+        if self.prior:
+            out += self.prior * theta
+        return total
+
+    def _scaled(self, theta: Array, rows: Rows, total: float) -> float:
+        squares = float(sum_of_squares(theta)) if self.prior else 0.0
+        return self.n_data / len(rows) * total + 0.5 * self.prior * squares
+
+
+class RowSumsWithValue(RowSums):
+    """Where the value comes along with the gradient."""
+
+    def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
+        """`grad` that returns `value_rows`, for the price of one pass."""
+        total = self._with_grad(theta, rows, out)
+        assert total is not None
+        return self._scaled(theta, rows, total)

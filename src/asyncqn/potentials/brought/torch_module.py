@@ -1,0 +1,259 @@
+"""from_torch: a torch module and a loss as a potential; theta is the module's parameters in one vector.
+
+This file alone imports torch.  A computation changes nothing: each thread calls a copy of the module with the
+parameters it is given, on one thread of torch's, so that equal arguments give equal bits on every engine.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.potentials.brought.row_sums import RowSumsWithValue
+from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.types import Array, Rows
+
+CHUNK = 4096
+"""Rows that go through the module at once: what it remembers for the gradient stays bounded."""
+
+
+def from_torch(module: Any, loss: Any, X: Any, y: Any, *, prior: float = 0.0) -> TorchSum:
+    """A potential from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
+
+    loss: one of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
+    is taken; or your own function that returns one number per row.  The start is what the module holds now;
+    `problem.load(run.theta)` puts the answer into the module.  float32 stays float32.
+
+    >>> import torch
+    >>> import asyncqn as aq
+    >>> X = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(-1, 1)
+    >>> module = torch.nn.Linear(1, 1, dtype=torch.float64)
+    >>> problem = aq.from_torch(module, torch.nn.MSELoss(), X, 3 * X + 1)
+    >>> run = aq.minimize(problem)
+    >>> problem.load(run.theta)
+    >>> run.status, round(module.weight.item(), 3), round(module.bias.item(), 3)
+    ('converged', 3.0, 1.0)
+    """
+    torch = _torch()
+    require(
+        isinstance(module, torch.nn.Module),
+        f"module must be a torch.nn.Module, not a {type(module).__name__}.",
+    )
+    return TorchSum(module, _summed(torch, loss), X, y, prior)
+
+
+class TorchSum(RowSumsWithValue):
+    """What `from_torch` makes; `load` puts a theta into the module."""
+
+    def __init__(self, module: Any, loss: Callable[..., Any], X: Any, y: Any, prior: float) -> None:
+        torch = _torch()
+        _check_pure(torch, module)
+        self.module, self._loss = module, loss
+        self._names = [name for name, p in module.named_parameters() if p.requires_grad]
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        require(bool(parameters), "the module has no parameters to learn.")
+        kinds = {p.dtype for p in parameters}
+        require(
+            kinds in ({torch.float32}, {torch.float64}),
+            f"the module's parameters must all be float32, or all float64, not {_listed(kinds)}.",
+        )
+        require(
+            {p.device.type for p in module.parameters()} == {"cpu"},
+            "the module must be on the CPU: call module.cpu() first.",
+        )
+        self._shapes = [tuple(p.shape) for p in parameters]
+        self._sizes = [p.numel() for p in parameters]
+        (kind,) = kinds
+        self._X, self._y = (_tensor(torch, data, kind) for data in (X, y))
+        require(
+            self._X.ndim >= 1 and self._y.ndim >= 1 and len(self._X) == len(self._y),
+            f"X and y must have one row per data point: they have shapes {tuple(self._X.shape)} and "
+            f"{tuple(self._y.shape)}.",
+        )
+        dtype = np.dtype(np.float32 if kind == torch.float32 else np.float64)
+        super().__init__(len(self._X), sum(self._sizes), dtype, prior)
+        self._copies = threading.local()
+        with _one_thread(torch), torch.no_grad():
+            self._chunk_loss(self._mine(), parameters, slice(0, min(2, self.n_data)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_copies"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._copies = threading.local()
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """What the module holds now."""
+        torch = _torch()
+        parts = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
+        start: Array = torch.cat(parts).numpy().copy()
+        return start
+
+    def load(self, theta: Array) -> None:
+        """Put `theta` into the module."""
+        torch = _torch()
+        require(
+            np.shape(theta) == (self.dim,),
+            f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
+        )
+        held = [p for p in self.module.parameters() if p.requires_grad]
+        with torch.no_grad():
+            for mine, new in zip(held, self._split(torch.tensor(np.asarray(theta, self.dtype)))):
+                mine.copy_(new)
+
+    def losses(self, theta: Array, rows: Rows) -> float:
+        """The sum of the losses of `rows`."""
+        torch = _torch()
+        total = 0.0
+        with _one_thread(torch), torch.no_grad():
+            parts, module = self._split(_vector(torch, theta)), self._mine()
+            for index in self._chunks(rows):
+                total += float(self._chunk_loss(module, parts, index))
+        return total
+
+    def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
+        """The same, with its gradient; chunks are added in float64."""
+        torch = _torch()
+        total, g = 0.0, np.zeros(self.dim)
+        with _one_thread(torch), torch.enable_grad():
+            flat, module = _vector(torch, theta).requires_grad_(), self._mine()
+            for index in self._chunks(rows):
+                loss = self._chunk_loss(module, self._split(flat), index)
+                g += torch.autograd.grad(loss, flat)[0].numpy()
+                total += float(loss.detach())
+        out[:] = g
+        return total
+
+    def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
+        torch = _torch()
+        answer = torch.func.functional_call(module, dict(zip(self._names, parts)), (self._X[index],))
+        loss = self._loss(answer, self._y[index])
+        require(
+            loss.ndim == 0,
+            f"loss must return one number per row, or take a parameter 'reduction': it returned a "
+            f"{type(loss).__name__} of shape {tuple(loss.shape)}.",
+        )
+        return loss
+
+    def _split(self, flat: Any) -> list[Any]:
+        """theta as the module's parameters."""
+        return [part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes)]
+
+    def _chunks(self, rows: Rows) -> Iterator[Any]:
+        torch, index = _torch(), chosen(rows, self.n_data)
+        for first in range(0, len(rows), CHUNK):
+            if isinstance(index, slice):
+                yield slice(index.start + first, min(index.start + first + CHUNK, index.stop))
+            else:
+                yield torch.from_numpy(np.array(index[first : first + CHUNK], np.int64))
+
+    def _mine(self) -> Any:
+        """This thread's copy of the module: a call with other parameters changes the module for a while."""
+        if not hasattr(self._copies, "module"):
+            self._copies.module = copy.deepcopy(self.module)
+        return self._copies.module
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise MissingExtra("torch", "torch", "from_torch") from None
+    return torch
+
+
+@contextmanager
+def _one_thread(torch: Any) -> Iterator[None]:
+    """Inside the block this thread computes alone: sums that are shared out have other bits."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _vector(torch: Any, theta: Array) -> Any:
+    """theta as a tensor that shares its memory where torch allows that."""
+    return torch.from_numpy(theta if theta.flags.writeable else theta.copy())
+
+
+def _tensor(torch: Any, data: Any, kind: Any) -> Any:
+    """Data as a tensor, in the module's precision where it is not of integers."""
+    tensor = data.detach() if isinstance(data, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(data))
+    return tensor.to(kind) if tensor.is_floating_point() else tensor
+
+
+def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
+    """The loss as a sum over rows."""
+    if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
+        summed: Callable[..., Any] = copy.deepcopy(loss)
+        summed.reduction = "sum"  # type: ignore[attr-defined]
+        return summed
+    require(callable(loss), f"loss must be a function of the answer and y, not {type(loss).__name__}.")
+    try:
+        reduced = "reduction" in inspect.signature(loss).parameters
+    except (TypeError, ValueError):
+        reduced = False
+    return _Reduced(loss) if reduced else _PerRow(loss)
+
+
+class _Reduced:
+    """A function of torch's with reduction="sum"."""
+
+    def __init__(self, loss: Callable[..., Any]) -> None:
+        self.loss = loss
+
+    def __call__(self, answer: Any, y: Any) -> Any:
+        return self.loss(answer, y, reduction="sum")
+
+
+class _PerRow:
+    """A user's function of one number per row, summed."""
+
+    def __init__(self, loss: Callable[..., Any]) -> None:
+        self.loss = loss
+
+    def __call__(self, answer: Any, y: Any) -> Any:
+        each = self.loss(answer, y)
+        shape = tuple(getattr(each, "shape", ()))
+        require(
+            shape[:1] == (len(y),),
+            f"loss must return one number per row, {len(y)} here, so that a sum can be made of them: it "
+            f"returned {'a single number' if shape == () else f'shape {shape}'}.",
+        )
+        return each.sum()
+
+
+def _check_pure(torch: Any, module: Any) -> None:
+    """Refuse layers that are not a function of theta and the row alone while they train."""
+    nn = torch.nn
+    for name, layer in module.named_modules():
+        if not layer.training:
+            continue
+        what = type(layer).__name__ + (f" '{name}'" if name else "")
+        random = isinstance(layer, (nn.modules.dropout._DropoutNd, nn.RReLU))
+        random = random or (isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0.0)
+        batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        stored = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+        if random or batch or stored:
+            why = "draws random numbers" if random else "changes with every call"
+            raise BadInput(
+                f"the module's {what} {why} in training mode, so the loss is not a function of theta: call "
+                "module.eval() first."
+            )
+
+
+def _listed(kinds: set[Any]) -> str:
+    return ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))

@@ -1,0 +1,77 @@
+"""A JAX loss as a potential: padded batches weigh nothing, few sizes are compiled, trees come back."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import assert_replays
+
+import asyncqn as aq
+from asyncqn.testing import check_potential
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+N = 200
+RNG = np.random.default_rng(0)
+DATA = {"x": RNG.standard_normal((N, 3)).astype(np.float32), "y": RNG.standard_normal(N).astype(np.float32)}
+START = {"w": np.zeros(3, np.float32), "b": np.zeros((), np.float32)}
+
+
+def loss(params: Any, batch: Any) -> Any:
+    return 0.5 * (batch["x"] @ params["w"] + params["b"] - batch["y"]) ** 2
+
+
+@pytest.fixture(scope="module")
+def problem() -> Any:
+    return aq.from_jax(loss, START, DATA, prior=0.5)
+
+
+def test_a_loss_is_a_potential_and_its_answer_a_tree(problem: Any) -> None:
+    assert (problem.n_data, problem.dim, problem.dtype) == (N, 4, np.float32)
+    check_potential(problem, travel=False, engines=())
+    run = aq.minimize(problem, engine=aq.Threads(2), tol=1e-4, max_passes=60)
+    A = np.column_stack([np.ones(N), DATA["x"]]).astype(np.float64)  # a tree's leaves come by name: b, w
+    exact = np.linalg.solve(A.T @ A + 0.5 * np.eye(4), A.T @ DATA["y"])
+    answer = problem.params(run.theta)
+    assert sorted(answer) == ["b", "w"]
+    assert answer["w"].shape == (3,)
+    assert answer["b"].shape == ()
+    # Gradients of float32 sums over 200 rows are good to about 1e-4 of their size.
+    assert np.allclose([answer["b"], *answer["w"]], exact, atol=1e-3)
+    assert_replays(run, problem)
+
+
+def test_padding_changes_nothing_and_few_sizes_are_compiled(problem: Any) -> None:
+    theta, out, same = np.full(4, 0.3, np.float32), np.empty(4, np.float32), np.empty(4, np.float32)
+    rows = np.arange(N)
+    for n in (1, 5, 63, 64, 65, 130, 200):
+        problem.grad(theta, rows[:n], out)
+        A = np.column_stack([np.ones(n), DATA["x"][:n]])
+        same[:] = N / n * (A.T @ (A @ theta - DATA["y"][:n])) + 0.5 * theta
+        assert np.allclose(out, same, rtol=1e-4, atol=1e-3 * N)
+    assert problem._value_and_grad._cache_size() <= 3, "64, 128 and 256 rows"
+    with pytest.raises(aq.BadInput, match=r"rows must lie in 0\.\.199"):
+        problem.grad(theta, np.array([N]), out)
+
+
+def test_a_problem_travels_without_what_was_compiled(problem: Any) -> None:
+    theta = np.full(4, 0.3, np.float32)
+    there = pickle.loads(pickle.dumps(problem))
+    assert "_value" not in vars(there)
+    assert there.value(theta) == problem.value(theta)
+
+
+def test_mistakes_are_named_in_a_sentence() -> None:
+    with pytest.raises(aq.BadInput, match=r"one number per row of the batch.*returns a single number"):
+        aq.from_jax(lambda params, batch: loss(params, batch).mean(), START, DATA)
+    with pytest.raises(aq.BadInput, match="lengths differ"):
+        aq.from_jax(loss, START, {**DATA, "y": DATA["y"][:-1]})
+    with pytest.raises(aq.BadInput, match="all be float32, or all float64"):
+        aq.from_jax(loss, {**START, "b": np.int32(0)}, DATA)
+    with pytest.raises(aq.BadInput, match="jax_enable_x64"):
+        aq.from_jax(loss, {name: leaf.astype(np.float64) for name, leaf in START.items()}, DATA)
+    with pytest.raises(aq.BadInput, match="loss must be a function"):
+        aq.from_jax(3, START, DATA)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""A torch module as a potential: its gradient, its precision, its answer, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from engines.runs import assert_replays
+
+import asyncqn as aq
+from asyncqn.potentials.brought import torch_module
+from asyncqn.testing import check_potential
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def network(dtype: Any = None) -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(dtype or torch.float64)
+
+
+def data(n: int = 50) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, 3))
+    return X, (X[:, 0] + 0.3 * rng.standard_normal(n) > 0).astype(np.int64)
+
+
+def per_row(answer: Any, y: Any) -> Any:
+    return nn.functional.cross_entropy(answer, y, reduction="none")
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row], ids=str)
+def test_a_module_is_a_potential_whatever_kind_of_loss(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_module, "CHUNK", 7)  # so that there are several
+    module, (X, y) = network(), data()
+    problem = aq.from_torch(module, loss, X, y, prior=0.1)
+    check_potential(problem, travel=False, engines=("threads",))
+    theta = problem.initial(np.random.default_rng(0))
+    out = np.empty_like(theta)
+    U = problem.grad_with_value(theta, np.arange(50), out)
+    whole = nn.CrossEntropyLoss(reduction="sum")(module(torch.from_numpy(X)), torch.from_numpy(y))
+    assert pytest.approx(whole.item() + 0.05 * float(theta @ theta), rel=1e-13) == U
+    grads = torch.autograd.grad(whole, list(module.parameters()))
+    flat = np.concatenate([g.numpy().ravel() for g in grads]) + 0.1 * theta
+    assert np.allclose(out, flat, rtol=1e-11, atol=1e-12)
+
+
+def test_the_answer_goes_back_into_the_module_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, (X, y) = network(torch.float32), data()
+    problem = aq.from_torch(module, nn.CrossEntropyLoss(), X, y, prior=0.1)
+    before = problem.initial(np.random.default_rng(0))
+    run = aq.minimize(problem, engine=aq.Processes(2, start_method="fork"), tol=1e-4, max_passes=60)
+    assert run.theta.dtype == np.float32
+    assert problem.initial(np.random.default_rng(0)).tobytes() == before.tobytes(), "a run changes nothing"
+    assert_replays(run, pickle.loads(pickle.dumps(problem)))
+    problem.load(run.theta)
+    answer = module(torch.from_numpy(X).float())
+    U = nn.CrossEntropyLoss(reduction="sum")(answer, torch.from_numpy(y)).item()
+    # Float32 sums of 50 losses: a few hundred roundings of 6e-8.
+    assert run.fun == pytest.approx(U + 0.05 * float(run.theta @ run.theta), rel=1e-4)
+    assert run.fun < problem.value(before)
+
+
+def test_threads_share_a_module_and_torch_keeps_its_threads() -> None:
+    X, y = data()
+    problem = aq.from_torch(network(), nn.CrossEntropyLoss(), X, y, prior=0.1)
+    torch.set_num_threads(2)
+    run = aq.minimize(problem, aq.AsyncSGD(h=1e-3, batch=8), engine=aq.Threads(3), commits=60)
+    assert torch.get_num_threads() == 2
+    assert_replays(run, problem)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (nn.Dropout(0.5), "Dropout '1' draws random numbers in training mode.*module.eval"),
+        (nn.BatchNorm1d(3), "BatchNorm1d '1' changes with every call in training mode"),
+    ],
+    ids=["dropout", "batch norm"],
+)
+def test_layers_that_are_no_function_of_theta_are_refused_until_they_are(layer: Any, words: str) -> None:
+    X, y = data()
+    module = nn.Sequential(nn.Linear(3, 3), layer, nn.Linear(3, 2)).double()
+    with pytest.raises(aq.BadInput, match=words):
+        aq.from_torch(module, nn.CrossEntropyLoss(), X, y)
+    assert aq.from_torch(module.eval(), nn.CrossEntropyLoss(), X, y).n_data == 50
+
+
+def test_mistakes_are_named_in_a_sentence() -> None:
+    X, y = data()
+    loss = nn.CrossEntropyLoss()
+    with pytest.raises(aq.BadInput, match=r"module must be a torch.nn.Module"):
+        aq.from_torch(len, loss, X, y)
+    with pytest.raises(aq.BadInput, match="no parameters to learn"):
+        aq.from_torch(nn.Tanh(), loss, X, y)
+    with pytest.raises(aq.BadInput, match="all be float32, or all float64, not float32, float64"):
+        aq.from_torch(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double()), loss, X, y)
+    with pytest.raises(aq.BadInput, match="one row per data point"):
+        aq.from_torch(network(), loss, X, y[:-1])
+    with pytest.raises(aq.BadInput, match=r"one number per row, 2 here.*returned a single number"):
+        aq.from_torch(network(), lambda answer, y: per_row(answer, y).mean(), X, y)
+    with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 26"):
+        aq.from_torch(network(), loss, X, y).load(np.zeros(3))
