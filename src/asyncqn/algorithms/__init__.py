@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.algorithms.annealing import Annealing
+from asyncqn.algorithms.first_order.async_saga import AsyncSAGA
 from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
+from asyncqn.algorithms.first_order.delay_adaptive_sgd import DelayAdaptiveSGD
+from asyncqn.algorithms.first_order.rennala import Rennala
+from asyncqn.algorithms.first_order.ringmaster import Ringmaster
 from asyncqn.algorithms.first_order.sgd import SGD
 from asyncqn.algorithms.first_order.sgld import SGLD
 from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
@@ -41,11 +45,15 @@ __all__ = [
     "SGD",
     "SGLD",
     "Annealing",
+    "AsyncSAGA",
     "AsyncSGD",
     "BlockLBFGS",
+    "DelayAdaptiveSGD",
     "GrowingLBFGS",
     "MetricLBFGS",
     "MomentumLBFGS",
+    "Rennala",
+    "Ringmaster",
     "StagedLBFGS",
     "algorithm_from_json",
     "algorithm_to_json",
@@ -55,6 +63,10 @@ __all__ = [
 ALGORITHMS: dict[str, type] = {
     "as-lbfgs": ASLBFGS,
     "async-sgd": AsyncSGD,
+    "delay-adaptive-sgd": DelayAdaptiveSGD,
+    "ringmaster": Ringmaster,
+    "rennala": Rennala,
+    "async-saga": AsyncSAGA,
     "mb-lbfgs": MBLBFGS,
     "sgd": SGD,
     "sgld": SGLD,

@@ -11,7 +11,7 @@ from asyncqn.errors import require
 from asyncqn.paper import movielens
 from asyncqn.paper.movielens import Timing
 from asyncqn.paper.problems import STANDARD, AlikeRows, Spectrum
-from asyncqn.paper.settings import N_OMEGA, PAPER, algorithm, cluster
+from asyncqn.paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
 from asyncqn.tuning.problem import TuningProblem
 from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.types import Potential
@@ -47,7 +47,8 @@ class GaussianProblem(TuningProblem):
         return self.problem.potential()
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
-        return cluster(self.algorithm, self.workers, self.variance, parameters.get("batch", N_OMEGA))
+        rows = N_Y / parameters["parts"] if "parts" in parameters else parameters.get("batch", N_OMEGA)
+        return cluster(self.algorithm, self.workers, self.variance, rows)
 
     def first(self) -> dict[str, Any] | None:
         return dict(PAPER[self.algorithm]) if self.algorithm in PAPER else None
@@ -109,7 +110,13 @@ class RatingsProblem(TuningProblem):
 
     def first(self) -> dict[str, Any]:
         size = movielens.size_of(self.ratings)
-        given = movielens.parameters(size, self.potential().n_data)[self.algorithm]
+        known = movielens.parameters(size, self.potential().n_data)
+        require(
+            self.algorithm in known,
+            f"studies of ratings begin with the paper's parameters, which it has for {', '.join(known)}, not "
+            f"for {self.algorithm!r}: tune it on linear-gaussian.",
+        )
+        given = known[self.algorithm]
         if self.rho is not None and "rho" in given:
             given["rho"] = self.rho
         return movielens.with_timeout(given, algorithm(self.algorithm, given), self.timing)

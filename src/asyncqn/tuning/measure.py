@@ -42,10 +42,11 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
     The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.
     """
     cycle = cluster.means() + cluster.message + cluster.master
-    if algorithm.stages[0].waits:
+    stage = algorithm.stages[0]
+    if stage.waits and stage.answers is None:
         shortest = cluster.message + cluster.master + 0.05 * float(cluster.means().min())
         return int(limit / max(shortest, 1e-3 * limit)) + 2
-    return int(4 / 3 * limit * float(np.sum(1.0 / cycle))) + 10 * cluster.workers
+    return int(4 / 3 * limit * float(np.sum(1.0 / cycle)) / stage.rows) + 10 * cluster.workers
 
 
 def time_to(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 BATCH_SHARES = (1 / 600, 1 / 200, 1 / 100, 1 / 40, 1 / 20, 1 / 10, 1 / 5)
 OVERLAP_SHARES = (1 / 3, 1 / 2, 5 / 6)
+PART_ROWS = (3, 10, 30, 100)
 
 
 class FixedTrial:
@@ -100,6 +101,53 @@ def _async_sgd(search: Search) -> dict[str, Any]:
     return {"h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)), "batch": search.rows(1)}
 
 
+def _delay_adaptive_sgd(search: Search) -> dict[str, Any]:
+    """As a-SGD, with the staleness that leaves a step its length in units of W."""
+    W = search.setting.workers
+    return {
+        **_async_sgd(search),
+        "tau": max(1, round(search.number("tau", "tau_share", 0.1, 10.0, W))),
+        "scatter": search.choice("scatter", (False, True)),
+    }
+
+
+def _ringmaster(search: Search) -> dict[str, Any]:
+    """h = r / (L min(W, R)): the greatest staleness is what the step must be stable under."""
+    L, W = search.setting.curvature, search.setting.workers
+    oldest = round(search.number("max_delay", "delay_share", 0.1, 10.0, W))
+    return {
+        "h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * min(W, oldest + 1))),
+        "batch": search.rows(1),
+        "max_delay": oldest,
+        "scatter": search.choice("scatter", (False, True)),
+    }
+
+
+def _rennala(search: Search) -> dict[str, Any]:
+    """h = r / L: no gradient is stale."""
+    W = search.setting.workers
+    return {
+        "h": search.number("h", "r", 0.002, 20.0, 1.0 / search.setting.curvature),
+        "batch": search.rows(1),
+        "collect": max(1, round(search.number("collect", "collect_share", 0.1, 10.0, W))),
+        "scatter": search.choice("scatter", (False, True)),
+    }
+
+
+def _async_saga(search: Search) -> dict[str, Any]:
+    """h = r / (L W) as for a-SGD; parts of a few rows."""
+    L, W, n = search.setting.curvature, search.setting.workers, search.setting.n_data
+    parts = search.setting.kept.get("parts")
+    if parts is None:
+        parts = max(1, n // int(search.choice("rows", PART_ROWS)))
+    return {
+        "h": search.number("h", "r", 0.002, 20.0, 1.0 / (L * W)),
+        "parts": parts,
+        "order": search.choice("order", ("random", "age")),
+        "scatter": search.choice("scatter", (False, True)),
+    }
+
+
 def _mb_lbfgs(search: Search) -> dict[str, Any]:
     """h = r / (1 + rho L): the step is about r where pairs rule H, and r / L times g where rho does."""
     rho = search.ridge()
@@ -144,6 +192,10 @@ def _momentum_lbfgs(search: Search) -> dict[str, Any]:
 
 SPACES: dict[str, Callable[[Search], dict[str, Any]]] = {
     "async-sgd": _async_sgd,
+    "delay-adaptive-sgd": _delay_adaptive_sgd,
+    "ringmaster": _ringmaster,
+    "rennala": _rennala,
+    "async-saga": _async_saga,
     "mb-lbfgs": _mb_lbfgs,
     "as-lbfgs": _as_lbfgs,
     "momentum-lbfgs": _momentum_lbfgs,

@@ -34,7 +34,13 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def tune(
-        algorithm: Annotated[str, typer.Argument(help="as-lbfgs, mb-lbfgs, async-sgd or momentum-lbfgs.")],
+        algorithm: Annotated[
+            str,
+            typer.Argument(
+                help="as-lbfgs, mb-lbfgs, momentum-lbfgs, async-sgd, delay-adaptive-sgd, ringmaster, rennala "
+                "or async-saga."
+            ),
+        ],
         problem: Annotated[
             str, typer.Option(help="linear-gaussian, linear-gaussian-stiff or matrix-factorization.")
         ] = "linear-gaussian",

@@ -1,0 +1,137 @@
+"""Asynchronous SAGA (Defazio, Bach, Lacoste-Julien 2014; Leblond, Pedregosa, Lacoste-Julien 2017) over parts.
+
+The rows are cut into P parts; g_i is part i's share of the gradient times P, so that the mean of all g_i
+is the gradient of U.  A worker computes g_i of the part it is handed; the master keeps every part's last:
+
+    theta -= h (g_i - table_i + mean of the table),    table_i = g_i
+
+Parts are handed out at random, as the method wants it, or by age or in turn.  Leblond's workers share
+the memory; here the master holds the table, and table_i and the mean are those of the moment of the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_step
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
+from asyncqn.algorithms.quasi_newton.block_lbfgs import rows_of_parts
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.core.stages import Order, Stages, batches
+from asyncqn.errors import require
+from asyncqn.kernels.vectors import add_scaled
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+
+ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
+LARGEST_TABLE = 2**30
+"""Bytes of the table at the master beyond which a number of parts is refused."""
+
+
+class Iterate(NamedTuple):
+    """The master's theta, the newest g of every part (zeros before the first) and their mean."""
+
+    theta: Array
+    table: Array
+    mean: Array
+    scatter: Scatter
+
+
+class Update(NamedTuple):
+    """g_i of a part."""
+
+    g: Array
+    part: int
+
+
+class Worker(NamedTuple):
+    """A buffer: a worker remembers nothing."""
+
+    g: Array
+
+
+@dataclass(frozen=True)
+class AsyncSAGA(StochasticGradient):
+    """Asynchronous SAGA over parts of the data.
+
+    h: step size for the sum U; parts: P, where parts of about ten rows were best; order: of the hand-out,
+    "random", "age" or "turn"; scatter: take steps in the metric of `algorithms.scatter`.
+    The master holds `parts` * dim numbers.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.AsyncSAGA(h=1e-4, parts=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
+
+    h: float
+    parts: int
+    order: str = "random"
+    scatter: bool = False
+
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> AsyncSAGA:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, parts=6, scatter=True)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        require(self.parts >= 1, f"there must be at least one part, not {self.parts!r}.")
+        require(self.order in ORDERS, f"order must be one of {', '.join(ORDERS)}, not {self.order!r}.")
+
+    def check(self, potential: Potential) -> None:
+        n, d = int(potential.n_data), int(potential.dim)
+        require(self.parts <= n, f"{n} rows cannot be cut into {self.parts} parts: use fewer.")
+        require(
+            8 * self.parts * d <= LARGEST_TABLE,
+            f"a table of {self.parts} gradients of {d} numbers is too large for the master: use fewer parts.",
+        )
+
+    @property
+    def stages(self) -> Stages:  # type: ignore[override]
+        return (batches(self.parts, order=ORDERS[self.order]),)
+
+    def init(self, theta0: Array) -> Iterate:
+        table = np.zeros((self.parts, theta0.size), theta0.dtype)
+        return Iterate(theta0.copy(), table, np.zeros_like(theta0), new_scatter(theta0, self.scatter))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:  # type: ignore[override]
+        return Worker(np.zeros_like(theta0))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        n, P, i = potential.n_data, self.parts, task.part
+        assert i is not None
+        rows = np.arange(i * n // P, (i + 1) * n // P)
+        potential.grad(view.theta, rows, local.g)
+        local.g[:] *= rows.size * P / n
+        return Update(local.g, i)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:  # type: ignore[override]
+        return local
+
+    def forget(self, local: Worker) -> Worker:  # type: ignore[override]
+        return local
+
+    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+        return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return rows_of_parts(n_data, self.parts, part)
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        theta, table, mean, scatter = iterate
+        for update in updates:
+            entry = table[update.part]
+            scatter = note_answer(scatter, update.g)
+            change = update.g - entry
+            entry[:] = update.g
+            add_step(theta, -self.h, change + mean, scatter)
+            add_scaled(mean, 1.0 / self.parts, change)
+        return Iterate(theta, table, mean, scatter)

@@ -1,0 +1,81 @@
+"""Delay-adaptive asynchronous SGD (Koloskova, Stich, Jaggi 2022; Mishchenko, Bach, Even, Woodworth 2022).
+
+A worker computes d_theta = -h g on a fresh Omega at the theta it received; the master shortens it by its
+age l_n, the commits since:
+
+    theta += d_theta                    l_n <= tau
+    theta += (tau / l_n) d_theta        l_n >  tau
+
+Both papers let the step fall as 1 / l_n where the delay exceeds the number of gradients under way, tau: with
+h = 1 / (4 L tau), Koloskova's bound 1 / (4 L l_n) on the step of a late answer is h tau / l_n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.errors import require
+from asyncqn.types import Array, Commit, Potential, Task
+
+
+class Iterate(NamedTuple):
+    """The master's theta, and the scatter of the answers where it is asked for."""
+
+    theta: Array
+    scatter: Scatter
+
+
+@dataclass(frozen=True)
+class DelayAdaptiveSGD(StochasticGradient):
+    """Asynchronous SGD whose master shortens late steps by their age.
+
+    h: step size for the sum U; batch: N_Omega; tau: the staleness up to which a step keeps its length, about
+    the number of workers; scatter: take steps in the metric of `algorithms.scatter`.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.DelayAdaptiveSGD(h=1e-4, batch=20, tau=4)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
+
+    h: float
+    batch: int
+    tau: int
+    scatter: bool = False
+    sampling: str = "replacement"
+
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> DelayAdaptiveSGD:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, batch=10, tau=2, scatter=True)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+        require(self.tau >= 1, f"tau must be at least 1, not {self.tau!r}.")
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h, out=local.d_theta))
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        theta, scatter = iterate
+        for update, staleness in zip(updates, commit.staleness):
+            scatter = note_answer(scatter, update.d_theta)
+            add_step(theta, min(1.0, self.tau / max(staleness, 1)), update.d_theta, scatter)
+        return Iterate(theta, scatter)

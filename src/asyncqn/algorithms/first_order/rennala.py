@@ -1,0 +1,79 @@
+"""Rennala SGD (Tyurin, Richtarik 2023): asynchronous workers, minibatch steps without stale gradients.
+
+    theta += (1/B) sum of B answers d_theta = -h g, all computed at the present theta
+
+Workers compute without a pause, each on a fresh Omega; a fast one may answer several times.  An answer that
+was computed at an earlier theta is dropped, and its worker is sent the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.delay_adaptive_sgd import Iterate
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.algorithms.scatter import add_step, new_scatter, note_answer
+from asyncqn.core.stages import Stages, fresh_rounds
+from asyncqn.errors import require
+from asyncqn.types import Array, Commit, Potential, Task
+
+
+@dataclass(frozen=True)
+class Rennala(StochasticGradient):
+    """Steps of the mean of `collect` gradients, all computed at the present theta.
+
+    h: step size for the sum U; batch: N_Omega, the rows of one answer; collect: B, how many answers make a step;
+    scatter: take steps in the metric of `algorithms.scatter`.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.Rennala(h=1e-3, batch=20, collect=6)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=100)
+    >>> run.success and run.fun < problem.value(run.theta0), int(run.schedule.staleness.max())
+    (True, 0)
+    """
+
+    h: float
+    batch: int
+    collect: int
+    scatter: bool = False
+    sampling: str = "replacement"
+
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> Rennala:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, batch=10, collect=3, scatter=True)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+        require(self.collect >= 1, f"collect must be at least 1, not {self.collect!r}.")
+
+    @property
+    def stages(self) -> Stages:  # type: ignore[override]
+        return (fresh_rounds(self.collect),)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h))  # in an array of its own: the worker goes on before the commit
+
+    def step_limit(self, curvature: float, workers: int) -> float:
+        return super().step_limit(curvature, 1)
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        theta, scatter = iterate
+        for update in updates:
+            scatter = note_answer(scatter, update.d_theta)
+        for update in updates:
+            add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
+        return Iterate(theta, scatter)

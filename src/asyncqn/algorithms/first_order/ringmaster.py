@@ -1,0 +1,81 @@
+"""Ringmaster ASGD (Maranjyan, Tyurin, Richtarik 2025): asynchronous SGD without answers of too great an age.
+
+A worker computes d_theta = -h g on a fresh Omega at the theta it received.
+
+    theta += d_theta        l_n < R, the age of the answer in commits; else it is dropped
+
+A dropped answer takes no commit number, and its worker is sent the present theta.  This is the paper's method
+without interrupted computations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.first_order.delay_adaptive_sgd import Iterate
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.algorithms.scatter import add_step, new_scatter, note_answer
+from asyncqn.core.stages import Stages, not_older_than
+from asyncqn.errors import require
+from asyncqn.types import Array, Commit, Potential, Task
+
+
+@dataclass(frozen=True)
+class Ringmaster(StochasticGradient):
+    """Asynchronous SGD that drops answers older than `max_delay` commits.
+
+    h: step size for the sum U; batch: N_Omega; max_delay: the largest staleness that is added, the paper's
+    R - 1; scatter: take steps in the metric of `algorithms.scatter`.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = aq.Ringmaster(h=1e-4, batch=20, max_delay=4)
+    >>> cluster = aq.Cluster(workers=4, worker_mean=[1.0, 1.0, 1.0, 9.0])
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0), int(run.schedule.staleness.max())
+    (True, 3)
+    """
+
+    h: float
+    batch: int
+    max_delay: int
+    scatter: bool = False
+    sampling: str = "replacement"
+
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> Ringmaster:
+        """Small parameters that run on `LinearGaussian.example`, for tests."""
+        return cls(h=1e-5, batch=10, max_delay=2, scatter=True)
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
+        require(self.max_delay >= 0, f"max_delay must not be negative, not {self.max_delay!r}.")
+
+    @property
+    def stages(self) -> Stages:  # type: ignore[override]
+        return (not_older_than(self.max_delay),)
+
+    def init(self, theta0: Array) -> Iterate:
+        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h, out=local.d_theta))
+
+    def step_limit(self, curvature: float, workers: int) -> float:
+        return super().step_limit(curvature, min(workers, self.max_delay + 1))
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        theta, scatter = iterate
+        for update in updates:
+            scatter = note_answer(scatter, update.d_theta)
+            add_step(theta, 1.0, update.d_theta, scatter)
+        return Iterate(theta, scatter)

@@ -1,0 +1,62 @@
+"""A diagonal metric from the scatter of the answers, free of charge: the answers are there.
+
+    D_j = running mean of (g_j - previous g_j)^2 / 2          half the square of what two answers differ by
+    theta_j += step_j / (D_j / max D + 1 / k)                 k answers seen
+
+Two answers in a row are taken at nearby points, so that their difference is noise and not progress: D_j is
+the variance of an answer.  For a negative log-likelihood the variance of the gradient of a data point is its
+curvature (the information equality), so D is near a multiple of the diagonal of the Hessian and the power
+is -1, as in Newton's method, and not -1/2 as in Adam, which knows only sizes.
+
+Our own choices: the metric is 1 for the stiffest coordinate, so that h keeps its meaning, and lengthens the
+step of every other; no coordinate is believed to be flatter by more than the number of answers seen; nothing
+is lengthened before `FIRST` answers; the mean forgets over `WINDOW` answers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.kernels.scatter import add_lengthened, note_difference
+from asyncqn.kernels.vectors import add_scaled
+from asyncqn.types import Array
+
+FIRST, WINDOW = 20, 1000
+"""Answers before the metric is used: by then D_j is known to a third; answers over which D forgets."""
+
+
+class Scatter(NamedTuple):
+    """What the answers so far tell of their scatter; empty arrays: it is not asked for."""
+
+    D: Array
+    last: Array
+    seen: int
+    largest: float
+
+
+def new_scatter(theta0: Array, wanted: bool) -> Scatter:
+    """Nothing seen yet."""
+    size = theta0.size if wanted else 0
+    return Scatter(np.zeros(size), np.zeros(size), 0, 0.0)
+
+
+def note_answer(scatter: Scatter, answer: Array) -> Scatter:
+    """The scatter after one more answer; only ratios of D are used, so any fixed multiple of g will do."""
+    if not scatter.D.size:
+        return scatter
+    seen = scatter.seen + 1
+    if seen == 1:
+        scatter.last[:] = answer
+        return scatter._replace(seen=seen)
+    largest = note_difference(scatter.D, scatter.last, answer, 1.0 / min(seen - 1, WINDOW))
+    return scatter._replace(seen=seen, largest=float(largest))
+
+
+def add_step(theta: Array, scale: float, step: Array, scatter: Scatter) -> None:
+    """theta += scale * step, in the metric once enough answers were seen."""
+    if scatter.seen < FIRST or scatter.largest == 0.0:
+        add_scaled(theta, scale, step)
+    else:
+        add_lengthened(theta, scale, step, scatter.D, scatter.largest, float(min(scatter.seen, WINDOW)))
