@@ -26,8 +26,8 @@ from asyncqn.types import Array, Commit, Potential, Task
 class Rennala(StochasticGradient):
     """Steps of the mean of `collect` gradients, all computed at the present theta.
 
-    h: step size for the sum U; batch: N_Omega, the rows of one answer; collect: B, how many answers make a step;
-    scatter: take steps in the metric of `algorithms.scatter`.
+    h: step size for the sum U; batch: N_Omega, the rows of one answer; collect: B, how many answers make a
+    step; scatter: take steps in the metric of `algorithms.scatter`.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

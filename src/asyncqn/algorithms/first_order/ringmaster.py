@@ -36,8 +36,8 @@ class Ringmaster(StochasticGradient):
     >>> algorithm = aq.Ringmaster(h=1e-4, batch=20, max_delay=4)
     >>> cluster = aq.Cluster(workers=4, worker_mean=[1.0, 1.0, 1.0, 9.0])
     >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=300)
-    >>> run.success and run.fun < problem.value(run.theta0), int(run.schedule.staleness.max())
-    (True, 3)
+    >>> run.success and run.fun < problem.value(run.theta0), int(run.schedule.staleness.max()) <= 4
+    (True, True)
     """
 
     h: float
