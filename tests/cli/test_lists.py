@@ -87,9 +87,7 @@ def test_lists_of_all_users_are_written_as_a_table(
     spoken(capfd, "recommend", fitted, "--user", "nobody", "--out", file, "-n", "4")
     read = pd.read_csv(file) if suffix == "csv" else pd.read_parquet(file)
     assert read["basis"].tolist() == ["baseline"] * 4
-    assert (
-        "4 rows for 1 users" in call(capfd, "recommend", fitted, "--user", "x", "--out", file, "-n", "4")[1]
-    )
+    assert "users: 1, rows: 4" in call(capfd, "recommend", fitted, "--user", "x", "--out", file, "-n", "4")[1]
 
 
 def test_similar_items_are_listed(fitted: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -134,8 +132,8 @@ def test_data_takes_the_options_it_advises_and_counts_what_it_drops(
     assert "--user-column" in err
     told = spoken(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "last")
     assert (told["ratings"], told["repeated"], told["times"]) == (len(MADE), 1, True)
-    assert "1 repeated ratings dropped, with times" in call(capfd, "data", "mine")[1]
+    assert "bad rows skipped: 0, repeated ratings dropped: 1, with times" in call(capfd, "data", "mine")[1]
     first = spoken(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--duplicates", "first")
     assert first["digest"] != told["digest"], "the same file read otherwise is another set"
     code, _, err = call(capfd, "data", "mine", "--from", "r.csv.gz", *COLUMNS, "--skip-bad")
-    assert "1 bad rows skipped in all" in err
+    assert "bad rows skipped: 1" in err

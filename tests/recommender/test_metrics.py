@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from recommender_cases import TEST, TRAIN, ids
 
@@ -37,6 +37,7 @@ def by_hand(listed: list[int], relevant: set[int], k: int) -> dict[str, float]:
     }
 
 
+@settings(max_examples=20)
 @given(st.permutations(range(12)), st.sets(st.integers(0, 11), min_size=1, max_size=11), st.integers(2, 12))
 def test_ndcg_and_map_are_those_of_scikit_learn(order: list[int], relevant: set[int], k: int) -> None:
     truth = np.isin(np.arange(12), list(relevant)).astype(float)
@@ -85,6 +86,16 @@ def test_unknown_users_are_judged_by_the_baseline_and_unknown_items_are_never_fo
     assert found["hit_rate"] == 1.0
     strange = Ratings.from_arrays([1], [10**8], [5.0])
     assert model.evaluate(strange, k=2)["ndcg"] == 0.0
+
+
+def test_ratings_the_model_was_fitted_on_are_no_test_of_its_lists(model: Recommender) -> None:
+    users, items, values = (np.concatenate(both) for both in zip(ids(TEST), ids(TRAIN.take(slice(0, 50)))))
+    mixed = model.evaluate((users, items, values), k=5)
+    alone = model.evaluate(TEST, k=5)
+    assert (mixed["seen"], alone["seen"]) == (50, 0)
+    assert {name: mixed[name] for name in NAMES} == {name: alone[name] for name in NAMES}
+    with pytest.raises(BadInput, match="fitted on all of these"):
+        model.evaluate(TRAIN, k=5)
 
 
 @pytest.mark.parametrize("bad", [{"k": 0}, {"k": 1.5}, {"threshold": 4.0}, {"k": 3, "threshold": 99.0}])

@@ -35,9 +35,9 @@ class Reading(NamedTuple):
         """What a person should hear: the first bad rows, and the totals."""
         said = [f"Skipped: {problem}" for problem in self.problems]
         if self.skipped:
-            said.append(f"{self.skipped:,} bad rows skipped in all")
+            said.append(f"bad rows skipped: {self.skipped:,}")
         if self.repeated:
-            said.append(f"{self.repeated:,} rows dropped that rate an item a second time")
+            said.append(f"rows dropped that rate an item a second time: {self.repeated:,}")
         return said
 
 

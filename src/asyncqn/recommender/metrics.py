@@ -47,12 +47,17 @@ def rank_quality(
     """The numbers above for the lists of all users of `test`, which leave out what users have seen.
 
     Relevant are a user's items in `test`, rated at least `threshold` if one is given; those that the
-    model cannot recommend count among them, and so are never found.
+    model cannot recommend count among them, and so are never found.  Ratings that the model was fitted on
+    are no test: they are left out, and counted as `seen`.
     """
     require(
         isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1,
         f"k must be a positive integer, not {k!r}.",
     )
+    fresh = ~_seen(model, test)
+    require(bool(fresh.any()), "the model was fitted on all of these ratings: judge its lists by others.")
+    n_seen = len(test) - int(fresh.sum())
+    test = test.take(fresh)
     if threshold is not None:
         test = test.take(test.values >= threshold)
         require(len(test) > 0, f"no rating reaches the threshold {threshold}: lower it.")
@@ -82,4 +87,18 @@ def rank_quality(
         **{name: total / len(users) for name, total in totals.items()},
         "coverage": float(shown.sum()) / max(1, usable),
         "users": len(users),
+        "seen": n_seen,
     }
+
+
+def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
+    """Which ratings of `test` are of pairs that the model was fitted on."""
+    users = model.user_index(test.user_ids)[test.users]
+    items = model.item_index(test.item_ids)[test.items]
+    asked = np.unique(users[users >= 0])
+    lengths = np.diff(model.seen.start)[asked]
+    ends = np.cumsum(lengths)
+    places = np.arange(lengths.sum()) + np.repeat(model.seen.start[asked] - (ends - lengths), lengths)
+    n_items = len(model.item_ids)
+    known = np.repeat(asked, lengths) * n_items + model.seen.others[places]
+    return (users >= 0) & (items >= 0) & np.isin(users * n_items + items, known)

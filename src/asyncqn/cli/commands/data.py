@@ -98,8 +98,8 @@ def data(
     }
     say(
         f"{name}: {len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items, "
-        f"mean {summary['mean']:.2f}, {summary['skipped']} bad rows skipped, "
-        f"{summary['repeated']} repeated ratings dropped, {'with' if summary['times'] else 'without'} times"
+        f"mean {summary['mean']:.2f}, bad rows skipped: {summary['skipped']}, repeated ratings dropped: "
+        f"{summary['repeated']}, {'with' if summary['times'] else 'without'} times"
     )
     say(f"stored in {path}")
     return summary

@@ -95,9 +95,9 @@ def _write(
 
         rows = write_table(place, parts())
     if unknown:
-        output.say(f"{unknown:,} users without ratings got the items with the highest means")
+        output.say(f"users without ratings, who got the items with the highest means: {unknown:,}")
     if not output.json:
-        output.show(Text(f"{rows:,} rows for {total:,} users in {place}"))
+        output.show(Text(f"users: {total:,}, rows: {rows:,}, in {place}"))
     return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
 
 
