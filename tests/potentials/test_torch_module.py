@@ -32,7 +32,11 @@ def per_row(answer: Any, y: Any) -> Any:
     return nn.functional.cross_entropy(answer, y, reduction="none")
 
 
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row], ids=str)
+@pytest.mark.parametrize(
+    "loss",
+    [nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row],
+    ids=["a module", "a function", "a function per row"],
+)
 def test_a_module_is_a_potential_whatever_kind_of_loss(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_module, "CHUNK", 7)  # so that there are several
     module, (X, y) = network(), data()
