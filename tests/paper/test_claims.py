@@ -53,7 +53,7 @@ def test_a_curve_that_was_never_reached_is_not_testable_and_no_winner() -> None:
         ],
     }
     found = fig2.claims(tables)
-    verdicts = {claim.text.split(" (")[0]: claim.verdict for claim in found}
+    verdicts = {claim.claim.split(" (")[0]: claim.verdict for claim in found}
     assert verdicts["a-SGD is slower than both quasi-Newton methods when the workers are alike"] == UNTESTABLE
     assert verdicts["as-L-BFGS is the fastest of the three"] == FAILS
     assert verdicts["both asynchronous methods are robust against σ_w²"] == PARTLY

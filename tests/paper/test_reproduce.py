@@ -13,10 +13,19 @@ import pytest
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
 from asyncqn.paper.catalogue import MODULES, find
+from asyncqn.paper.claims import HOLDS, Outcome, outcome
 from asyncqn.paper.drawing import panels
-from asyncqn.paper.experiment import HOLDS, Claim, Context, Experiment, verdict
-from asyncqn.paper.report import write_html, write_page
-from asyncqn.paper.reproduce import folder_of, load_result, load_results, run_experiment
+from asyncqn.paper.experiment import Context, Experiment
+from asyncqn.paper.page import write_page
+from asyncqn.paper.report import write_html
+from asyncqn.paper.reproduce import (
+    folder_of,
+    load_result,
+    load_results,
+    publish,
+    published,
+    run_experiment,
+)
 from asyncqn.paper.theory import slope
 
 
@@ -31,18 +40,21 @@ def tiny() -> Experiment:
         axes[0][0].plot([r["x"] for r in tables["points"]], [r["y"] for r in tables["points"]])
         return {"tiny": figure}
 
-    def claims(tables: dict[str, Any]) -> list[Claim]:
+    def outcomes(tables: dict[str, Any]) -> list[Outcome]:
         rising = all(a["y"] <= b["y"] for a, b in zip(tables["points"], tables["points"][1:], strict=False))
-        return [Claim("y rises <with> x", "squares | here", verdict(rising), "9 > 4 > 1")]
+        return [outcome("fig2-mb", "squares | <here>", rising, "9 > 4 > 1")]
 
-    return Experiment("tiny", "A tiny one", "For the test.", compute, draw, claims)
+    def headline(tables: dict[str, Any]) -> list[str]:
+        return ["Squares & co."]
+
+    return Experiment("tiny", "A tiny one", "For the test.", compute, draw, outcomes, headline=headline)
 
 
 def test_an_experiment_leaves_tables_figures_and_its_manifest(tmp_path: Path) -> None:
     result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
     names = {path.name for path in (tmp_path / "tiny").iterdir()}
     assert {"points.parquet", "points.csv", "tiny.png", "tiny.svg", "experiment.json"} <= names
-    assert result.claims[0].verdict == HOLDS
+    assert result.outcomes[0].verdict == HOLDS
     assert result.manifest["command"] == "asyncqn reproduce tiny"
     assert {"asyncqn", "numpy", "python"} <= set(result.manifest["versions"])
     assert load_results(tmp_path, ["tiny", "absent"]) == [load_result(tmp_path / "tiny")]
@@ -63,26 +75,26 @@ def test_a_full_run_is_shown_unless_only_the_quick_one_has_today_s_numerics(tmp_
     (tmp_path / "tiny" / "experiment.json").unlink()
     old = load_results(tmp_path, ["tiny"])
     assert old[0].manifest["size"] == "full"
-    write_page(old, tmp_path / "page.md")
-    assert "The numerical code has changed since." in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
 def test_the_report_needs_nothing_outside_itself_and_escapes_what_it_shows(tmp_path: Path) -> None:
     result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
     write_html([result], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r"""(?:src|href)=['"](?!data:)""", text) == []
-    assert "y rises &lt;with&gt; x" in text
+    assert re.findall(r"""(?:src|href)=['"](?!data:|#)""", text) == []
+    assert "squares | &lt;here&gt;" in text
     assert "&lt;hand&gt;" in text
-    assert "Statements checked: 1; hold: 1." in text
+    assert text.index("Squares &amp; co.") < text.index("<h2>Claims")
+    assert "holds: 1;" in text
 
 
 def test_the_page_has_one_row_per_claim_with_bars_escaped(tmp_path: Path) -> None:
     result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
     write_page([result], tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert r"| y rises <with> x | squares \| here | **holds** | 9 > 4 > 1 |" in text
-    assert "| tiny | quick | 1 | 0 | 0 | 0 |" in text
+    assert text.count("mb-L-BFGS gets slower as σ_w² grows | Fig. 2 | 🟩 **holds** |") == 1
+    settings = (tmp_path / "sensitivity.md").read_text(encoding="utf-8")
+    assert r"| squares \| <here> | holds | 9 > 4 > 1 |" in settings
     assert (tmp_path / "figures" / "tiny.png").read_bytes() == (tmp_path / "tiny" / "tiny.png").read_bytes()
 
 
@@ -114,13 +126,15 @@ def test_an_unknown_experiment_is_one_sentence_on_the_command_line(
     assert "there is no experiment 'fig9'" in capsys.readouterr().err
 
 
-def test_the_generated_page_agrees_with_the_catalogue() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "results" / "reproduction.md"
-    text = page.read_text(encoding="utf-8")
-    assert [name for name in MODULES if f"\n## {name}: " not in text] == []
-    head = next(line for line in text.splitlines() if line.startswith("Statements checked: "))
-    total, *counts = (int(n) for n in re.findall(r": (\d+)", head))
-    assert sum(counts) == total == text.count("| **")
+def test_a_page_is_made_of_published_tables_alone(tmp_path: Path) -> None:
+    result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
+    publish(result, tmp_path / "tables")
+    assert {path.name for path in (tmp_path / "tables" / "tiny").iterdir()} == {
+        "points.parquet", "parameters.parquet", "tables.json"}  # fmt: skip
+    again = published([tiny()], tmp_path / "tables", tmp_path / "scratch")
+    assert (again[0].outcomes, again[0].manifest) == (result.outcomes, result.manifest)
+    drawn = [(folder / "tiny.png").read_bytes() for folder in (again[0].folder, result.folder)]
+    assert drawn[0] == drawn[1]
 
 
 def test_results_are_plain_json(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment is: a specification that becomes tables, and tables that become figures and claims."""
+"""What an experiment is: a specification that becomes tables, and tables that become figures and outcomes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from asyncqn.errors import BadInput
+from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
 from asyncqn.paper.records import Record
 from asyncqn.paper.result_cache import run_jobs
 from asyncqn.tuning.processes import Tell
@@ -17,18 +18,10 @@ from asyncqn.tuning.tuner import read_study
 J = TypeVar("J")
 Tables = dict[str, list[Record]]
 
-HOLDS, PARTLY, FAILS, UNTESTABLE = "holds", "holds partly", "does not hold", "not testable here"
+__all__ = ["FAILS", "HOLDS", "PARTLY", "UNTESTABLE", "Claim", "Context", "Experiment", "Tables", "verdict"]
 
-
-class Claim(NamedTuple):
-    """A statement of the paper in our words, and what the tables say about it."""
-
-    text: str
-    setting: str
-    """Under which problem and parameters it was looked at."""
-    verdict: str
-    because: str
-    """The numbers behind the verdict, in a sentence."""
+PARTLY = "holds partly"
+Claim = Outcome  # the old name, in modules that still give a claim's text in the place of its id
 
 
 def verdict(holds: bool, partly: bool = False) -> str:
@@ -78,14 +71,19 @@ class Context:
 
 @dataclass(frozen=True)
 class Experiment:
-    """compute -> tables; draw and claims see the tables only."""
+    """compute -> tables; draw, outcomes and headline see the tables only."""
 
     name: str
     title: str
     about: str
     compute: Callable[[Context], Tables]
     draw: Callable[[Tables], dict[str, Any]]
-    claims: Callable[[Tables], list[Claim]]
+    outcomes: Callable[[Tables], list[Outcome]]
+    """What each setting says about each claim: see `claims`."""
     quick: str = ""
     full: str = ""
     """How much is computed in either size, in a few words."""
+    minutes: tuple[float, float] = (1.0, 10.0)
+    """About how long either size takes on two processors."""
+    headline: Callable[[Tables], list[str]] | None = None
+    """Sentences for the head of the page."""

@@ -1,62 +1,114 @@
-"""The report of a reproduction: one HTML file that opens offline, and the page for docs/."""
+"""report.html of a reproduction: one file that opens offline, on a phone too."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections import Counter
 from pathlib import Path
 
-from asyncqn.paper.experiment import FAILS, HOLDS, PARTLY, UNTESTABLE
+from asyncqn.paper.judgement import COLOURS, Row, counts, judged
+from asyncqn.paper.page import provenance
 from asyncqn.paper.records import Record, read_table
-from asyncqn.paper.reproduce import Result, current
+from asyncqn.paper.reproduce import Result
 from asyncqn.storage import write_whole
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-img { max-width: 100%; } table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
-td, th { border-bottom: 1px solid #ccc; padding: 0.35rem 0.6rem; text-align: left; vertical-align: top; }
-.verdict { white-space: nowrap; font-weight: 600; } code { background: #f2f2f2; padding: 0 0.2rem; }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 1.5rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+img { max-width: 100%; height: auto; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 0.92rem; width: 100%; }
+td, th { border-bottom: 1px solid #ddd; padding: 0.4rem 0.5rem; text-align: left; vertical-align: top;
+  overflow-wrap: anywhere; }
+.badge { color: #fff; border-radius: 0.3rem; padding: 0.1rem 0.45rem; font-weight: 600; display: inline-block;
+  font-size: 0.88rem; }
+code { background: #f2f2f2; padding: 0 0.2rem; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; } footer, .about { color: #555; font-size: 0.9rem; } td.code { font-size: 0.75rem; }
-"""
-_PLURAL = {
-    HOLDS: "hold",
-    PARTLY: "hold partly",
-    FAILS: "do not hold",
-    UNTESTABLE: "cannot be tested here",
+.must { border-left: 4px solid #1b4f8a; padding: 0.1rem 1rem; background: #f4f7fb; }
+details { margin: 0.4rem 0; } summary { cursor: pointer; }
+@media (max-width: 40rem) {
+  table.claims, .claims tbody, .claims tr, .claims td, table.settings, .settings tbody, .settings tr,
+  .settings td { display: block; width: 100%; }
+  .claims th, .settings th { display: none; }
+  .claims tr, .settings tr { border: 1px solid #ddd; border-radius: 0.4rem; margin: 0.7rem 0; }
+  .claims td, .settings td { border: 0; padding: 0.2rem 0.4rem; }
 }
-_SIGN = {HOLDS: "✓", PARTLY: "≈", FAILS: "✗", UNTESTABLE: "–"}
+"""
 
 
 def write_html(results: list[Result], path: Path) -> None:
-    """All experiments with their figures inside the file."""
+    """Claims first, then the figures, everything inside one file."""
+    rows = judged(results)
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        f"<title>asyncqn: the paper reproduced</title><style>{_STYLE}</style></head><body>",
-        f"<h1>The paper's experiments, reproduced</h1><p>{html.escape(_count(results))}</p>",
-        _html_table([{"": r.name, "size": r.manifest["size"], **_verdicts(r)} for r in results]),
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>asyncqn: the paper's claims, judged</title><style>{_STYLE}</style></head><body>",
+        "<h1>The paper's claims, judged</h1>",
+        *_headline(results),
+        f"<h2>Claims</h2><p>{html.escape(counts(rows))}</p>",
+        _claims([row for row in rows if not row.claim.own]),
     ]
+    own = [row for row in rows if row.claim.own]
+    parts += ["<p>Checks of our own:</p>", _claims(own)] if own else []
     for result in results:
-        parts.append(f"<h2>{html.escape(result.name)}: {html.escape(result.title)}</h2>")
-        parts.append(f"<p class='about'>{html.escape(result.about)}</p>")
-        for figure in result.figures:
-            picture = base64.b64encode((result.folder / f"{figure}.png").read_bytes()).decode()
-            source = f"data:image/png;base64,{picture}"
-            parts.append(f"<figure><img alt='{html.escape(result.title)}' src='{source}'></figure>")
-        rows = "".join(
-            f"<tr><td>{html.escape(c.text)}</td><td>{html.escape(c.setting)}</td>"
-            f"<td class='verdict'>{_SIGN[c.verdict]} {c.verdict}</td><td>{html.escape(c.because)}</td></tr>"
-            for c in result.claims
-        )
-        head = "<tr><th>The paper's claim</th><th>looked at with</th><th>verdict</th><th>because</th></tr>"
-        parts.append(f"<table>{head}{rows}</table>")
-        used = _parameters(result)
-        if used:
-            summary = "<summary>Parameters used, and how they were found</summary>"
-            parts.append(f"<details>{summary}{_html_table(used, 'code')}</details>")
-        parts.append(f"<footer>{_provenance(result, '<code>', '</code>')}</footer>")
-    text = "\n".join([*parts, "</body></html>"])
-    write_whole(path, text)
+        parts += _section(result)
+    parts += ["<h2>The settings behind every verdict</h2>", *map(_settings, rows), "</body></html>"]
+    write_whole(path, "\n".join(parts))
+
+
+def _headline(results: list[Result]) -> list[str]:
+    sentences = [html.escape(sentence) for result in results for sentence in result.headline]
+    if not sentences:
+        return []
+    words = "".join(f"<p>{sentence}</p>" for sentence in sentences)
+    return [f"<div class='must'><h2>What must be true for the paper's order to appear</h2>{words}</div>"]
+
+
+def _claims(rows: list[Row]) -> str:
+    head = "<tr><th>claim</th><th>in</th><th>verdict</th><th>why</th></tr>"
+    cells = "".join(
+        f"<tr><td>{html.escape(row.claim.text)}</td><td>{html.escape(row.claim.where)}</td>"
+        f"<td>{_badge(row)}</td><td>{html.escape(row.verdict.because)} "
+        f"<a href='#{html.escape(row.claim.id)}'>settings</a></td></tr>"
+        for row in rows
+    )
+    return f"<table class='claims'>{head}{cells}</table>"
+
+
+def _badge(row: Row) -> str:
+    return (
+        f"<span class='badge' style='background:{COLOURS[row.verdict.word]}'>{html.escape(row.words)}</span>"
+    )
+
+
+def _settings(row: Row) -> str:
+    axes = html.escape(", ".join(row.claim.open) or "nothing")
+    cells = "".join(
+        f"<tr><td>{html.escape(found.setting)}</td><td><b>{html.escape(found.verdict)}</b></td>"
+        f"<td>{html.escape(found.because)}</td></tr>"
+        for found in row.outcomes
+    )
+    return (
+        f"<details><summary>{html.escape(row.claim.text)} {_badge(row)}</summary>"
+        f"<p class='about' id='{html.escape(row.claim.id)}'>Open: {axes}.</p>"
+        f"<table class='settings'><tr><th>setting</th>"
+        f"<th>outcome</th><th>because</th></tr>{cells}</table></details>"
+    )
+
+
+def _section(result: Result) -> list[str]:
+    parts = [f"<h2>{html.escape(result.name)}: {html.escape(result.title)}</h2>"]
+    parts.append(f"<p class='about'>{html.escape(result.about)}</p>")
+    for figure in result.figures:
+        picture = base64.b64encode((result.folder / f"{figure}.png").read_bytes()).decode()
+        source = f"data:image/png;base64,{picture}"
+        parts.append(f"<figure><img alt='{html.escape(result.title)}' src='{source}'></figure>")
+    used = _parameters(result)
+    if used:
+        summary = "<summary>Parameters used, and how they were found</summary>"
+        parts.append(f"<details>{summary}{_html_table(used, 'code')}</details>")
+    parts.append(f"<footer>{provenance(result, '<code>', '</code>')}</footer>")
+    return parts
 
 
 def _html_table(rows: list[Record], kind: str = "") -> str:
@@ -68,63 +120,6 @@ def _html_table(rows: list[Record], kind: str = "") -> str:
     return f"<table><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr>{cells}</table>"
 
 
-def write_page(results: list[Result], path: Path) -> None:
-    """The claims table as Markdown, and the figures beside it."""
-    words = (HOLDS, PARTLY, FAILS, UNTESTABLE)
-    lines = [
-        "# The paper's claims, checked",
-        "",
-        "Generated by `asyncqn reproduce ... --docs docs/results` from the saved tables; not edited "
-        "by hand. Verdicts are computed by the code beside each figure in `src/asyncqn/paper/figures/`; "
-        "`report.html` lists all parameters, and tuned ones lie in `src/asyncqn/paper/tuned/`.",
-        "",
-        _count(results),
-        "",
-        f"| | size | {' | '.join(words)} |",
-        "|---|---|" + "---|" * len(words),
-    ]
-    for result in results:
-        counts = " | ".join(str(n) for n in _verdicts(result).values())
-        lines.append(f"| {result.name} | {result.manifest['size']} | {counts} |")
-    for result in results:
-        lines += ["", f"## {result.name}: {result.title}", "", result.about, ""]
-        for figure in result.figures:
-            name = f"{figure}.png"
-            write_whole(path.parent / "figures" / name, (result.folder / name).read_bytes())
-            lines += [f"![{result.title}](figures/{figure}.png)", ""]
-        lines += ["| claim | looked at with | verdict | because |", "|---|---|---|---|"]
-        lines += [
-            f"| {_cell(c.text)} | {_cell(c.setting)} | **{c.verdict}** | {_cell(c.because)} |"
-            for c in result.claims
-        ]
-        lines += ["", _provenance(result, "`", "`")]
-    text = "\n".join(lines) + "\n"
-    write_whole(path, text)
-
-
-def _verdicts(result: Result) -> dict[str, int]:
-    counts = Counter(claim.verdict for claim in result.claims)
-    return {word: counts[word] for word in (HOLDS, PARTLY, FAILS, UNTESTABLE)}
-
-
-def _count(results: list[Result]) -> str:
-    counts = Counter(claim.verdict for result in results for claim in result.claims)
-    shown = "; ".join(f"{plural}: {counts[word]}" for word, plural in _PLURAL.items() if counts[word])
-    return f"Statements checked: {sum(counts.values())}; {shown}."
-
-
 def _parameters(result: Result) -> list[Record]:
     stem = result.folder / "parameters"
     return read_table(stem) if stem.with_suffix(".parquet").is_file() else []
-
-
-def _provenance(result: Result, left: str, right: str) -> str:
-    m = result.manifest
-    versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())
-    old = "" if current(result) else " The numerical code has changed since."
-    extent = f" ({m['extent']})" if m.get("extent") else ""
-    return f"{left}{m['command']}{right}, {m['size']} size{extent}, seed {m['seed']}; {versions}.{old}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

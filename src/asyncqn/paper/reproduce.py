@@ -1,7 +1,7 @@
 """Run an experiment from specification to figures, and keep what a report needs beside them.
 
 Folder of an experiment, NAME in the quick size and full/NAME in the paper's: its tables (Parquet,
-CSV), its figures (PNG, SVG), `experiment.json` with claims, command, versions and seed, and `parts/`,
+CSV), its figures (PNG, SVG), `experiment.json` with outcomes, command, versions and seed, and `parts/`,
 the finished jobs.
 """
 
@@ -18,8 +18,9 @@ from typing import Any
 
 from asyncqn import __version__
 from asyncqn.errors import BadInput
+from asyncqn.paper.claims import Outcome
 from asyncqn.paper.drawing import save_figure, style
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables
+from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import read_table, write_table
 from asyncqn.storage import write_whole
@@ -34,19 +35,34 @@ class Result:
     name: str
     title: str
     about: str
-    claims: list[Claim]
+    outcomes: list[Outcome]
     figures: list[str]
+    headline: list[str]
     manifest: dict[str, Any]
     folder: Path
 
 
 def run_experiment(experiment: Experiment, context: Context, command: str) -> Result:
-    """Compute what is missing, then draw and reach verdicts from the tables as they were saved."""
+    """Compute what is missing, then draw and reach outcomes from the tables as they were saved."""
     began = time.monotonic()
-    folder = context.folder
     tables = experiment.compute(context)
     for name, records in tables.items():
-        write_table(records, folder / name)
+        write_table(records, context.folder / name)
+    manifest = {
+        "command": command,
+        "seed": context.seed,
+        "size": "full" if context.full else "quick",
+        "extent": experiment.full if context.full else experiment.quick,
+        "seconds": round(time.monotonic() - began, 1),
+        "versions": versions(),
+        "code": code_hash(experiment.compute)[:12],
+        "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
+    }
+    return conclude(experiment, context.folder, list(tables), manifest)
+
+
+def conclude(experiment: Experiment, folder: Path, tables: list[str], manifest: dict[str, Any]) -> Result:
+    """Draw and reach outcomes from the tables in a folder, and keep `experiment.json` beside them."""
     saved: Tables = {name: read_table(folder / name) for name in tables}
     with style():
         figures = experiment.draw(saved)
@@ -56,23 +72,40 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         "name": experiment.name,
         "title": experiment.title,
         "about": experiment.about,
-        "claims": [claim._asdict() for claim in experiment.claims(saved)],
+        "outcomes": [found._asdict() for found in experiment.outcomes(saved)],
+        "headline": experiment.headline(saved) if experiment.headline else [],
         "figures": list(figures),
-        "tables": list(tables),
-        "manifest": {
-            "command": command,
-            "seed": context.seed,
-            "size": "full" if context.full else "quick",
-            "extent": experiment.full if context.full else experiment.quick,
-            "seconds": round(time.monotonic() - began, 1),
-            "versions": versions(),
-            "code": code_hash(experiment.compute)[:12],
-            "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
-        },
+        "tables": tables,
+        "manifest": manifest,
     }
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(folder / "experiment.json", text)
     return load_result(folder)
+
+
+def publish(result: Result, folder: Path) -> None:
+    """Copy what a page is made of into folder/NAME: the tables as Parquet, and where they come from."""
+    document = json.loads((result.folder / "experiment.json").read_text(encoding="utf-8"))
+    kept = {name: document[name] for name in ("name", "tables", "manifest")}
+    for name in document["tables"]:
+        content = (result.folder / f"{name}.parquet").read_bytes()
+        write_whole(folder / result.name / f"{name}.parquet", content)
+    text = json.dumps(kept, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    write_whole(folder / result.name / "tables.json", text)
+
+
+def published(experiments: list[Experiment], folder: Path, scratch: Path) -> list[Result]:
+    """The experiments that `folder` has tables of, drawn and judged anew in `scratch`."""
+    found = []
+    for experiment in experiments:
+        source = folder / experiment.name
+        if (source / "tables.json").is_file():
+            kept = json.loads((source / "tables.json").read_text(encoding="utf-8"))
+            for name in kept["tables"]:
+                content = (source / f"{name}.parquet").read_bytes()
+                write_whole(scratch / experiment.name / f"{name}.parquet", content)
+            found.append(conclude(experiment, scratch / experiment.name, kept["tables"], kept["manifest"]))
+    return found
 
 
 def load_result(folder: Path) -> Result:
@@ -83,8 +116,9 @@ def load_result(folder: Path) -> Result:
             document["name"],
             document["title"],
             document["about"],
-            [Claim(**c) for c in document["claims"]],
+            [Outcome(**found) for found in document["outcomes"]],
             document["figures"],
+            document["headline"],
             document["manifest"],
             folder,
         )

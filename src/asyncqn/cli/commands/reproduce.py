@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from asyncqn.cli.output import Json, Output, Quiet
+
+if TYPE_CHECKING:
+    from asyncqn.paper.reproduce import Result
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +27,7 @@ def register(app: typer.Typer) -> None:
             "reproduced"
         ),
         docs: Annotated[
-            Path | None, typer.Option(help="Also write reproduction.md and theory.md into this folder.")
+            Path | None, typer.Option(help="Also publish tables and pages into this folder.")
         ] = None,
         tuned: Annotated[Path | None, typer.Option(help="Folder of tuned parameters.")] = None,
         processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
@@ -35,36 +38,56 @@ def register(app: typer.Typer) -> None:
         """Reproduce experiments of the paper; finished parts are not run again, interrupted ones go on."""
         from asyncqn.paper.catalogue import MODULES, find
         from asyncqn.paper.experiment import Context
-        from asyncqn.paper.report import write_html, write_page
+        from asyncqn.paper.judgement import judged
+        from asyncqn.paper.report import write_html
         from asyncqn.paper.reproduce import folder_of, load_results, run_experiment
-        from asyncqn.paper.theory_page import write_theory
 
         out = Output(json, quiet)
         context = Context(output, full, processes, seed, out.progress, tuned)
         size = "--full" if full else "--quick"
         results = []
         for experiment in find(names):
-            out.say(f"{experiment.name}: {experiment.title}")
+            expected = experiment.minutes[1 if full else 0]
+            out.say(f"{experiment.name}: {experiment.title}; about {expected:g} min on two processors")
             command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"
             folder = folder_of(output, experiment.name, full)
-            result = run_experiment(experiment, replace(context, folder=folder), command)
-            results.append(result)
-            for claim in result.claims:
-                out.show(f"  {claim.verdict}: {claim.text} [{claim.setting}]")
+            results.append(run_experiment(experiment, replace(context, folder=folder), command))
+        for row in judged(results):
+            if row.outcomes:
+                out.show(f"  {row.words}: {row.claim.text} ({len(row.outcomes)} settings)")
         finished = load_results(output, list(MODULES))
         write_html(finished, output / "report.html")
         kept = [r.name for r in finished if r.manifest["size"] == "full"]
         if kept and not full:
             out.say(f"the report shows {', '.join(kept)} in full, from an earlier run")
         if docs is not None:
-            write_page(finished, docs / "reproduction.md")
-            for result in finished:
-                if result.name == "theory":
-                    write_theory(result, docs / "theory.md")
+            _write_docs(results, docs, output / "docs")
         out.show(f"the report is {output / 'report.html'}")
         out.result(
             {
                 "report": str(output / "report.html"),
-                "experiments": {r.name: [c._asdict() for c in r.claims] for r in results},
+                "experiments": {r.name: [found._asdict() for found in r.outcomes] for r in results},
+                "claims": {
+                    row.claim.id: {**row.verdict._asdict(), "claim": row.claim.text}
+                    for row in judged(results)
+                    if row.outcomes
+                },
             }
         )
+
+
+def _write_docs(results: list[Result], docs: Path, scratch: Path) -> None:
+    """Publish the tables of these results; write the pages from all that are published."""
+    from asyncqn.paper.catalogue import MODULES, find
+    from asyncqn.paper.page import write_page
+    from asyncqn.paper.reproduce import publish, published
+    from asyncqn.paper.theory_page import write_theory
+
+    for result in results:
+        if result.name in MODULES:
+            publish(result, docs / "tables")
+    everything = published(find(["all"]), docs / "tables", scratch)
+    write_page(everything, docs / "reproduction.md")
+    for result in everything:
+        if result.name == "theory":
+            write_theory(result, docs / "theory.md")
