@@ -32,8 +32,8 @@ class PoissonRegression(LinearModel):
     >>> X = rng.standard_normal((500, 2))
     >>> counts = rng.poisson(np.exp(1.0 + X @ np.array([0.5, -0.5])))
     >>> run = aq.minimize(aq.PoissonRegression(X, counts, intercept=True))
-    >>> run.status, [round(float(number), 1) for number in run.theta]
-    ('converged', [0.5, -0.5, 1.0])
+    >>> run.status, bool(np.abs(run.theta - [0.5, -0.5, 1.0]).max() < 0.1)
+    ('converged', True)
     """
 
     kind: ClassVar[str] = "poisson-regression"
