@@ -20,7 +20,7 @@ from asyncqn.errors import AsyncqnError, StabilityWarning
 
 COMMANDS = (
     *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume", "schema"),
-    *("data", "fit", "evaluate", "recommend", "similar"),
+    *("data", "serve", "fit", "evaluate", "recommend", "similar"),
 )
 
 _Usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of usage errors

@@ -11,6 +11,7 @@ from typing import Any
 from asyncqn.data.download import MD5, download, md5_of
 from asyncqn.data.ratings import Ratings
 from asyncqn.data.readers import Reading, read_ratings
+from asyncqn.data.server import SCHEME, read_remote
 from asyncqn.data.store import is_store, open_ratings, read_header, save_ratings
 from asyncqn.data.synthetic import PRESETS, REVISION, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile, require
@@ -93,7 +94,7 @@ def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str
 
 
 def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
-    """Ratings by name, or from a stored directory, or from any file `read_ratings` can read.
+    """Ratings by name, from a stored directory, a data server, or any file `read_ratings` can read.
 
     A synthetic preset is generated and stored when first asked for; nothing is downloaded here.
     `reading`: how a file is read, in the words of `read_ratings`.
@@ -106,6 +107,9 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     word = os.fspath(name_or_path)
     asked = {key: value for key, value in reading.items() if value}
     stored: Path | None = None
+    if word.startswith(SCHEME):
+        require(not asked, f"{word[:200]} is a set of a data server, whose columns are known: name none.")
+        return Reading(read_remote(word), 0, ())
     if isinstance(name_or_path, str) and _NAME.fullmatch(word):
         if is_store(stored_path(word)) or word in PRESETS:
             stored = fetch(word)
