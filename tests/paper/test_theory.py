@@ -9,9 +9,24 @@ import pytest
 from oracles import Quadratic
 
 from asyncqn import ASLBFGS, SGLD, Cluster, Simulator, minimize
+from asyncqn.algorithms.memory import product
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
+from asyncqn.core.streams import Stream
+from asyncqn.paper.langevin_sde import (
+    LINE,
+    PLANE,
+    Chains,
+    Drift,
+    Phase,
+    expected,
+    moments,
+    step_p,
+    step_u,
+    times,
+)
+from asyncqn.types import Commit, Task
 
 
 class Separable:
@@ -171,3 +186,78 @@ def test_the_ergodic_error_rises_with_temperature():
     assert errors[0] < errors[1] < errors[2]
     # Equipartition: at temperature 1/beta the mean of U - U* is d/(2 beta), on top of the cold error.
     assert errors[2] - errors[0] == pytest.approx(6 / (2 * 0.1), rel=0.5)
+
+
+def test_proposition_1_holds_with_gamma_and_fails_without_where_h_depends_on_theta():
+    """In one dimension both laws are known: exp(-beta U) with Gamma, exp(-beta U) / H without."""
+    chains = Chains(0.1, chains=1500)
+    right, wrong = (expected(LINE, 1.0, corrected) for corrected in (True, False))
+    assert wrong[0] < 0.7 * right[0]
+    for corrected, law in ((True, right), (False, wrong)):
+        found = moments(LINE, chains, corrected, seed=3)
+        # Four deviations of the mean over independent chains, and an error of the Euler step of order h.
+        allowed = 4 * found.std(axis=0) / math.sqrt(chains.chains) + chains.h * law
+        assert (abs(found.mean(axis=0) - law) < allowed).all()
+
+
+def test_the_law_without_gamma_stays_wrong_as_the_step_falls():
+    law = expected(PLANE, 1.0)
+    for h in (0.2, 0.1):
+        ratio = moments(PLANE, Chains(h, chains=300), False, seed=1).mean(axis=0) / law
+        assert (ratio < 0.85).all()
+
+
+def test_gamma_is_the_divergence_of_h():
+    """In one dimension Gamma = H' with H = s / y, so that H' = -s y' / y^2."""
+    theta = np.linspace(-2.0, 2.0, 9)[:, None]
+    s = LINE.steps[0][0]
+    b, depth = LINE.potential.directions[0][0], LINE.potential.depth
+
+    def second(x):
+        return 1.0 + depth * b * b / np.cosh(b * x) ** 2
+
+    y = LINE.potential.gradient(theta) - LINE.potential.gradient(theta - s)
+    H, divergence = LINE.with_divergence(theta)
+    np.testing.assert_allclose(H[:, :, 0], s / y, rtol=1e-12)
+    # A central difference of step 1e-4 errs by some 1e-8 times the third derivative.
+    np.testing.assert_allclose(divergence, -s * (second(theta) - second(theta - s)) / y**2, atol=1e-6)
+
+
+def test_h_of_theta_satisfies_the_secant_equation_of_its_newest_pair():
+    theta = np.random.default_rng(0).standard_normal((7, 2))
+    s = np.array(PLANE.steps[-1])
+    y = PLANE.potential.gradient(theta) - PLANE.potential.gradient(theta - s)
+    np.testing.assert_allclose(times(PLANE(theta), y), np.tile(s, (7, 1)), atol=1e-12)
+
+
+def test_the_integrator_in_p_and_the_algorithm_s_own_steps_are_the_same():
+    """h' = h^2, gamma' = h gamma, u = h p: one Euler step of the SDE is one step of as-L-BFGS, pairs on."""
+    problem = Quadratic.random(3, 30, seed=1)
+    h, gamma, beta = 0.02, 1.5, 4.0
+    method = ASLBFGS(h * h, h * gamma, beta, 2, 12, 6, initial_scale="pair")
+    theta0 = problem.minimum + 1.0
+    iterate, local = method.init(theta0), method.init_worker(problem, theta0)
+    at = Phase(theta0[None].copy(), np.zeros((1, 3)))
+    again = Phase(theta0[None].copy(), np.zeros((1, 3)))
+    for k in range(12):
+        stream = Stream(5, 0, k)
+        H = np.empty((3, 3))
+        for column, unit in zip(H.T, np.eye(3), strict=True):
+            out = np.empty(3)
+            product(local.memory, unit, out)
+            column[...] = out
+        rows, g = stream.rows(30, np.zeros(12, np.int64)), np.empty(3)
+        problem.grad(iterate.theta, rows, g)
+        drift = Drift(H[None], g[None], np.zeros((1, 3)))
+        Z = stream.normals(np.empty(3))[None]
+        at = step_p(at, drift, h, gamma, beta, Z)
+        again = step_u(again, drift, h * h, h * gamma, beta, Z)
+        task = Task(0, k, stream)
+        update = method.step(iterate, local, problem, task)
+        local = method.learn(iterate, local, problem, task)
+        iterate = method.apply(iterate, [update], Commit(1, [0], problem.value))
+        for mine in (at._replace(momentum=h * at.momentum), again):
+            np.testing.assert_allclose(mine.theta[0], iterate.theta, rtol=1e-11, atol=1e-12)
+            np.testing.assert_allclose(mine.momentum[0], iterate.u, rtol=1e-9, atol=1e-12)
+    # The first step starts with u = 0 and does not move theta, which makes no pair.
+    assert method.counters(iterate, [local])["pairs_accepted"] == 10

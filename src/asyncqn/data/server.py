@@ -46,10 +46,10 @@ class Served(Header):
 class DataServer:
     """A running server of ratings: `address` is what workers name, `close` ends it.
 
-    >>> import asyncqn as aq
-    >>> ratings = aq.as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
-    >>> with aq.DataServer({"small": ratings}) as server:
-    ...     print(aq.as_ratings(f"{server.address}/small"))
+    >>> from asyncqn.data import DataServer, as_ratings
+    >>> ratings = as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
+    >>> with DataServer({"small": ratings}) as server:
+    ...     print(as_ratings(f"{server.address}/small"))
     Ratings(3 ratings of 2 users on 2 items)
     """
 
@@ -79,7 +79,9 @@ class DataServer:
             self._server = _service(flight, dict(sets), f"grpc://{_bracketed(host)}:{port}", token)
         except (OSError, arrow().ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
-            raise BadInput(f"nothing can be served at {host}:{port} ({reason}): choose another port.") from None
+            raise BadInput(
+                f"nothing can be served at {host}:{port} ({reason}): choose another port."
+            ) from None
         reached = socket.gethostname() if host in _EVERYWHERE else host
         self.address = f"{SCHEME}{_bracketed(reached)}:{self._server.port}"
         self._closed = Event()
@@ -210,10 +212,11 @@ def _understood(answer: bytes, address: str, place: _Place) -> Served:
         raise BadInput(f"the data server has no set {place.name!r}: it has {there}.")
     header = msgspec.convert(plain, Served)
     for name, spec in SCHEMA.items():
-        word = header.columns.get(name)
-        dtype = None if word is None else np.dtype(word)
-        known = dtype is not None and (dtype.str in spec.dtypes or dtype.kind in spec.dtypes)
-        if not (known and dtype.itemsize <= 4 * LONGEST_TEXT or (dtype is None and spec.optional)):
+        if name not in header.columns and spec.optional:
+            continue
+        dtype = np.dtype(header.columns[name])
+        known = dtype.str in spec.dtypes or dtype.kind in spec.dtypes
+        if not known or dtype.itemsize > 4 * LONGEST_TEXT:
             raise ValueError("a column that stored sets do not have")
     if set(header.columns) - set(SCHEMA):
         raise ValueError("an unknown column")
@@ -230,12 +233,21 @@ def _telling(address: str, place: _Place) -> Iterator[None]:
     except AsyncqnError:
         raise
     except flight.FlightUnauthenticatedError:
-        raise BadInput(f"the data server at {where} wants its token: set {TOKEN} as it was set there.") from None
+        raise BadInput(
+            f"the data server at {where} wants its token: set {TOKEN} as it was set there."
+        ) from None
     except flight.FlightUnavailableError:
         raise BadInput(f"no data server answers at {where}: start one there with asyncqn serve.") from None
     except flight.FlightTimedOutError:
         raise BadInput(f"the data server at {where} did not answer in time: try again.") from None
-    except (lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, KeyError, StopIteration) as error:
+    except (
+        lib.ArrowException,
+        msgspec.MsgspecError,
+        ValueError,
+        TypeError,
+        KeyError,
+        StopIteration,
+    ) as error:
         raise DamagedFile(f"{address} did not answer as a data server does: check the address.") from error
 
 

@@ -50,6 +50,8 @@ _LIST = (
           (ENGINE, START)),
     Claim("fig5-step", "a smaller step cures it", "Fig. 5", (ENGINE, START)),
     Claim("s1", "speedup in iterations is linear", "Fig. S1", (ENGINE, START)),
+    Claim("law-needs-gamma", "where H depends on θ, leaving out Γ, as the algorithm does, gives another law",
+          "Prop. 1", own=True),
     Claim("independent", "an independent program gives the same times within 10 %", "Fig. 2", own=True),
     Claim("friction", "a step that serves few workers fails for many, where stale friction says", "Fig. 3",
           own=True),

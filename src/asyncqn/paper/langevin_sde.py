@@ -61,7 +61,7 @@ class LBFGSField:
     steps: tuple[tuple[float, ...], ...]
 
     def __call__(self, theta: Vectors) -> Vectors:
-        """H at every row, (chains, d, d): H0 = (s'y / y'y) I of the newest pair, then one BFGS update a pair."""
+        """H at every row, (chains, d, d): H0 = (s'y / y'y) I of the newest pair, then a BFGS update per pair."""
         d = self.potential.dim
         here = self.potential.gradient(theta)
         pairs = []
@@ -115,7 +115,7 @@ def step_p(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vect
 
 
 def step_u(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors) -> Phase:
-    """The same step in the algorithm's (theta, u): u = h p, and h, gamma are the paper's h' = h^2, gamma' = h gamma."""
+    """The same step in the algorithm's (theta, u): u = h p; h, gamma are its h' = h^2, gamma' = h gamma."""
     theta, u = at
     d_u = h * (drift.correction - times(drift.H, drift.gradient)) - gamma * u
     return Phase(theta + times(drift.H, u), u + d_u + np.sqrt(2.0 * h * gamma / beta) * Z)
@@ -135,7 +135,7 @@ class Chains(NamedTuple):
 
 
 def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Vectors:
-    """Long means of (theta_1^2, ..., theta_d^2, U), with or without Gamma, of every chain: (chains, d + 1)."""
+    """Long means of (theta_1^2, ..., theta_d^2, U) of every chain, with or without Gamma."""
     potential, (h, gamma, beta, n) = field.potential, chains[:4]
     d = potential.dim
     rng = np.random.Generator(np.random.Philox(key=[seed, 0x5DE]))

@@ -87,7 +87,8 @@ def _draw_law(sde: list[Record]) -> Any:
             if row["without"] is not None:
                 axis.axhline(row["without"], color=LOOKS[1]["color"], linestyle=":", linewidth=0.9)
         axis.axhline(1.0, color="black", linestyle=":", linewidth=0.9)
-        axis.set(xlabel="step h of the SDE", title=f"d = {dimensions}, H(θ) of {dimensions} pair(s)", xlim=(0, None))
+        pairs = "1 pair" if dimensions == "1" else f"{dimensions} pairs"
+        axis.set(xlabel="step h of the SDE", title=f"d = {dimensions}, H(θ) of {pairs}", xlim=(0, None))
         axis.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.22))
     axes[0][0].set_ylabel("mean over that of exp(−βU)")
     return figure
@@ -143,7 +144,9 @@ def _law_outcomes(tables: Tables) -> list[Outcome]:
         far = any(abs(r["ratio"] - 1.0) > finest + 5.0 * r["spread"] for r in ends[False])
         known = [r for r in ends[False] if r["without"] is not None]
         if known:
-            words[False] += "; exp(−βU)/H predicts " + ", ".join(f"{r['what']} {r['without']:.2f}" for r in known)
+            words[False] += "; exp(−βU)/H predicts " + ", ".join(
+                f"{r['what']} {r['without']:.2f}" for r in known
+            )
             far = far and all(abs(r["ratio"] - r["without"]) < finest + 3.0 * r["spread"] for r in known)
         found.append(outcome("law-needs-gamma", f"{setting}, without Γ", far, words[False]))
     return found
@@ -153,7 +156,7 @@ def _cost(sde: list[Record]) -> str:
     """What leaving out Gamma changes in E U, warm and cold."""
     at = {}
     for beta in distinct(sde, "beta"):
-        rows = [r for r in where(sde, beta=beta, corrected=False, what="U", dimensions="2")]
+        rows = where(sde, beta=beta, corrected=False, what="U", dimensions="2")
         row = min(rows, key=lambda r: float(r["h"]))
         at[beta] = f"{(row['ratio'] - 1.0) * row['law']:+.2g} at β = {beta:g}"
     return f"in the SDE, leaving out Γ changes E U by {', '.join(at.values())}"

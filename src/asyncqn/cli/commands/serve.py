@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -37,11 +38,13 @@ def register(app: typer.Typer) -> None:
         for word in sets:
             name, _, file = word.partition("=")
             require(
-                bool(name) and "/" not in name, f"{word[:200]!r} has no name to serve it by: write NAME={word}."
+                bool(name) and "/" not in name,
+                f"{word[:200]!r} has no name to serve it by: write NAME={word}.",
             )
             named[name] = load(file or name)
         with DataServer(named, host=host, port=port) as server:
             out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
             for name in named:
                 out.show(f"serving {server.address}/{name}")
+            sys.stdout.flush()  # whoever waits for the address reads a pipe
             server.wait()
