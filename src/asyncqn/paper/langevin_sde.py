@@ -61,7 +61,7 @@ class LBFGSField:
     steps: tuple[tuple[float, ...], ...]
 
     def __call__(self, theta: Vectors) -> Vectors:
-        """H at every row, (chains, d, d): H0 = (s'y / y'y) I of the newest pair, then a BFGS update per pair."""
+        """H at every row, (chains, d, d): H0 = (s'y / y'y) I of the newest pair, then an update per pair."""
         d = self.potential.dim
         here = self.potential.gradient(theta)
         pairs = []

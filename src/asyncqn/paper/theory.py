@@ -291,7 +291,7 @@ EXPERIMENT = Experiment(
     "theory",
     "Ergodic error, invariant law, linear speedup",
     "Dotted: the slope of the bound. Above a small quadratic (d = 10, N_Y = 100, eigenvalues 1 to 4) with "
-    "H = I and with pairs on (M = 3); below the SDE with an L-BFGS matrix that depends on θ, with and without Γ.",
+    "H = I and with pairs on (M = 3); below the SDE with an L-BFGS matrix H(θ), with and without Γ.",
     compute,
     draw,
     outcomes,

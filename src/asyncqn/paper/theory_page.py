@@ -18,8 +18,8 @@ The worker's step discretises an underdamped Langevin equation with the quasi-Ne
     dθ = H(θ) p dt,    dp = (Γ(θ)/β − H(θ) ∇U(θ) − γ p) dt + √(2γ/β) dB,    Γ_i = Σ_j ∂H_ij/∂θ_j
 
 with step h, u = h p, h' = h², γ' = h γ. Its stationary law is ∝ exp(−βU(θ) − β|p|²/2) (Proposition 1). The
-algorithm leaves Γ out, which vanishes only where H does not depend on θ. With Û_N the mean of U over the first
-N iterates, the paper bounds
+algorithm leaves Γ out, which vanishes only where H does not depend on θ. With Û_N the mean of U over the
+first N iterates, the paper bounds
 
     |E Û_N − U*| = O(1/(N h) + max(1, l_max) h + 1/β),
 
