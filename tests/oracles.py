@@ -243,7 +243,10 @@ def thetas_of(
 
 
 def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int, int, float]]:
-    """(worker, read, time) of every commit, from processes that share a master with a queue."""
+    """(worker, read, time) of every commit, from processes that share a master with a queue.
+
+    Messages keep the master for the link's time; a worker may die, and be there again.
+    """
     env = simpy.Environment()
     master = simpy.Resource(env, capacity=1)
     rows: list[tuple[int, int, float]] = []
@@ -251,21 +254,36 @@ def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int,
 
     def worker(w: int) -> Any:
         times = iter(cluster.compute_times(seed, w, commits + 2))
+        death = cluster.deaths.get(w, np.inf)
         if cluster.joins.get(w, 0.0) > 0:
             yield env.timeout(cluster.joins[w])
-        version = len(rows)
+        newcomer = True
         while True:
+            if newcomer:
+                version = len(rows)
+                if cluster.link > 0:
+                    with master.request() as turn:
+                        yield turn
+                        version = len(rows)
+                        yield env.timeout(cluster.link)
             yield env.timeout(half)
             duration = float(next(times))
-            if env.now + duration > cluster.deaths.get(w, np.inf):
-                return
+            newcomer = env.now + duration > death
+            if newcomer:
+                if w not in cluster.recoveries:
+                    return
+                death = np.inf
+                yield env.timeout(max(0.0, cluster.recoveries[w] - env.now))
+                continue
             yield env.timeout(duration)
             yield env.timeout(half)
             with master.request() as turn:
                 yield turn
+                yield env.timeout(cluster.link)
                 yield env.timeout(cluster.master)
                 rows.append((w, version, env.now))
                 version = len(rows)
+                yield env.timeout(cluster.link)
 
     for w in range(cluster.workers):
         env.process(worker(w))
@@ -281,6 +299,8 @@ def plain_rounds(
     half, W = cluster.message / 2, cluster.workers
     join = [cluster.joins.get(w, 0.0) for w in range(W)]
     death = [cluster.deaths.get(w, np.inf) for w in range(W)]
+    back = [cluster.recoveries.get(w, np.inf) for w in range(W)]
+    away = list(death)  # the deaths that are still to come
     times = [list(cluster.compute_times(seed, w, 2 * commits + 2)) for w in range(W)]
     busy_until = [t + half for t in join]  # a worker has heard of the master half a message after joining
     rows: list[tuple[int, int, int, float]] = []
@@ -288,13 +308,19 @@ def plain_rounds(
     for version in range(commits):
         heard = broadcast + half
         begin = [max(heard, busy_until[w]) for w in range(W)]
+        for w in range(W):
+            if begin[w] + times[w][0] > away[w] and back[w] < np.inf:
+                if begin[w] < away[w]:
+                    times[w].pop(0)
+                busy_until[w], away[w] = max(busy_until[w], back[w] + half), np.inf
+                begin[w] = max(heard, busy_until[w])
         arrive = [
-            begin[w] + times[w][0] + half if begin[w] + times[w][0] <= death[w] else np.inf for w in range(W)
+            begin[w] + times[w][0] + half if begin[w] + times[w][0] <= away[w] else np.inf for w in range(W)
         ]
         moments = sorted({t for t in [*arrive, *death, heard + timeout] if heard <= t < np.inf})
         for now in moments:
             here = [w for w in range(W) if arrive[w] <= now]
-            living = [w for w in range(W) if join[w] <= now < death[w]]
+            living = [w for w in range(W) if join[w] <= now and not death[w] <= now < back[w]]
             everyone = all(w in here for w in living)
             if here and (everyone or (now >= heard + timeout and len(here) >= quorum * len(living) - 1e-9)):
                 break
@@ -305,7 +331,7 @@ def plain_rounds(
             rows.append((w, version, version + 1, broadcast))
             busy_until[w] = begin[w] + times[w].pop(0)
         for w in range(W):
-            if w not in here and begin[w] < broadcast + half and begin[w] < death[w]:
+            if w not in here and begin[w] < broadcast + half and begin[w] < away[w]:
                 if arrive[w] < np.inf:
                     rows.append((w, version, 0, arrive[w]))
                 busy_until[w] = begin[w] + times[w].pop(0)

@@ -19,6 +19,7 @@ from .algorithms import (
 )
 from .algorithms.defaults import default_algorithm
 from .core.cluster import Cluster
+from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay
 from .core.run import Run, load_run
 from .core.schedule import Schedule
@@ -61,17 +62,21 @@ __all__ = [
     "BadInput",
     "BlockLBFGS",
     "Cluster",
+    "Constant",
     "DamagedFile",
     "DelayAdaptiveSGD",
     "Engine",
+    "Exponential",
     "FiniteSum",
     "GrowingLBFGS",
     "LeastSquares",
     "LinearGaussian",
+    "LogNormal",
     "LogisticRegression",
     "MatrixFactorization",
     "MetricLBFGS",
     "MomentumLBFGS",
+    "Pareto",
     "PoissonRegression",
     "Potential",
     "Processes",
@@ -88,6 +93,8 @@ __all__ = [
     "StabilityWarning",
     "StagedLBFGS",
     "Threads",
+    "TimeLaw",
+    "Trace",
     "default_algorithm",
     "from_jax",
     "from_torch",

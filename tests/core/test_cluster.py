@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from oracles import one_sentence
 from scipy import stats
 
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.core.serialise import from_json, to_json
 from asyncqn.errors import BadInput
 
@@ -54,6 +56,64 @@ def test_a_cluster_goes_to_plain_data_and_back():
 
 
 @pytest.mark.parametrize(
+    ("law", "quantile"),
+    [
+        (Exponential(3.0), lambda u: -3.0 * np.log(u)),
+        (Pareto(3.0, 1.5), lambda u: 1.0 * u ** (-1 / 1.5)),
+        (LogNormal(70.0, 14.0), None),
+        (Constant(2.0), None),
+    ],
+)
+def test_laws_have_their_quantiles_and_their_means(law, quantile):
+    z = stats.norm.isf(u := np.array([0.9, 0.5, 0.1, 1e-3, 1e-9]))
+    if quantile is not None:
+        np.testing.assert_allclose(law.times(z), quantile(u), rtol=1e-9)
+    assert (np.diff(law.times(z)) >= 0).all(), "long together"
+    if not isinstance(law, Pareto):  # whose sample means converge slowly
+        times = Cluster(1, times=law).compute_times(0, 0, 100_000)
+        assert times.mean() == pytest.approx(law.mean, abs=5 * times.std() / np.sqrt(1e5) + 1e-12)
+
+
+def test_the_log_normal_law_is_what_mean_and_deviation_say():
+    short, long = Cluster(3, 70.0, 14.0), Cluster(3, times=LogNormal(70.0, 14.0))
+    np.testing.assert_allclose(long.compute_times(1, 2, 300), short.compute_times(1, 2, 300), rtol=1e-14)
+
+
+def test_a_trace_plays_in_its_order_from_a_place_of_each_worker():
+    recorded = [1.0, 2.0, 3.0, 4.0, 5.0]
+    cluster = Cluster(20, times=Trace(recorded))
+    begins = set()
+    for worker in range(20):
+        times = cluster.compute_times(3, worker, 12)
+        begins.add(begin := recorded.index(times[0]))
+        np.testing.assert_array_equal(times, np.roll(recorded, -begin)[np.arange(12) % 5])
+    assert len(begins) > 2
+
+
+def test_a_longer_cluster_has_longer_times_of_the_same_draws():
+    laws = [Exponential(3.0), Pareto(3.0, 1.5), LogNormal(7.0, 1.0), Constant(2.0), Trace([1.0, 2.0]), Odd()]
+    for cluster in (Cluster(6, times=laws), Cluster(6, 3.0, 2.0)):
+        for worker in range(6):
+            times, longer = (c.compute_times(0, worker, 50) for c in (cluster, cluster.scaled(2.5)))
+            np.testing.assert_allclose(longer, 2.5 * times, rtol=1e-12)
+        np.testing.assert_allclose(cluster.scaled(2.5).means(), 2.5 * cluster.means())
+
+
+class Odd:
+    def times(self, z):
+        return 1.0 + np.arange(z.size) % 2
+
+
+def test_a_cluster_of_laws_goes_to_plain_data_and_back():
+    laws = [Exponential(3.0), Pareto(3.0, 1.5), LogNormal(7.0, 1.0), Constant(2.0), Trace([1.0, 2.0])]
+    for times in (laws, laws[1]):
+        cluster = Cluster(5, times=times, deaths={1: 2.0}, recoveries={1: 3.0}, link=0.5, rows=10)
+        assert from_json(Cluster, json.loads(json.dumps(to_json(cluster))), "cluster") == cluster
+    assert {"times", "link", "recoveries", "rows"}.isdisjoint(to_json(Cluster(3))), "as before"
+    assert to_json(Cluster(1, times=Odd()))["times"] == {"kind": f"{Odd.__module__}:Odd"}
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"workers": 0}, "at least one worker"),
@@ -77,9 +137,38 @@ def test_a_cluster_goes_to_plain_data_and_back():
         ({"workers": 2, "deaths": {0: np.nan}}, "must not be negative"),
         ({"workers": 2, "joins": {0: 1.0, 1: 2.0}}, "there from the start"),
         ({"workers": 2, "joins": {1: np.inf}}, "must be finite"),
+        ({"workers": 2, "link": -1.0}, "link must be finite"),
+        ({"workers": 2, "rows": 0}, "rows must be positive"),
+        ({"workers": 2, "recoveries": {1: 5.0}}, "must have died before"),
+        ({"workers": 2, "deaths": {1: 5.0}, "recoveries": {1: 5.0}}, "must have died before"),
+        ({"workers": 2, "times": 3.0}, "times must be laws"),
+        ({"workers": 2, "times": Exponential}, "times must be laws"),
+        ({"workers": 2, "times": [Constant(1.0)]}, "one law or one per worker"),
+        ({"workers": 2, "times": Constant(1.0), "worker_mean": 3.0}, "not by both"),
+        ({"workers": 2, "times": {"kind": "levy"}}, "no law of kind 'levy'"),
+        ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0}}, "needs the parameter shape"),
+        ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0, "shape": 1.0}}, "only for shape > 1"),
+        ({"workers": 2, "times": {"kind": "constant", "mean": -1.0}}, "mean must be positive"),
+        ({"workers": 2, "times": {"kind": "trace", "recorded": []}}, "at least one time"),
+        ({"workers": 2, "times": {"kind": "log-normal", "mean": 1.0, "std": -1}}, "std must not be negative"),
+        ({"workers": 2, "times": {"kind": "mine:Law"}}, "class of your own"),
     ],
 )
 def test_an_impossible_cluster_is_refused_in_one_sentence(arguments, words):
     with pytest.raises(BadInput, match=words) as caught:
         Cluster(**arguments)
     assert one_sentence(caught.value)
+
+
+def test_a_law_whose_times_are_none_is_refused_when_they_are_drawn():
+    class Wrong:
+        def __init__(self, value):
+            self.value = value
+
+        def times(self, z):
+            return self.value
+
+    for value, words in ((np.ones(3), "one time per normal"), (np.full(5, -1.0), "positive and finite")):
+        with pytest.raises(BadInput, match=words) as caught:
+            Cluster(1, times=Wrong(value)).compute_times(0, 0, 5)
+        assert one_sentence(caught.value)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oracles import one_sentence, plain_rounds, simpy_asynchronous
 
 from asyncqn.core.cluster import Cluster
+from asyncqn.core.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import ASYNCHRONOUS, batches, blocks, rounds
 from asyncqn.errors import BadInput
@@ -27,6 +28,11 @@ CLUSTERS = {
     "joins": Cluster(5, 2.0, 0.7, message=0.3, master=0.4, joins={1: 10.0, 3: 33.3, 4: 0.01}),
     "joins at a busy master": Cluster(9, 2.0, 0.7, master=1.0, joins={w: 7.7 * w for w in range(2, 9)}),
     "all die": Cluster(3, 2.0, 0.5, master=0.1, deaths={0: 30.0, 1: 40.0, 2: 35.0}),
+    "die and are there again": Cluster(4, 2.0, 0.5, message=0.3, master=0.1, deaths={0: 9.0, 2: 3.0, 3: 5.0},
+                                       recoveries={0: 30.0, 2: 3.1}),
+    "one law per worker": Cluster(5, times=[Exponential(2.0), Pareto(2.0, 1.3), Constant(1.5),
+                                            LogNormal(2.0, 1.0), Trace([1.0, 5.0, 0.5])],
+                                  message=0.2, master=0.1),
     "die and follow": Cluster(4, 1.0, 0.5, master=0.1, deaths={0: 9.0, 1: 15.0}, joins={2: 5.0, 3: 60.0}),
 }  # fmt: skip
 
@@ -53,7 +59,9 @@ def test_asynchronous_commits_are_those_of_an_independent_simpy_model(name, seed
 def test_asynchronous_commits_agree_with_simpy_on_random_clusters(W, message, master, std, data):
     at = st.dictionaries(st.integers(0, W - 1), st.floats(0.5, 60), max_size=W)
     joins = {w: t for w, t in data.draw(at).items() if w > 0}
-    cluster = Cluster(W, 2.0, std, message, master, deaths=data.draw(at), joins=joins)
+    deaths, link = data.draw(at), data.draw(st.sampled_from([0.0, 0.3]))
+    recoveries = {w: deaths[w] + t for w, t in data.draw(at).items() if w in deaths}
+    cluster = Cluster(W, 2.0, std, message, master, deaths, joins, recoveries=recoveries, link=link)
     agree(simulate(cluster, ASYNCHRONOUS, 80, 5), simpy_asynchronous(cluster, 80, 5))
 
 
@@ -81,7 +89,9 @@ def test_rounds_agree_with_the_plain_model_on_random_clusters(W, message, master
     at = st.dictionaries(st.integers(0, W - 1), st.floats(0.5, 60), max_size=W)
     joins = {w: t for w, t in data.draw(at).items() if w > 0}
     quorum = data.draw(st.sampled_from([0.1, 0.5, 0.75, 1.0]))
-    cluster = Cluster(W, 2.0, std, message, master, deaths=data.draw(at), joins=joins)
+    deaths = data.draw(at)
+    recoveries = {w: deaths[w] + t for w, t in data.draw(at).items() if w in deaths}
+    cluster = Cluster(W, 2.0, std, message, master, deaths, joins, recoveries=recoveries)
     rows = plain_rounds(cluster, timeout, quorum, 30, 9)
     schedule = simulate(cluster, rounds(timeout, quorum), 30, 9)
     delivered = schedule.commit > 0
@@ -128,6 +138,37 @@ def test_a_deterministic_round_takes_compute_and_messages_and_master():
     early = simulate(Cluster(3, [1.0, 2.0, 4.0], 0.0, 0.5, 0.25), rounds(2.0, 0.3), 1, 0)
     np.testing.assert_allclose(early.commit_times(), [0.25 + 2.0 + 0.25])
     assert early.worker[early.commit == 1].tolist() == [0]
+
+
+def test_a_link_carries_one_message_after_the_other():
+    W, mu, tau, mu_m, b, N = 5, 20.0, 2.0, 1.0, 0.5, 6
+    cluster = Cluster(W, mu, 0.0, tau, mu_m, link=b)
+    # The workers get their first messages b apart, and their answers come b apart, faster than an exchange
+    # of 2 b + mu_m: the first commit is at b + tau + mu + b + mu_m, and then one follows per exchange.
+    one_by_one = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
+    np.testing.assert_allclose(one_by_one, b + tau + mu + b + mu_m + (2 * b + mu_m) * np.arange(W))
+    # A broadcast takes W b, the answers come b apart and are received at once: the last after (W + 1) b.
+    for stage in (rounds(np.inf, 1.0), blocks(W, 1e9)):
+        times = simulate(cluster, stage, N, 0).commit_times()
+        np.testing.assert_allclose(times, ((W + 1) * b + tau + mu + mu_m) * np.arange(1, N + 1))
+    # Every piece is charged: W blocks of two pieces are 2 W answers, and where pieces are short they queue.
+    short = Cluster(W, 0.2, 0.0, 0.0, mu_m, link=b)
+    version = simulate(short, blocks(W, 1e9, 2), 1, 0).commit_times()[0]
+    assert version >= W * b + 2 * W * b + mu_m - 1e-9
+
+
+def test_an_exchange_that_keeps_the_master_caps_the_commits():
+    # Specification, section 8.4: b = 2 of the 10 units of the messages, one each way.
+    by_link = simulate(Cluster(40, 20.0, 1.0, message=8.0, link=1.0), ASYNCHRONOUS, 2000, 0)
+    assert np.diff(by_link.time)[100:].min() == pytest.approx(2.0)
+    assert by_link.time[-1] == pytest.approx(2 * 2000, rel=0.02)
+
+
+def test_times_run_out_neither_for_the_fast_nor_for_the_slow():
+    laws = [Constant(1e-3), Constant(1.0), Exponential(3.0)]
+    schedule = simulate(Cluster(3, times=laws), ASYNCHRONOUS, 5000, 0)
+    rows = simpy_asynchronous(Cluster(3, times=laws), 5000, 0)
+    agree(schedule, rows)
 
 
 def test_a_saturated_master_commits_once_per_service_time():

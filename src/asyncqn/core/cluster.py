@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.laws import TimeLaw, draw_times, law_from_json, law_to_json, mean_of, stretched
+from asyncqn.core.serialise import Json, to_json
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A timing model of workers, messages and a master; worker times are log-normal.
+    """A timing model of workers, messages and a master.
 
-    Worker times are log-normal with mean mu_w and standard deviation sigma_w.
-
-    workers: W; worker_mean: mu_w, one number or one per worker; worker_std: sigma_w, likewise;
+    workers: W; worker_mean: mu_w, one number or one per worker; worker_std: sigma_w, likewise: the short way
+    to say that times are log-normal with this mean and standard deviation;
     message: tau, half of it each way; master: mu_m, the service time of a commit;
-    deaths, joins: time by worker number (a worker without a join is there from the start).
+    deaths, joins: time by worker number (a worker without a join is there from the start);
+    times: a law of the workers' times, or one per worker, instead of worker_mean and worker_std: `LogNormal`,
+    `Exponential`, `Pareto`, `Constant`, `Trace`, or a `TimeLaw` of your own;
+    recoveries: time by worker number at which a worker that died is there again.  What it was computing is
+    lost, what it had learned is not; it is sent the iterate of that time;
+    link: the time that one message, either way, keeps the master's link.  The master does one thing at a
+    time, in the order of arrival: to receive an answer takes `link`, the commit that it completes takes
+    `master`, and every message that the master then sends takes `link`.  So an asynchronous exchange keeps it
+    for 2 link + master, and every piece of a block is charged.  This comes on top of `message`, which others
+    do not wait for;
+    rows: the times are those of a computation on so many rows, and the simulator stretches them in proportion
+    to the rows that the algorithm takes; None: they are those of a computation, whatever its rows.
 
     >>> import asyncqn as aq
     >>> cluster = aq.Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, deaths={3: 500.0})
     >>> cluster.compute_times(seed=0, worker=0, count=2).shape
     (2,)
+    >>> crowded = aq.Cluster(workers=40, times=aq.Pareto(mean=40.0, shape=1.5), message=8.0, link=1.0)
     """
 
     workers: int
@@ -36,6 +54,10 @@ class Cluster:
     master: float = 0.0
     deaths: Mapping[int, float] = field(default_factory=dict)
     joins: Mapping[int, float] = field(default_factory=dict)
+    times: TimeLaw | Sequence[TimeLaw] | None = None
+    recoveries: Mapping[int, float] = field(default_factory=dict)
+    link: float = 0.0
+    rows: float | None = None
 
     def __post_init__(self) -> None:
         W = self.workers
@@ -43,6 +65,24 @@ class Cluster:
             isinstance(W, int) and not isinstance(W, bool) and W >= 1,
             f"a cluster needs at least one worker: workers = {W!r}.",
         )
+        self._check_numbers()
+        if self.times is not None:
+            self._check_laws()
+        for name in ("message", "master", "link"):
+            value = getattr(self, name)
+            require(0.0 <= value < math.inf, f"{name} must be finite and not negative, not {value!r}.")
+        require(
+            self.rows is None or 0 < self.rows < math.inf,
+            f"rows must be positive, not {self.rows!r}: the times are those of so many rows.",
+        )
+        require(
+            self.times is not None or bool(self.means().min() + self.message + self.master + self.link > 0),
+            "an update must take some time: worker_mean, message and master are all zero for some worker.",
+        )
+        self._check_presence()
+
+    def _check_numbers(self) -> None:
+        W = self.workers
         for name in ("worker_mean", "worker_std"):
             try:
                 values = np.asarray(getattr(self, name), np.float64)
@@ -59,19 +99,38 @@ class Cluster:
             )
             if values.ndim:
                 object.__setattr__(self, name, tuple(float(v) for v in values))
-        mean, std = self.means(), self.stds()
+        mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
         require(
             bool(((mean > 0) | (std == 0)).all()),
             "worker_mean must be positive where worker_std is: a log-normal time has a positive mean.",
         )
-        for name in ("message", "master"):
-            value = getattr(self, name)
-            require(0.0 <= value < math.inf, f"{name} must be finite and not negative, not {value!r}.")
+
+    def _check_laws(self) -> None:
+        """One law, or one per worker; plain data, as files have them, become laws."""
+        W = self.workers
         require(
-            bool(mean.min() + self.message + self.master > 0),
-            "an update must take some time: worker_mean, message and master are all zero for some worker.",
+            self.worker_mean == 1.0 and self.worker_std == 0.0,
+            "say how long workers take either by times or by worker_mean and worker_std, not by both.",
         )
-        for name in ("deaths", "joins"):
+        several = isinstance(self.times, (list, tuple))
+        given: list[Any] = list(self.times) if several else [self.times]  # type: ignore[arg-type]
+        require(
+            not several or len(given) == W,
+            f"times must be one law or one per worker ({W}), not {len(given)}.",
+        )
+        laws = tuple(law_from_json(law) if isinstance(law, Mapping) else law for law in given)
+        for law in laws:
+            require(
+                isinstance(law, TimeLaw) and not isinstance(law, type),
+                "times must be laws such as LogNormal(mean=1.0, std=0.2), or have a method times(z), "
+                f"not {law!r}.",
+            )
+        object.__setattr__(self, "times", laws if several else laws[0])
+
+    def _check_presence(self) -> None:
+        """Deaths, joins and recoveries."""
+        W = self.workers
+        for name in ("deaths", "joins", "recoveries"):
             times = {int(w): float(t) for w, t in getattr(self, name).items()}
             object.__setattr__(self, name, times)
             for worker, time in times.items():
@@ -81,33 +140,98 @@ class Cluster:
                 require(time >= 0.0, f"{name}: the time of worker {worker} must not be negative.")
                 require(
                     name == "deaths" or time < math.inf,
-                    f"joins: the time of worker {worker} must be finite: leave out workers that never join.",
+                    f"{name}: the time of worker {worker} must be finite: leave out workers that never join.",
                 )
+        for worker, time in self.recoveries.items():
+            require(
+                self.deaths.get(worker, math.inf) < time,
+                f"recoveries: worker {worker} must have died before it is there again at {time:g}.",
+            )
         require(
             any(self.joins.get(w, 0.0) == 0.0 for w in range(W)),
             "at least one worker must be there from the start: every worker has a join time after 0.",
         )
 
+    @classmethod
+    def from_run(cls, run: Run, *, workers: int | None = None, per_worker: bool = False) -> Cluster:
+        """The cluster that a run on a real engine was made on, as far as its record tells; in the run's unit.
+
+        The workers' times are log-normal, with the mean and the spread of the computations measured
+        (per_worker: of each worker by itself).  `master` and `link` are what the master was measured to spend
+        on commits and on other answers.  `message` is what is left: the value at which the simulated cluster
+        makes as many commits per time as the run did, or 0 where it makes fewer without any.
+        `rows` are those of the run's computations, where its algorithm says.
+        workers: how many the cluster shall have, by default as many as the run had; of a simulated run it is
+        the cluster that was simulated.
+
+        >>> import asyncqn as aq
+        >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+        >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=300)
+        >>> cluster = aq.Cluster.from_run(run, workers=8)
+        >>> cluster.workers, cluster.rows
+        (8, 20.0)
+        """
+        from asyncqn.core.cluster_fit import fit
+
+        return fit(run, workers, per_worker)
+
+    def __json__(self) -> Json:
+        """Plain data, with what is at its default left out where older versions do not know it."""
+        newer = ("times", "recoveries", "link", "rows")
+        plain: Json = {}
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if each.name in newer and not value:
+                continue
+            if each.name == "times":
+                value = (
+                    [law_to_json(law) for law in value] if isinstance(value, tuple) else law_to_json(value)
+                )
+            plain[each.name] = to_json(value)
+        return plain
+
+    def laws(self) -> tuple[TimeLaw, ...] | None:
+        """The law of every worker; None where worker_mean and worker_std say it."""
+        if self.times is None:
+            return None
+        return self.times if isinstance(self.times, tuple) else (self.times,) * self.workers  # type: ignore[return-value]
+
+    def scaled(self, by: float) -> Cluster:
+        """The same cluster with computations that take `by` times as long."""
+        if by == 1.0:
+            return self
+        if self.times is not None:
+            return dataclasses.replace(self, times=tuple(stretched(law, by) for law in self.laws() or ()))
+        mean, std = (by * self._per_worker(name) for name in ("worker_mean", "worker_std"))
+        return dataclasses.replace(self, worker_mean=tuple(mean.tolist()), worker_std=tuple(std.tolist()))
+
+    def _per_worker(self, name: str) -> npt.NDArray[np.float64]:
+        return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.workers,)).copy()
+
     def means(self) -> npt.NDArray[np.float64]:
         """mu_w of every worker."""
-        return np.broadcast_to(np.asarray(self.worker_mean, np.float64), (self.workers,)).copy()
+        laws = self.laws()
+        return self._per_worker("worker_mean") if laws is None else np.array([mean_of(law) for law in laws])
 
     def stds(self) -> npt.NDArray[np.float64]:
-        """sigma_w of every worker."""
-        return np.broadcast_to(np.asarray(self.worker_std, np.float64), (self.workers,)).copy()
+        """sigma_w of every worker, where worker_mean and worker_std say how long workers take."""
+        return self._per_worker("worker_std")
 
     def time_law(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """(m, s) of every worker's times exp(m + s Z): s^2 = ln(1 + sigma^2/mu^2), m = ln mu - s^2/2.
 
         Where s = 0 the time is m itself, mu to the last bit, so that equal times are equal.
         """
-        mean, std = self.means(), self.stds()
+        mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
         safe = np.where(mean > 0, mean, 1.0)
         s2 = np.log1p((std / safe) ** 2)
         return np.where(s2 > 0, np.log(safe) - s2 / 2, mean), np.sqrt(s2)
 
     def compute_times(self, seed: int, worker: int, count: int) -> npt.NDArray[np.float64]:
-        """The times of a worker's first `count` computations: see `time_law`; Z is a function of the seed."""
+        """The times of a worker's first `count` computations: by its law, a function of the seed."""
+        laws = self.laws()
+        if laws is not None:
+            return draw_times(laws[worker], seed, worker, count)
         z = np.empty(count)
         fill_normals(seed, 0, worker, DELAYS, z)
         m, s = (parameter[worker] for parameter in self.time_law())

@@ -29,6 +29,8 @@ Json = dict[str, Any]
 
 def to_json(value: Any) -> Any:
     """JSON-able data; infinities become the words "inf" and "-inf", which every JSON reader takes."""
+    if hasattr(type(value), "__json__"):  # it says itself what its plain data are
+        return value.__json__()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
     if isinstance(value, Mapping):

@@ -14,8 +14,10 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import events
 from asyncqn.kernels.blocks import blocks
-from asyncqn.kernels.events import Columns, Timing
+from asyncqn.kernels.events import Columns, Timing, no_time_left
 
+_FEW_TIMES = 256
+"""Drawn at first for every worker whose times follow a law."""
 _LATER = 1 << 62
 """Times after a warm-up are drawn with the seed changed by this bit."""
 
@@ -39,7 +41,7 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
     seed = check_seed(seed)
     stages = (stages,) if isinstance(stages, Stage) else stages
     check_stages(stages, "the algorithm")
-    first, rest, timing = stages[0], stages[1:], _timing(cluster)
+    first, rest, timing = stages[0], stages[1:], _Clocks(cluster, seed)
     if first.closes is Closes.EACH_ANSWER and first.blocks is not None and _are_blocks(rest):
         return _batches_then_blocks(cluster, first, rest, commits, seed)
     if _are_blocks(stages):
@@ -51,12 +53,56 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
     raise BadInput("the simulator cannot follow these stages: it knows those of `asyncqn.core.stages`.")
 
 
-def _timing(cluster: Cluster) -> Timing:
-    m, s = cluster.time_law()
-    workers = range(cluster.workers)
-    birth = np.array([cluster.joins.get(w, 0.0) for w in workers])
-    death = np.array([cluster.deaths.get(w, np.inf) for w in workers])
-    return Timing(m, s, float(cluster.message), float(cluster.master), birth, death)
+class _Clocks:
+    """What a queue asks of a cluster; times by laws are drawn in advance, and more where a worker ran out."""
+
+    def __init__(
+        self, cluster: Cluster, seed: int, longer: float = 1.0,
+        birth: np.ndarray | None = None, since: float = 0.0,
+    ) -> None:  # fmt: skip
+        """longer: what computations are stretched by; birth: instead of joins; since: when time begins."""
+        W, never = cluster.workers, np.full(cluster.workers, np.inf)
+        m, s = cluster.time_law()
+        death, rebirth = never, never.copy()
+        for w in range(W):
+            death[w], rebirth[w] = cluster.deaths.get(w, np.inf), cluster.recoveries.get(w, np.inf)
+        joins = np.array([cluster.joins.get(w, 0.0) for w in range(W)])
+        self.timing = Timing(
+            np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m,
+            s,
+            float(cluster.message),
+            float(cluster.master),
+            float(cluster.link),
+            joins if birth is None else birth,
+            death - since,
+            rebirth - since,
+            np.zeros(W + 1, np.int64),
+            np.empty(0),
+        )
+        self._cluster, self._seed, self._longer = cluster, seed, longer
+        self._counts = np.zeros(W, np.int64)
+        if cluster.times is not None:
+            self._draw(np.full(W, _FEW_TIMES))
+
+    def __len__(self) -> int:
+        return self._cluster.workers
+
+    def _draw(self, counts: np.ndarray) -> None:
+        drawn = [
+            self._longer * self._cluster.compute_times(self._seed, w, int(n)) for w, n in enumerate(counts)
+        ]
+        self._counts = counts
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        self.timing = self.timing._replace(ends=ends, drawn=np.concatenate(drawn))
+
+    def capacity(self, given: int, returned: int) -> int:
+        """The columns to try again with after a queue returned this; -1 where it had enough of everything."""
+        if returned >= -1:
+            return returned
+        counts = self._counts.copy()  # a worker ran out, and the others will soon
+        counts[no_time_left.py_func(returned)] *= 4
+        self._draw(np.maximum(counts, np.minimum(2 * self._counts, counts.max())))
+        return given
 
 
 def _are_blocks(stages: Stages) -> bool:
@@ -65,17 +111,18 @@ def _are_blocks(stages: Stages) -> bool:
     return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 
 
-def _asynchronous(timing: Timing, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
+def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
     """The schedule, and the part that each worker had in hand at its end."""
     oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
-    in_hand = np.zeros(timing.m.size, np.int64)
+    in_hand = np.zeros(len(clocks), np.int64)
     capacity = commits * answers * (1 if oldest is None else 2)
     while capacity > 0:
         order, columns = stage.part_order(), _columns(capacity)
         delay = commits if oldest is None else oldest
-        n, rows, capacity = events.asynchronous(
-            timing, seed, commits, answers, delay, order, in_hand, columns
+        n, rows, returned = events.asynchronous(
+            clocks.timing, seed, commits, answers, delay, order, in_hand, columns
         )
+        capacity = clocks.capacity(capacity, returned)
     worker, read, commit, time, part = (column[:rows] for column in columns)
     schedule = Schedule(worker, read, commit, time, None if stage.blocks is None else part)
     return schedule.until(n), in_hand
@@ -86,28 +133,35 @@ def _columns(rows: int) -> Columns:
     return Columns(worker, read, commit, np.zeros(rows), part)
 
 
-def _rounds(timing: Timing, stage: Stage, commits: int, seed: int) -> Schedule:
-    capacity = commits * timing.m.size
-    columns = [np.zeros(capacity, np.int32) for _ in range(3)] + [np.zeros(capacity)]
-    n, rows = events.rounds(timing, stage.timeout, stage.quorum, seed, commits, *columns)
-    order = np.argsort(columns[3][:rows], kind="stable")
-    return Schedule(*(column[:rows][order] for column in columns)).until(n)  # type: ignore[arg-type]
+def _rounds(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> Schedule:
+    capacity = commits * len(clocks)
+    while capacity > 0:
+        columns = _columns(capacity)
+        n, rows, returned = events.rounds(clocks.timing, stage.timeout, stage.quorum, seed, commits, columns)
+        capacity = clocks.capacity(capacity, returned)
+    return _in_order_of_time(columns, rows, with_parts=False).until(n)
 
 
-def _blocks(timing: Timing, stages: Stages, commits: int, seed: int) -> Schedule:
+def _in_order_of_time(columns: Columns, rows: int, *, with_parts: bool) -> Schedule:
+    order = np.argsort(columns.time[:rows], kind="stable")
+    worker, read, commit, time, part = (column[:rows][order] for column in columns)
+    return Schedule(worker, read, commit, time, part if with_parts else None)
+
+
+def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedule:
     """Versions one after the other; the cluster's times are those of a block of all rows."""
     stage, shares = stages[-1], np.ones(commits)
     early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
     shares[: early.size] = early
     assert stage.parts is not None
-    capacity = 2 * commits * stage.parts + timing.m.size
+    capacity = 2 * commits * stage.parts + len(clocks)
     while capacity > 0:
         columns = _columns(capacity)
-        n, rows, capacity = blocks(
-            timing, stage.blocks, stage.pieces, stage.backup_after, seed, shares, columns
+        n, rows, returned = blocks(
+            clocks.timing, stage.blocks, stage.pieces, stage.backup_after, seed, shares, columns
         )
-    order = np.argsort(columns.time[:rows], kind="stable")
-    return Schedule(*(column[:rows][order] for column in columns)).until(n)
+        capacity = clocks.capacity(capacity, returned)
+    return _in_order_of_time(columns, rows, with_parts=True).until(n)
 
 
 def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: int, seed: int) -> Schedule:
@@ -116,23 +170,19 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
     A block takes longer than a batch in the ratio of their sizes.  A worker takes up its first block when it
     has answered what it was computing as the batches ended.
     """
-    timing = _timing(cluster)
+    clocks = _Clocks(cluster, seed)
     assert stage.commits is not None
     assert stage.blocks is not None
     assert rest[0].blocks is not None
     warm = min(stage.commits, commits)
     first, in_hand = Schedule.serial(0), np.zeros(cluster.workers, np.int64)
     if warm:
-        first, in_hand = _asynchronous(timing, stage, warm, seed)
+        first, in_hand = _asynchronous(clocks, stage, warm, seed)
     end = float(first.time[-1]) if len(first) else 0.0
-    free, under_way = _under_way(cluster, timing, first, warm, end, seed)
+    free, under_way = _under_way(cluster, clocks.timing, first, warm, end, seed)
     if commits > warm == first.commits:
-        longer = stage.blocks / rest[0].blocks
-        later = timing._replace(
-            m=np.where(timing.s > 0, timing.m + np.log(longer), timing.m * longer),
-            birth=np.maximum(free - end, 0.0),
-            death=timing.death - end,
-        )
+        longer, birth = stage.blocks / rest[0].blocks, np.maximum(free - end, 0.0)
+        later = _Clocks(cluster, seed ^ _LATER, longer, birth, since=end)
         second = _blocks(later, rest, commits - warm, seed ^ _LATER)
     else:
         second = Schedule.serial(0)
@@ -168,9 +218,10 @@ def _under_way(
         version = int(first.commit[mine[-1]]) if mine.size else int((first.time <= begun).sum())
         if version >= warm or begun > end:
             continue
-        finish = begun + half + float(cluster.compute_times(seed, w, mine.size + 1)[-1])
-        free[w] = finish + half if finish <= timing.death[w] else np.inf
-        if free[w] < np.inf:
+        finish = begun + cluster.link + half + float(cluster.compute_times(seed, w, mine.size + 1)[-1])
+        answers = finish <= timing.death[w] or timing.rebirth[w] <= begun
+        free[w] = finish + half if answers else timing.rebirth[w]
+        if answers:
             under_way.append((w, version, max(float(free[w]), end)))
     under_way.sort(key=lambda row: row[2])
     return free, under_way

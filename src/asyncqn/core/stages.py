@@ -177,6 +177,18 @@ def stage_at(stages: Stages, version: int) -> Stage:
     return stages[stage_index(stages, version)]
 
 
+def time_share(stages: Stages, version: int) -> float:
+    """What share of the time that a cluster states a computation on a version takes.
+
+    A cluster states the time of a computation of the first stage, and of whole blocks of all rows.
+    """
+    stage, first = stage_at(stages, version), stages[0]
+    longer = 1.0
+    if stage.closes is not first.closes and stage.blocks is not None and first.blocks is not None:
+        longer = first.blocks / stage.blocks
+    return stage.share / stage.pieces * longer
+
+
 def last_versions(stages: Stages) -> list[float]:
     """For every stage the version that it ends with; infinite where it lasts."""
     return list(accumulate(math.inf if stage.commits is None else stage.commits for stage in stages))

@@ -48,10 +48,11 @@ from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Maste
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest
 from asyncqn.core.serialise import to_json
-from asyncqn.core.stages import Closes, Stage, check_stages, stage_at
+from asyncqn.core.stages import Closes, Stage, check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
 from asyncqn.engines.copies import copied
 from asyncqn.engines.handout import HandOut
+from asyncqn.engines.measured import Measured
 from asyncqn.engines.orders import Answer, Assign, Event, Member, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshot, restore, take
@@ -118,7 +119,7 @@ class MasterState:
         self.segments: list[dict[str, Any]] = []
         self.time = 0.0
         """Of the last event."""
-        self.log = log
+        self.log, self.measured = log, Measured()
         self._answers: list[Answer] = []
         self._due = due
         self._snapshot: Snapshot | None = None
@@ -204,14 +205,18 @@ class MasterState:
             return []
         return self._assign(worker, member)
 
-    def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
-        """An update arrived; with `ask` the worker wants work again at once."""
+    def answer(
+        self, worker: int, update: Any | None, now: float, *, ask: bool = True, spent: float | None = None
+    ) -> list[Assign]:
+        """An update arrived; with `ask` the worker wants work again at once; spent: how long it computed."""
         self._note("answer", now, worker, update, ask)
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
             return []
         self._advance(now)
         read, member.read = member.read, None
+        took = self.time - member.since if spent is None else spent
+        self.measured.computed(worker, took / time_share(self.stages, read))
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
         asked = stage_at(self.stages, read)
@@ -234,6 +239,11 @@ class MasterState:
         else:
             self._take(answer, asked)
         return orders + self._ask(worker, now) if ask else orders
+
+    def served(self, begun: float, now: float, version: int) -> None:
+        """An answer that came at this version, and what it led to, kept the master from then until now."""
+        if not self.done:
+            self.measured.served(now - begun, commit=self.version > version)
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
         """A worker is gone; without workers, and none `replacing` it, the run ends."""
@@ -471,6 +481,7 @@ class MasterState:
             "workers_lost": self.lost_workers,
             "workers_joined": self.joined_later,
             "resumed_from": self.resumed_from,
+            "measured": self.measured.to_json(),
         }
         about = manifest(self.request, engine)
         return {**about, "segments": self.segments} if self.segments else about

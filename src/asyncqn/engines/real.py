@@ -40,6 +40,10 @@ class RealEngine:
             f"under {type(self).__name__} timing_model cannot have deaths or joins: use Threads for those.",
         )
         require(
+            model is None or not (model.link or model.recoveries),
+            "timing_model cannot have a link or recoveries, which only the simulator follows.",
+        )
+        require(
             model is None or workers is None or model.workers == workers,
             f"timing_model describes {model.workers if model else 0} workers, but there are {workers}.",
         )

@@ -22,7 +22,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.master import compute, learn
 from asyncqn.core.read_only import read_only
 from asyncqn.core.run import Run
-from asyncqn.core.stages import Closes, Stages, stage_at
+from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.master_state import MasterState
@@ -50,8 +50,7 @@ class Delays:
         """The time of the k-th computation, which is of version `read`."""
         if k >= self._times.size:
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        stage = stage_at(self._stages, read)
-        return float(self._times[k]) * stage.share / stage.pieces
+        return float(self._times[k]) * time_share(self._stages, read)
 
 
 class ThreadWorkers:
@@ -68,6 +67,10 @@ class ThreadWorkers:
         self.views: dict[int, Any] = {}
         self.copies: dict[int, View] = {}
         self.states: dict[int, Any] = {}
+        self.asking: dict[int, float] = {}
+        """How long a worker's last question kept the master."""
+        self.answering: dict[int, float] = {}
+        """Seconds that a worker's last answer took, with the wait for the master."""
         self.saved: Saved | None = None
         self.failure: BaseException | None = None
         self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
@@ -216,7 +219,9 @@ class ThreadWorkers:
         )
         if not self._arrive(worker, joins):
             return
+        learning = 0.0  # seconds of the last step's `learn`
         while (order := self._ask(worker, local)) is not None:
+            begun = time.perf_counter()
             view, task = self.views[worker], order.task(core.seed)
             try:
                 update = compute(algorithm, potential, view, local, task, core.master.limit)
@@ -226,14 +231,25 @@ class ThreadWorkers:
                 raise _failed(order, error) from error
             if delays is not None and not self._stretch(order, delays):
                 return
-            with self.lock:
-                self._send_orders(core.answer(worker, update, self.clock.now(), ask=False))
+            computed = time.perf_counter()
+            self._answer(worker, update, computed - begun + learning)
             try:
                 if not self.alone:
                     local = learn(algorithm, potential, view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
+            learning = time.perf_counter() - computed - self.answering[worker]
             self.states[worker] = local
+
+    def _answer(self, worker: int, update: Any, seconds: float) -> None:
+        """Hand in an update that took so many seconds, and carry out what the master then orders."""
+        core, begun = self.core, time.perf_counter()
+        spent = seconds / self.clock.unit - (self.timing_model.message if self.timing_model else 0.0)
+        with self.lock:
+            now, version = self.clock.now(), core.version
+            self._send_orders(core.answer(worker, update, now, ask=False, spent=max(spent, 0.0)))
+            core.served(now - self.asking.pop(worker, 0.0), self.clock.now(), version)
+        self.answering[worker] = time.perf_counter() - begun
 
     def _state(self, worker: int) -> Any:
         """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
@@ -263,7 +279,9 @@ class ThreadWorkers:
         """The next order, waited for where a round is open; None when there will be none."""
         core = self.core
         with self.lock:
-            self._send_orders(core.ask(worker, self.clock.now()))
+            now = self.clock.now()
+            self._send_orders(core.ask(worker, now))
+            self.asking[worker] = self.clock.now() - now
             if worker not in self.mail:
                 self.parked.setdefault(worker, threading.Condition(self.lock))
             while worker not in self.mail:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.events import Columns, Timing, draw_time
+from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
 from asyncqn.kernels.jit import inlined, kernel
 from asyncqn.kernels.random import BLOCK
 
@@ -53,6 +53,10 @@ class Hands(NamedTuple):
     piece: np.ndarray
     last: np.ndarray  # of the pieces in hand
     version: np.ndarray
+    received: np.ndarray  # whether `arrival` is when the master has received the answer, beyond the link
+    birth: np.ndarray
+    death: np.ndarray
+    link: np.ndarray  # (1,) until when the link is kept
 
 
 @inlined
@@ -156,17 +160,37 @@ def note_time(times, spent):
     times[2] += spent**2
 
 
+@inlined
+def _under_way(timing, hands, w, now):
+    """When the answer to the piece in hand arrives; a worker that dies before is gone, or for a while."""
+    if hands.finish[w] <= hands.death[w]:
+        hands.arrival[w] = hands.finish[w] + timing.message / 2.0
+        return
+    hands.arrival[w] = np.inf
+    if timing.rebirth[w] < np.inf:
+        _away(timing, hands, w, now)
+
+
+@inlined
+def _away(timing, hands, w, now):
+    """A worker that dies is there again later, with nothing in hand."""
+    hands.busy[w], hands.death[w] = False, np.inf
+    hands.birth[w] = max(timing.rebirth[w], now)
+
+
 @kernel
 def _hand_out(timing, hands, parts, z, seed, now, opens, n, share, wait, pieces):
-    """Give idle workers what there is to do; returns when the next event is."""
+    """Give idle workers what there is to do; returns when the next event is, and -1 or `no_time_left`."""
     half = timing.message / 2.0
     event, idle = opens if opens >= 0.0 else np.inf, False
     for w in range(hands.busy.size):
+        if not hands.busy[w] and now >= hands.death[w] and timing.rebirth[w] < np.inf:
+            _away(timing, hands, w, now)
         if hands.busy[w]:
             event = min(event, hands.arrival[w])
-        elif timing.birth[w] > now:
-            event = min(event, timing.birth[w])
-        elif now < timing.death[w] and not idle:
+        elif hands.birth[w] > now:
+            event = min(event, hands.birth[w])
+        elif now < hands.death[w] and not idle:
             q = -1
             if opens < 0.0:
                 q = choose(parts, w % parts.missing.size, now, wait, pieces)
@@ -176,33 +200,49 @@ def _hand_out(timing, hands, parts, z, seed, now, opens, n, share, wait, pieces)
             hands.last[w] = take_up(parts, q, now, pieces)
             hands.busy[w], hands.piece[w], hands.version[w] = True, q, n
             hands.since[w], hands.heard[w] = now, np.inf
-            hands.pace[w] = draw_time(z, w, hands.draws[w], seed, timing.m, timing.s) * share / pieces
+            time = draw_time(timing, z, w, hands.draws[w], seed)
+            if time < 0.0:
+                return event, no_time_left(w)
+            hands.pace[w] = time * share / pieces
             hands.draws[w] += 1
-            hands.finish[w] = now + half + hands.pace[w]
-            hands.arrival[w] = hands.finish[w] + half if hands.finish[w] <= timing.death[w] else np.inf
-            event = min(event, hands.arrival[w])
+            sent = now
+            if timing.link > 0.0:
+                sent = hands.link[0] = max(now, hands.link[0]) + timing.link
+            hands.finish[w] = sent + half + hands.pace[w]
+            _under_way(timing, hands, w, now)
+            event = min(event, hands.arrival[w] if hands.busy[w] else hands.birth[w])
     if idle and opens < 0.0:
         for q in range(parts.done.size):
             if not parts.done[q] and parts.copies[q] > 0 and parts.handed[q] + wait > now:
                 event = min(event, parts.handed[q] + wait)
-    return event
+    return event, -1
 
 
 @inlined
-def _go_on(timing, hands, w):
+def _delay_queue(timing, hands, now):
+    """The master is at work from now on: answers that wait for the link wait for it, too."""
+    if timing.link > 0.0:
+        hands.link[0] = max(now, hands.link[0]) + timing.master
+        for w in range(hands.busy.size):
+            if hands.received[w] and hands.arrival[w] > now:
+                hands.arrival[w] += timing.master
+
+
+@inlined
+def _go_on(timing, hands, w, now):
     """After an answer: the next piece in hand, unless the worker has heard that the version is over."""
     hands.busy[w] = hands.piece[w] < hands.last[w] and hands.finish[w] < hands.heard[w]
-    hands.arrival[w] = np.inf
+    hands.arrival[w], hands.received[w] = np.inf, False
     if hands.busy[w]:
         hands.piece[w] += 1
         hands.since[w] += hands.pace[w]
         hands.finish[w] += hands.pace[w]
-        if hands.finish[w] <= timing.death[w]:
-            hands.arrival[w] = hands.finish[w] + timing.message / 2.0
+        _under_way(timing, hands, w, now)
 
 
 @inlined
-def _new_hands(W):
+def _new_hands(timing):
+    W = timing.m.size
     return Hands(
         np.zeros(W, np.bool_),
         np.zeros(W, np.int64),
@@ -214,6 +254,10 @@ def _new_hands(W):
         np.zeros(W, np.int64),
         np.zeros(W, np.int64),
         np.zeros(W, np.int64),
+        np.zeros(W, np.bool_),
+        timing.birth.copy(),
+        timing.death.copy(),
+        np.zeros(1),
     )
 
 
@@ -223,22 +267,28 @@ def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns
 
     Version n takes `shares[n]` of the time of a whole one; where that changes, the times seen so far
     are forgotten.  Then the master works for `timing.master`.  An answer in vain is dropped (commit 0)
-    when the version ends.  When the columns are too short the last number returned is the length to try
-    again with.
+    when the version ends.  Hand-outs and answers keep the link, one after the other.  When the columns are
+    too short the last number returned is the length to try again with; see also `no_time_left`.
     """
     W, N = timing.m.size, shares.size
-    z, hands, parts = np.empty((W, BLOCK)), _new_hands(W), new_parts(n_blocks, pieces)
+    z, hands, parts = np.empty((W, BLOCK)), _new_hands(timing), new_parts(n_blocks, pieces)
     now, opens = 0.0, -1.0  # opens >= 0: the master is at work until then, else the version is open
     n, rows, first = 0, 0, 0  # rows before `first` have the time of their commit
     left = parts.done.size  # parts of the open version that are not answered
     while n < N:
         wait = patience(parts.times, backup_after)
-        event = _hand_out(timing, hands, parts, z, seed, now, opens, n, shares[n], wait, pieces)
+        event, short = _hand_out(timing, hands, parts, z, seed, now, opens, n, shares[n], wait, pieces)
+        if short < -1:
+            return n, rows, short
         if event == np.inf:
             break
-        now = event
+        now = max(now, event)
         for w in range(W):
-            if not hands.busy[w] or hands.arrival[w] != now:
+            if not hands.busy[w] or hands.arrival[w] > now:
+                continue
+            if timing.link > 0.0 and not hands.received[w]:
+                hands.link[0] = max(now, hands.link[0]) + timing.link
+                hands.arrival[w], hands.received[w] = hands.link[0], True
                 continue
             if rows == columns.worker.size:
                 return n, rows, 2 * rows
@@ -252,8 +302,9 @@ def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns
                 left -= 1
                 if left == 0:
                     opens = now + timing.master
+                    _delay_queue(timing, hands, now)
             rows += 1
-            _go_on(timing, hands, w)
+            _go_on(timing, hands, w, now)
         if opens >= 0.0 and now >= opens:
             n += 1
             if n < N and shares[n] != shares[n - 1]:

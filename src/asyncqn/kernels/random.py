@@ -12,6 +12,7 @@ does that once in 10^11 draws.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,13 @@ def fill_normals(key, k, worker, purpose, out):
         normals_block(z, first, key, k, worker, purpose)
         for i in range(min(BLOCK, out.size - first)):
             out[first + i] = z[i]
+
+
+@kernel
+def fill_upper_tails(z, out):
+    """The chance of a standard normal beyond each z."""
+    for i in range(z.size):
+        out[i] = 0.5 * math.erfc(z[i] / math.sqrt(2.0))
 
 
 @inlined

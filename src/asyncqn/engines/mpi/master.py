@@ -257,7 +257,10 @@ class MPIMaster:
                     self._listen(i)
             return
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
-        self._send_orders(core.answer(rank.worker, update, self.clock.now()))
+        now, version = self.clock.now(), core.version
+        spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * core.reach
+        self._send_orders(core.answer(rank.worker, update, now, spent=max(spent, 0.0)))
+        core.served(now, self.clock.now(), version)
 
     def _next_piece(self, i: int) -> Arrays | None:
         """Post the receive of the next piece of a rank's state; the state once all have come.

@@ -90,7 +90,7 @@ class Worker:
 
     def run(self) -> bool:
         self._start()
-        turn = 0
+        turn, learning = 0, 0.0  # seconds of sending the last update and of learning from it
         receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
         delays = (
             Delays(self.timing_model, self.seed, self.number, self.stages)
@@ -114,8 +114,10 @@ class Worker:
                 update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
                 if delays is not None:
                     self._stretch(begun, delays.of(k, read), receiving)
-                self._send(update)
+                computed = time.perf_counter()
+                self._send(update, round(1e9 * (computed - begun + learning)))
                 self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+                learning = time.perf_counter() - computed
             except Exception as error:
                 raise WorkerFailed(
                     f"worker {worker} failed in its step {k}, computing on version {read}: "
@@ -150,13 +152,14 @@ class Worker:
         arrived = dict(zip(self.fields, frame.unpack()))
         return self.iterate._make([arrived.get(name) for name in self.iterate._fields])
 
-    def _send(self, update: Any | None) -> None:
+    def _send(self, update: Any | None, nanoseconds: int) -> None:
+        """Send an update, and how long the computation took."""
         self.sending.Wait()
         if update is None:
-            self.notice.address(REJECTED)
+            self.notice.address(REJECTED, nanoseconds)
             self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
             return
-        self.outgoing.address(UPDATE)
+        self.outgoing.address(UPDATE, nanoseconds)
         if self.narrow:
             self.outgoing.pack(update)
         else:

@@ -96,6 +96,7 @@ class ProcessMaster:
         self.begun = False
         self.timed = core.stages[-1].waits or core.give_up_after < math.inf
         self.ready = select.poll()
+        self.messages = 2.0 * core.reach  # a slowed worker stretches its computation by them
 
     def run(self) -> Run:
         core, checkpoints = self.core, self.checkpoints
@@ -258,7 +259,10 @@ class ProcessMaster:
             raise error
         else:
             update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
-            self._send_orders(core.answer(slot.worker, update, self.clock.now()))
+            now, version, nanoseconds = self.clock.now(), core.version, message.numbers[0]
+            spent = 1e-9 * nanoseconds / self.clock.unit - self.messages
+            self._send_orders(core.answer(slot.worker, update, now, spent=max(spent, 0.0)))
+            core.served(now, self.clock.now(), version)
 
     def _send(self, slot: Slot, kind: int, *numbers: int) -> None:
         try:

@@ -126,6 +126,8 @@ class Worker:
         os.close(room)
         self.placed, self.frames, self.turn = PlacedUpdate(update), frames, 0
         self.delays: Delays | None = None
+        self.learning = 0.0
+        """Seconds of sending the last update and of learning from it."""
 
     def prepare(self) -> None:
         """Make or load the worker's state, and say that it is ready."""
@@ -160,12 +162,15 @@ class Worker:
         update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
         if self.brief.timing_model is not None:
             self._stretch(order, self.brief.timing_model)
+        computed = time.perf_counter()
+        spent = round(1e9 * (computed - self.begun + self.learning))
         if update is None:
-            self.channel.send(REJECTED)
+            self.channel.send(REJECTED, spent)
         else:
             self.local = self.placed.pack(update, self.local)
-            self.channel.send(UPDATE)
+            self.channel.send(UPDATE, spent)
         self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+        self.learning = time.perf_counter() - computed
 
     def _view(self, frame: Frame) -> Any:
         if self.fields == self.iterate._fields:

@@ -301,7 +301,9 @@ class RayMaster:
         if answer.update is not None:
             assert slot.kind is not None
             update = slot.kind._make(self._own(slot, answer.update))  # type: ignore[attr-defined]
-        self._send_orders(core.answer(slot.worker, update, self.clock.now()))
+        now, version = self.clock.now(), core.version
+        self._send_orders(core.answer(slot.worker, update, now))
+        core.served(now, self.clock.now(), version)
         if self.closing:
             self._call(slot, "final_state", slot.worker)
 

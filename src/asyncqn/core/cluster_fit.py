@@ -1,0 +1,126 @@
+"""The cluster that a recorded run was made on: laws from measured times, messages from the run's pace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.laws import LogNormal
+from asyncqn.core.serialise import from_json
+from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import stage_at, time_share
+from asyncqn.errors import BadInput, require
+from asyncqn.types import extra
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
+
+_COMMITS = 2_000
+"""Commits, at most, of a simulation whose pace is compared with that of the run."""
+_HALVINGS = 40
+
+
+def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
+    """See `Cluster.from_run`."""
+    engine = run.manifest["engine"]
+    if engine["kind"] == "simulator":
+        simulated: Cluster = from_json(Cluster, engine["cluster"], "the run's cluster")
+        return simulated if workers is None else with_workers(simulated, workers)
+    measured = engine.get("measured")
+    if not measured or not measured["workers"]:
+        raise BadInput(
+            "the run does not say how long its workers computed: record it again with this version."
+        )
+    require(
+        run.algorithm is not None, "the run's algorithm is not known: load it with load_run(algorithm=...)."
+    )
+    assert run.algorithm is not None
+    W = len(measured["workers"])
+    laws = _laws(measured["workers"], per_worker)
+    link, master = _master(measured["master"])
+    bare = Cluster(
+        W,
+        times=laws if per_worker else laws[0],
+        master=master,
+        link=link,
+        rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["potential"]["n_data"])),
+    )
+    fitted = replace(bare, message=_message(bare, run))
+    return fitted if workers is None else with_workers(fitted, workers)
+
+
+def with_workers(cluster: Cluster, workers: int) -> Cluster:
+    """The same cluster with another number of workers, who all come at the start and stay.
+
+    Laws and speeds that differ are given to the new workers in turn.
+    """
+
+    def again(value: Any) -> Any:
+        return [value[w % len(value)] for w in range(workers)] if isinstance(value, tuple) else value
+
+    return replace(
+        cluster, workers=workers, times=again(cluster.times), worker_mean=again(cluster.worker_mean),
+        worker_std=again(cluster.worker_std), deaths={}, joins={}, recoveries={},
+    )  # fmt: skip
+
+
+def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
+    """One law per worker, or one for all; a few computations say little of one worker's spread."""
+    counts = np.array([w["computations"] for w in workers.values()], float)
+    means = np.array([w["mean"] for w in workers.values()])
+    spreads = np.array([w["log_std"] for w in workers.values()])
+    if not per_worker:
+        mean = float((counts * means).sum() / counts.sum())
+        between = np.log(means / mean)
+        spread = math.sqrt(float((counts * (spreads**2 + between**2)).sum() / counts.sum()))
+        means, spreads = np.array([mean]), np.array([spread])
+    return [LogNormal(float(m), float(m * math.sqrt(math.expm1(s * s)))) for m, s in zip(means, spreads)]
+
+
+def _master(measured: dict[str, Any]) -> tuple[float, float]:
+    """(link, master): an answer without a commit is two messages; a commit is what comes on top."""
+    answer, commit = measured.get("answer"), measured.get("commit")
+    exchange = answer["mean"] if answer else 0.0
+    service = commit["mean"] if commit else 0.0
+    return exchange / 2.0, max(0.0, service - exchange)
+
+
+def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
+    """The rows of a computation whose time a cluster states; None where the algorithm does not say."""
+    rows_of = extra(algorithm, "rows_of")
+    if rows_of is None:
+        return None
+    stages = algorithm.stages
+    part = 0 if stage_at(stages, version).parts is not None else -1
+    rows = rows_of(n_data, np.array([version], np.int32), np.array([part], np.int32))
+    return float(rows[0]) / time_share(stages, version)
+
+
+def _message(bare: Cluster, run: Run) -> float:
+    """The message time at which the cluster keeps the run's pace."""
+    assert run.algorithm is not None
+    times = run.schedule.commit_times()
+    require(times.size >= 2, "the run is too short to fit a cluster to: it made less than two commits.")
+    commits = min(times.size, _COMMITS)
+    wanted = float(times[-1]) / times.size
+
+    def pace(message: float) -> float:
+        cluster = replace(bare, message=message)
+        schedule = simulate(cluster, run.algorithm.stages, commits, 0)  # type: ignore[union-attr]
+        return float(schedule.commit_times()[-1]) / commits
+
+    if pace(0.0) >= wanted:
+        return 0.0
+    low, high = 0.0, wanted * bare.workers
+    while pace(high) < wanted:
+        low, high = high, 2.0 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if pace(middle) < wanted else (low, middle)
+        if high - low < 1e-3 * high:
+            break
+    return (low + high) / 2.0

@@ -1,0 +1,273 @@
+"""Laws of time: how long a worker's computations take, as functions of standard normals.
+
+The normals of a worker are a function of the seed and of its number alone, so times replay; and two laws that
+increase with the normal give, from one seed, times that are long together.
+
+    LogNormal(mean, std)      exp(m + s z), with this mean and standard deviation
+    Exponential(mean)         -mean ln(1 - Phi(z))
+    Pareto(mean, shape)       x (1 - Phi(z))^(-1/shape), x = mean (shape - 1) / shape: few are very long
+    Constant(mean)            always the same
+    Trace(recorded)           recorded times one after the other, from a place drawn for each worker
+
+A law of your own is any object with a method `times`; see `TimeLaw`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.serialise import Json, from_json, is_own, make_own, own_kind, own_parameters, to_json
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels.random import DELAYS, fill_normals, fill_upper_tails
+
+Times = npt.NDArray[np.float64]
+
+_SAMPLE = 4096
+"""Draws from which the mean of a user's law is estimated."""
+
+
+@runtime_checkable
+class TimeLaw(Protocol):
+    """How long computations take; implemented by frozen dataclasses of plain numbers.
+
+    `times(z)` turns a worker's first standard normals into its first times, one for one.  More normals must
+    not change the times before them: `times(z)[:k]` equals `times(z[:k])`, so that a law may look back (times
+    that drift) but not ahead.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> @dataclass(frozen=True)
+    ... class Pauses:
+    ...     every: int
+    ...     def times(self, z):
+    ...         return 1.0 + 9.0 * (np.arange(1, z.size + 1) % self.every == 0)
+    >>> aq.Cluster(workers=2, times=Pauses(every=3)).compute_times(seed=0, worker=1, count=4).tolist()
+    [1.0, 1.0, 10.0, 1.0]
+    """
+
+    def times(self, z: Times) -> Times:
+        """The first z.size times of a worker whose normals are z; positive and finite."""
+
+
+def _positive(law: str, name: str, value: float) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    require(number and 0.0 < value < math.inf, f"{law}: {name} must be positive and finite, not {value!r}.")
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """Log-normal times with this mean and standard deviation: what `worker_mean` and `worker_std` say.
+
+    >>> import asyncqn as aq
+    >>> aq.Cluster(workers=4, times=aq.LogNormal(mean=70.0, std=14.0)).means().tolist()
+    [70.0, 70.0, 70.0, 70.0]
+    """
+
+    kind: ClassVar[str] = "log-normal"
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        _positive("LogNormal", "mean", self.mean)
+        require(0.0 <= self.std < math.inf, f"LogNormal: std must not be negative, not {self.std!r}.")
+
+    def times(self, z: Times) -> Times:
+        s2 = math.log1p((self.std / self.mean) ** 2)
+        if s2 == 0.0:
+            return np.full(z.size, float(self.mean))
+        return np.asarray(np.exp(math.log(self.mean) - s2 / 2 + math.sqrt(s2) * z))
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Exponential times: how much longer a computation takes does not depend on how long it has taken.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> aq.Exponential(mean=2.0).times(np.zeros(1)).round(3).tolist()         # the median: 2 ln 2
+    [1.386]
+    """
+
+    kind: ClassVar[str] = "exponential"
+    mean: float
+
+    def __post_init__(self) -> None:
+        _positive("Exponential", "mean", self.mean)
+
+    def times(self, z: Times) -> Times:
+        return np.asarray(-self.mean * np.log(upper_tails(z)))
+
+
+@dataclass(frozen=True)
+class Pareto:
+    """Pareto times, of which few are very long: P(time > t) falls as t^-shape; the mean needs shape > 1.
+
+    The variance is infinite for shape <= 2.
+
+    >>> import asyncqn as aq
+    >>> cluster = aq.Cluster(workers=100, times=aq.Pareto(mean=40.0, shape=1.5))
+    >>> shortest = 40.0 * (1.5 - 1) / 1.5
+    >>> bool((cluster.compute_times(seed=0, worker=0, count=1000) >= shortest).all())
+    True
+    """
+
+    kind: ClassVar[str] = "pareto"
+    mean: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        _positive("Pareto", "mean", self.mean)
+        _positive("Pareto", "shape", self.shape)
+        require(self.shape > 1.0, f"Pareto: the mean is finite only for shape > 1, not {self.shape!r}.")
+
+    def times(self, z: Times) -> Times:
+        shortest = self.mean * (self.shape - 1.0) / self.shape
+        return np.asarray(shortest * upper_tails(z) ** (-1.0 / self.shape))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Times that are all the same.
+
+    >>> import asyncqn as aq
+    >>> cluster = aq.Cluster(workers=2, times=[aq.Constant(1.0), aq.Exponential(5.0)])
+    >>> cluster.compute_times(seed=0, worker=0, count=2).tolist()
+    [1.0, 1.0]
+    """
+
+    kind: ClassVar[str] = "constant"
+    mean: float
+
+    def __post_init__(self) -> None:
+        _positive("Constant", "mean", self.mean)
+
+    def times(self, z: Times) -> Times:
+        return np.full(z.size, float(self.mean))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Recorded times, played one after the other and again from the first after the last.
+
+    A worker begins at a place of its own, drawn from its first normal, so that workers with one trace are not
+    in step.  What follows what, such as spells of slow times, is kept.
+
+    >>> import asyncqn as aq
+    >>> law = aq.Trace([3.0, 1.0, 2.0])
+    >>> sorted(aq.Cluster(workers=1, times=law).compute_times(seed=0, worker=0, count=3).tolist())
+    [1.0, 2.0, 3.0]
+    """
+
+    kind: ClassVar[str] = "trace"
+    recorded: Sequence[float]
+
+    def __post_init__(self) -> None:
+        try:
+            values = np.asarray(self.recorded, np.float64)
+        except (TypeError, ValueError):
+            raise BadInput("Trace: recorded must be a list of times.") from None
+        require(
+            values.ndim == 1 and values.size > 0 and bool((np.isfinite(values) & (values > 0)).all()),
+            "Trace: recorded must be a list of at least one time, all positive and finite.",
+        )
+        object.__setattr__(self, "recorded", tuple(values.tolist()))
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.recorded))
+
+    def times(self, z: Times) -> Times:
+        values = np.asarray(self.recorded)
+        if z.size == 0:
+            return np.empty(0)
+        begin = min(int((1.0 - upper_tails(z[:1])[0]) * values.size), values.size - 1)
+        return values[(begin + np.arange(z.size)) % values.size]
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """A user's law with times `by` times as long."""
+
+    law: TimeLaw
+    by: float
+
+    @property
+    def mean(self) -> float:
+        return self.by * mean_of(self.law)
+
+    def times(self, z: Times) -> Times:
+        return self.by * np.asarray(self.law.times(z))
+
+
+def stretched(law: TimeLaw, by: float) -> TimeLaw:
+    """The law of times that are `by` times as long."""
+    if isinstance(law, LogNormal):
+        return LogNormal(by * law.mean, by * law.std)
+    if isinstance(law, Trace):
+        return Trace([by * time for time in law.recorded])
+    if isinstance(law, (Exponential, Pareto, Constant)):
+        return replace(law, mean=by * law.mean)
+    return Stretched(law, by)
+
+
+LAWS: dict[str, type[Any]] = {law.kind: law for law in (LogNormal, Exponential, Pareto, Constant, Trace)}
+"""Every law by the name that files give it."""
+
+
+def upper_tails(z: Times) -> Times:
+    """1 - Phi(z) of every entry, with full relative precision where z is large."""
+    out = np.empty(z.size)
+    fill_upper_tails(np.ascontiguousarray(z), out)
+    return out
+
+
+def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
+    """A worker's first `count` times by a law, checked."""
+    z = np.empty(count)
+    fill_normals(seed, 0, worker, DELAYS, z)
+    times = np.asarray(law.times(z), np.float64)
+    name = type(law).__name__
+    require(times.shape == (count,), f"{name}.times must give one time per normal, not {times.shape}.")
+    require(
+        bool((np.isfinite(times) & (times > 0)).all()),
+        f"{name}.times must be positive and finite, all of them.",
+    )
+    return times
+
+
+def mean_of(law: TimeLaw) -> float:
+    """The law's own `mean`, else that of some thousand draws."""
+    mean = getattr(law, "mean", None)
+    return float(mean) if mean is not None else float(draw_times(law, 0, 0, _SAMPLE).mean())
+
+
+def law_to_json(law: TimeLaw) -> Json:
+    """The law as plain data; of a user's law that is no dataclass of plain numbers, only the name."""
+    kind = getattr(law, "kind", None)
+    if kind in LAWS and type(law) is LAWS[kind]:
+        return {"kind": kind, **to_json(law)}
+    parameters = own_parameters(law)
+    return {"kind": own_kind(type(law)) or type(law).__name__, **(parameters or {})}
+
+
+def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
+    """The inverse of `law_to_json`; a mistake gives one clear sentence."""
+    if not isinstance(data, Mapping):
+        raise BadInput(
+            f"times: a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
+        )
+    kind, parameters = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
+    if is_own(kind):
+        law: TimeLaw = make_own(str(kind), parameters, "times:", allow_imports)
+        return law
+    if kind not in LAWS:
+        raise BadInput(f"times: there is no law of kind {kind!r}; there are {', '.join(LAWS)}.")
+    made: TimeLaw = from_json(LAWS[kind], parameters, f"times: law '{kind}'")
+    return made
