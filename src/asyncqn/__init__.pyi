@@ -18,6 +18,7 @@ from .algorithms import (
     StagedLBFGS,
 )
 from .algorithms.defaults import default_algorithm
+from .core.blame import blame
 from .core.cluster import Cluster
 from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay
@@ -95,6 +96,7 @@ __all__ = [
     "Threads",
     "TimeLaw",
     "Trace",
+    "blame",
     "default_algorithm",
     "from_jax",
     "from_torch",

@@ -20,6 +20,7 @@ from asyncqn.errors import AsyncqnError, StabilityWarning
 
 COMMANDS = (
     *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume", "schema"),
+    "blame",
     *("data", "serve", "fit", "evaluate", "recommend", "similar"),
 )
 

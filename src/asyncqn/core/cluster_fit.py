@@ -100,6 +100,16 @@ def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
     return float(rows[0]) / time_share(stages, version)
 
 
+def stretched_to(cluster: Cluster, algorithm: Any, commits: int, n_data: int) -> Cluster:
+    """The cluster with its times as the rows of the algorithm make them, where it tells them by rows."""
+    if cluster.rows is None:
+        return cluster
+    rows, name = rows_stated(algorithm, commits, n_data), type(algorithm).__name__
+    if rows is None:
+        raise BadInput(f"a cluster with rows needs a method rows_of, which {name} does not have.")
+    return cluster.scaled(rows / cluster.rows)
+
+
 def _message(bare: Cluster, run: Run) -> float:
     """The message time at which the cluster keeps the run's pace."""
     assert run.algorithm is not None

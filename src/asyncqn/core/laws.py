@@ -48,6 +48,8 @@ class TimeLaw(Protocol):
     ...     every: int
     ...     def times(self, z):
     ...         return 1.0 + 9.0 * (np.arange(1, z.size + 1) % self.every == 0)
+    >>> isinstance(Pauses(every=3), aq.TimeLaw)
+    True
     >>> aq.Cluster(workers=2, times=Pauses(every=3)).compute_times(seed=0, worker=1, count=4).tolist()
     [1.0, 1.0, 10.0, 1.0]
     """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -34,6 +34,9 @@ from asyncqn.storage import (
     write_folder,
 )
 from asyncqn.types import Algorithm, Array, Potential, extra
+
+if TYPE_CHECKING:
+    from asyncqn.core.cluster import Cluster
 
 RUN = Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz",))
 """Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
@@ -126,6 +129,43 @@ class Run:
     def time(self) -> float:
         """The time of the last commit, in the engine's unit."""
         return float(self.schedule.time[-1]) if len(self.schedule) else 0.0
+
+    def what_if(
+        self,
+        *,
+        fresh: bool = False,
+        without_worker: int | None = None,
+        workers: int | None = None,
+        cluster: Cluster | None = None,
+        algorithm: Algorithm | None = None,
+        seed: int | None = None,
+    ) -> Run:
+        """The run that would have been, had something been different: the same rows and noise otherwise.
+
+        Random numbers belong to a worker and to the number of its step, so what is not changed stays the
+        same to the bit, and the difference of two such runs is an effect and not luck.
+
+        fresh: every answer is computed on the version just before its commit: no staleness.
+        without_worker: nothing comes from this worker; the others do what they did, when they did it.
+        cluster: on the schedule that this cluster gives; workers: on the run's own cluster (for a real run
+        the one fitted to it, `Cluster.from_run`) with so many workers.
+        algorithm: by another algorithm, on the same schedule where it asks for the same messages, else on
+        one simulated on the run's own cluster.
+        seed: with other rows and other noise; and other delays where a schedule is simulated.
+
+        >>> import asyncqn as aq
+        >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+        >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_std=0.3))
+        >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=engine, commits=300)
+        >>> fresh = run.what_if(fresh=True)
+        >>> int(run.schedule.staleness.max()) > 9, int(fresh.schedule.staleness.max())
+        (True, 0)
+        >>> run.what_if(without_worker=3).schedule.commits < 300
+        True
+        """
+        from asyncqn.core.what_if import Change, changed
+
+        return changed(self, Change(fresh, without_worker, workers, cluster, algorithm, seed))
 
     def summary(self) -> dict[str, Any]:
         """The numbers that the command line prints as JSON."""

@@ -202,6 +202,26 @@ class Schedule:
         part = None if self.part is None else self.part[rows]
         return Schedule(self.worker[rows], self.read[rows], ended, time, part)
 
+    def with_fresh_reads(self) -> Schedule:
+        """The same commits by the same workers, each computed on the version just before it."""
+        read = np.where(self.commit == DROPPED, self.read, self.commit - 1)
+        return Schedule(self.worker, read, self.commit, self.time, self.part)
+
+    def without_worker(self, worker: int) -> Schedule:
+        """What is left of the schedule when nothing came from a worker; others stay as they were.
+
+        A version that a computation read becomes the newest one that is left of those up to it.
+        """
+        kept = self.worker != worker
+        commits = np.unique(self.commit[kept & (self.commit != DROPPED)])
+        left = np.zeros(self.commits + 1, np.int32)
+        left[commits] = 1
+        number = np.cumsum(left, dtype=np.int32)  # of what is left, up to every version
+        commit = np.where(self.commit == DROPPED, DROPPED, number[self.commit])
+        part = None if self.part is None else self.part[kept]
+        read = number[np.minimum(self.read, self.commits)]
+        return Schedule(self.worker[kept], read[kept], commit[kept], self.time[kept], part)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, for storage."""
         columns: dict[str, npt.NDArray[Any]] = {

@@ -14,7 +14,7 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import events
 from asyncqn.kernels.blocks import blocks
-from asyncqn.kernels.events import Columns, Timing, no_time_left
+from asyncqn.kernels.events import Columns, Timing
 
 _FEW_TIMES = 256
 """Drawn at first for every worker whose times follow a law."""
@@ -100,7 +100,7 @@ class _Clocks:
         if returned >= -1:
             return returned
         counts = self._counts.copy()  # a worker ran out, and the others will soon
-        counts[no_time_left.py_func(returned)] *= 4
+        counts[-2 - returned] *= 4  # the inverse of `no_time_left`
         self._draw(np.maximum(counts, np.minimum(2 * self._counts, counts.max())))
         return given
 

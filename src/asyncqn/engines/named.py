@@ -19,7 +19,7 @@ ENGINES = {
 }
 """Where the class of each engine lives; a run's manifest names its engine by the key."""
 
-_RECORDED = ("kind", "workers_lost", "workers_joined", "resumed_from")
+_RECORDED = ("measured", "what_if", "kind", "workers_lost", "workers_joined", "resumed_from")
 """What a manifest says of an engine beside its parameters."""
 
 

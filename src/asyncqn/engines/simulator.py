@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.cluster_fit import rows_stated
+from asyncqn.core.cluster_fit import stretched_to
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
@@ -14,7 +14,7 @@ from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 from asyncqn.types import Callback, Progress
 
 _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
@@ -48,7 +48,9 @@ class Simulator:
     def minimize(self, request: Request) -> Run:
         engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
         stages, told = request.algorithm.stages, request
-        cluster = self.cluster.scaled(stretch(self.cluster, request))
+        cluster = stretched_to(
+            self.cluster, request.algorithm, request.commits, int(request.potential.n_data)
+        )
         if request.callback is not None:
             told = replace(request, callback=Told(request.callback))
         with listening_for_interrupts(request.checkpoints):
@@ -58,17 +60,6 @@ class Simulator:
                 if run.status != "completed":
                     break
         return replace(run, manifest={**run.manifest, "commits": request.commits})
-
-
-def stretch(cluster: Cluster, request: Request) -> float:
-    """How much longer than the cluster states a computation takes, by its rows."""
-    if cluster.rows is None:
-        return 1.0
-    rows = rows_stated(request.algorithm, request.commits, int(request.potential.n_data))
-    if rows is None:
-        name = type(request.algorithm).__name__
-        raise BadInput(f"a cluster with rows needs a method rows_of, which {name} does not have.")
-    return rows / cluster.rows
 
 
 def lengths(request: Request, stages: Stages) -> list[int]:

@@ -1,0 +1,114 @@
+"""Blame: what staleness and each worker cost a run, by what-if, with intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.core.run import Run
+from asyncqn.core.stages import Closes
+from asyncqn.errors import BadInput, require
+
+
+class Effect(NamedTuple):
+    """How much the metric at the end of the run differs where `what` is changed: changed less unchanged."""
+
+    what: str
+    difference: float
+    """The mean over the seeds; below zero: the run would have ended lower."""
+    error: float
+    """The standard error of that mean, from the pairs."""
+    low: float
+    high: float
+    """Within which the expected difference lies with 95 % (Student's t over the seeds)."""
+    independent_error: float
+    """The standard error that as many unpaired runs would have had."""
+
+
+class Blame(NamedTuple):
+    """What `blame` finds."""
+
+    metric: str
+    unchanged: float
+    """The metric at the end, mean over the seeds."""
+    effects: tuple[Effect, ...]
+
+
+def blame(
+    run: Run,
+    *,
+    seeds: int = 8,
+    workers: Sequence[int] | None = None,
+    metric: str = "fun",
+    tell: Callable[[int, int], None] | None = None,
+) -> Blame:
+    """What staleness, and each worker, cost a run: the metric at its end, against what-ifs of the same luck.
+
+    For each of `seeds` seeds (the run's own first) the run is computed again on its schedule with other rows
+    and noise, then with fresh reads, then without each of `workers` (default: all; none where versions need
+    all parts of the data).  What is compared has the rows and the noise of its pair, so that the standard
+    error is that of the effect.  tell: called with (runs made, runs in all).
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_std=0.3))
+    >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=engine, commits=300)
+    >>> found = aq.blame(run, seeds=4, workers=[0])
+    >>> [effect.what for effect in found.effects]
+    ['staleness', 'worker 0']
+    >>> found.effects[0].error < found.effects[0].independent_error
+    True
+    """
+    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
+    if metric not in run.metrics:
+        raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
+    taken = _removable(run) if workers is None else list(workers)
+    own = int(run.manifest["seed"])
+    total, done = seeds * (2 + len(taken)), 0
+    table = np.empty((seeds, 2 + len(taken)))
+    for i in range(seeds):
+        seed = (own + i) % 2**63
+        for j in range(table.shape[1]):
+            if j == 0:
+                again = run.what_if(seed=seed)
+            elif j == 1:
+                again = run.what_if(seed=seed, fresh=True)
+            else:
+                again = run.what_if(seed=seed, without_worker=taken[j - 2])
+            table[i, j] = again.metrics[metric][-1]
+            done += 1
+            if tell is not None:
+                tell(done, total)
+    names = ["staleness", *(f"worker {w}" for w in taken)]
+    effects = tuple(_effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names))
+    return Blame(metric, float(table[:, 0].mean()), effects)
+
+
+def _removable(run: Run) -> list[int]:
+    """The workers that can be taken out of the schedule."""
+    stages = run.algorithm.stages if run.algorithm is not None else ()
+    if len(stages) != 1 or stages[0].closes is Closes.ALL_PARTS or run.schedule.workers == 1:
+        return []
+    return [int(w) for w in np.unique(run.schedule.worker)]
+
+
+def _effect(what: str, unchanged: np.ndarray, changed: np.ndarray) -> Effect:
+    n, difference = unchanged.size, changed - unchanged
+    mean = float(difference.mean())
+    error = float(difference.std(ddof=1)) / math.sqrt(n)
+    apart = math.sqrt(float(unchanged.var(ddof=1) + changed.var(ddof=1)) / n)
+    wide = student(n - 1) * error
+    return Effect(what, mean, error, mean - wide, mean + wide, apart)
+
+
+def student(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t: where the density's integral from 0 is 0.475."""
+    log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    # With t = tan(a) sqrt(degrees) the density becomes cos(a)^(degrees - 1), smooth on a bounded interval.
+    a = np.linspace(0.0, math.pi / 2, 20_001)
+    density = math.exp(log_scale) * math.sqrt(degrees) * np.cos(a) ** (degrees - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(a))])
+    return float(math.sqrt(degrees) * math.tan(np.interp(0.475, below, a)))

@@ -1,0 +1,109 @@
+"""What if: a run again on another schedule, with the rows and the noise of the first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from asyncqn.algorithms.fit import check_fit
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.cluster_fit import fit, stretched_to, with_workers
+from asyncqn.core.execute import execute
+from asyncqn.core.replay import needs_algorithm, needs_potential
+from asyncqn.core.request import Request
+from asyncqn.core.run import Run, stopping_of
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.serialise import to_json
+from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import Closes
+from asyncqn.core.streams import check_seed
+from asyncqn.errors import BadInput, require
+from asyncqn.types import Algorithm
+
+
+class Change(NamedTuple):
+    """What shall be different; see `Run.what_if`."""
+
+    fresh: bool = False
+    without_worker: int | None = None
+    workers: int | None = None
+    cluster: Cluster | None = None
+    algorithm: Algorithm | None = None
+    seed: int | None = None
+
+
+def changed(run: Run, change: Change) -> Run:
+    """The run that would have been."""
+    about = run.manifest
+    if run.potential is None:
+        raise BadInput(needs_potential("run", "load_run(folder, potential=...)", about))
+    algorithm = change.algorithm if change.algorithm is not None else run.algorithm
+    if algorithm is None:
+        raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", about))
+    require(
+        not about.get("segments"),
+        "a run that went on with another algorithm or potential cannot be asked what if: ask its parts.",
+    )
+    check_fit(algorithm, run.potential)
+    seed = about["seed"] if change.seed is None else check_seed(change.seed)
+    schedule, cluster = _schedule(run, algorithm, change, seed)
+    if change.without_worker is not None:
+        schedule = _without(schedule, algorithm, change.without_worker)
+    if change.fresh:
+        schedule = schedule.with_fresh_reads()
+    require(schedule.commits > 0, "nothing is left of the run: no commit came from anybody else.")
+    request = Request(
+        run.potential,
+        algorithm,
+        run.theta0,
+        commits=schedule.commits,
+        seed=seed,
+        evaluate=about["evaluate"],
+        stopping=stopping_of(about),
+    )
+    return execute(request, schedule, engine=_engine(run, change, schedule, cluster))
+
+
+def _engine(run: Run, change: Change, schedule: Schedule, cluster: Cluster | None) -> dict[str, Any]:
+    """What the manifest says of the engine: that of the run, and what was changed."""
+    asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
+    if change.algorithm is not None:
+        asked["algorithm"] = type(change.algorithm).__name__
+    before = run.manifest["engine"]
+    if cluster is not None:
+        engine = {"kind": "simulator", "workers": cluster.workers, "cluster": to_json(cluster)}
+    else:
+        engine = {name: value for name, value in before.items() if name != "measured"}
+    return {**engine, "what_if": to_json(asked)}
+
+
+def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tuple[Schedule, Cluster | None]:
+    """The schedule to begin with: the recorded one, or one simulated on the cluster that is returned."""
+    cluster = change.cluster
+    require(
+        cluster is None or change.workers is None,
+        "say either cluster, which has its own workers, or workers, not both.",
+    )
+    if cluster is None and change.workers is not None:
+        cluster = with_workers(fit(run, None, False), change.workers)
+    elif cluster is None and (run.algorithm is None or algorithm.stages != run.algorithm.stages):
+        cluster = fit(run, None, False)
+    if cluster is None:
+        return run.schedule, None
+    n_data = int(run.manifest["potential"]["n_data"])
+    commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
+    return simulate(
+        stretched_to(cluster, algorithm, commits, n_data), algorithm.stages, commits, seed
+    ), cluster
+
+
+def _without(schedule: Schedule, algorithm: Algorithm, worker: int) -> Schedule:
+    require(
+        bool((schedule.worker == worker).any()),
+        f"there is no worker {worker} in the run: its workers are numbered 0 to {schedule.workers - 1}.",
+    )
+    require(
+        len(algorithm.stages) == 1 and algorithm.stages[0].closes is not Closes.ALL_PARTS,
+        "a worker cannot be taken out of versions that need all parts of the data: somebody else would have "
+        "computed its parts; ask what_if(workers=...), or give a cluster in which it dies.",
+    )
+    return schedule.without_worker(worker)
