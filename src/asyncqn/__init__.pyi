@@ -10,6 +10,7 @@ from .algorithms import (
     AsyncSGD,
     BlockLBFGS,
     DelayAdaptiveSGD,
+    DifferenceLBFGS,
     GrowingLBFGS,
     MetricLBFGS,
     MomentumLBFGS,
@@ -43,6 +44,7 @@ from .potentials.linear_gaussian import LinearGaussian
 from .potentials.logistic import LogisticRegression
 from .potentials.poisson import PoissonRegression
 from .potentials.robust import RobustRegression
+from .potentials.softmax import SoftmaxRegression
 from .recommender.estimator import Recommender
 from .resume import resume
 from .types import Algorithm, Engine, Potential
@@ -66,6 +68,7 @@ __all__ = [
     "Constant",
     "DamagedFile",
     "DelayAdaptiveSGD",
+    "DifferenceLBFGS",
     "Engine",
     "Exponential",
     "FiniteSum",
@@ -91,6 +94,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Simulator",
+    "SoftmaxRegression",
     "StabilityWarning",
     "StagedLBFGS",
     "Threads",

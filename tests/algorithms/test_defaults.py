@@ -8,8 +8,9 @@ from oracles import Quadratic
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, MetricLBFGS
-from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
+from asyncqn.algorithms import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS
+from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
 
 
 def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
@@ -88,10 +89,25 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
     class Large(Quadratic):
         n_data = 1_000_000
 
-    large = Large(np.eye(3), np.zeros(3))
+    large = Large(np.eye(300), np.zeros(300))
     assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
     assert default_algorithm(large, 80) == GrowingLBFGS(80, 1, memory=100, pieces=4)
     assert default_algorithm(large, 250) == BlockLBFGS(250, memory=100, pieces=4)
+
+
+def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
+    class Large(Quadratic):
+        n_data = 1_000_000
+
+    most = Large(np.eye(223), np.zeros(223))  # 20 * 223^2 is just below a million
+    assert default_algorithm(most, 2) == DifferenceLBFGS(2, curvature_size(223), 3, pieces=4)
+    assert isinstance(default_algorithm(Large(np.eye(224), np.zeros(224)), 2), GrowingLBFGS)
+    assert isinstance(default_algorithm(most, 250), BlockLBFGS)
+
+
+@pytest.mark.parametrize(("dim", "levels"), [(3329, 2), (16_000, 1), (17_000, 0)])
+def test_the_first_sample_of_a_network_has_three_rows_for_two_numbers_at_least(dim, levels):
+    assert growths(dim, 100_000, 2) == levels
 
 
 class WithoutCurvature(aq.LogisticRegression):
@@ -104,7 +120,7 @@ class WithoutCurvature(aq.LogisticRegression):
     ("model", "algorithm", "workers"),
     [
         (aq.LogisticRegression, MetricLBFGS, 2),
-        *((WithoutCurvature, GrowingLBFGS, workers) for workers in (1, 2, 40)),
+        *((WithoutCurvature, DifferenceLBFGS, workers) for workers in (1, 2, 40)),
     ],
 )
 def test_the_default_on_many_rows_finds_their_minimum(model, algorithm, workers):

@@ -19,6 +19,7 @@ from asyncqn.algorithms.first_order.sgd import SGD
 from asyncqn.algorithms.first_order.sgld import SGLD
 from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
@@ -49,6 +50,7 @@ __all__ = [
     "AsyncSGD",
     "BlockLBFGS",
     "DelayAdaptiveSGD",
+    "DifferenceLBFGS",
     "GrowingLBFGS",
     "MetricLBFGS",
     "MomentumLBFGS",
@@ -76,6 +78,7 @@ ALGORITHMS: dict[str, type] = {
     "momentum-lbfgs": MomentumLBFGS,
     "staged-lbfgs": StagedLBFGS,
     "metric-lbfgs": MetricLBFGS,
+    "difference-lbfgs": DifferenceLBFGS,
 }
 
 

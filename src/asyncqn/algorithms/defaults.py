@@ -3,15 +3,17 @@
 Potentials that offer a structured metric get `MetricLBFGS`, growing samples in that metric, where a sample's
 metric serves for all rows, and else `StagedLBFGS`: stale stochastic batches first, exact passes afterwards.
 Where the workers can cover all rows in a few waves, others get `BlockLBFGS` with as many blocks as workers,
-each in up to four pieces; where they cannot, `GrowingLBFGS`, which does the same on samples that grow to all
-rows.  A wave is 1000 rows for every worker, or ten rows for every number in theta if that is more; a few are
-up to four.  All end in exact gradients with a safeguard, and none has a step size: nothing is left to set.
+each in up to four pieces; where they cannot, samples that grow to all rows: `DifferenceLBFGS` where the
+Hessian of a sample costs a pass at most, and else `GrowingLBFGS`.  A wave is 1000 rows for every worker, or
+three rows for every two numbers in theta if that is more; a few are up to four.  All end in exact gradients
+with a safeguard, and none has a step size: nothing is left to set.
 """
 
 from __future__ import annotations
 
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
@@ -28,8 +30,9 @@ PIECES = 4
 FEW_ROWS, SHORT = 3, 1000
 """Rows that a piece has at least; the length up to which theta is short."""
 
-WAVE, ROWS_PER_NUMBER = 1000, 10
-"""Rows of a wave for every worker, and for every number in theta: fewer say little about U."""
+WAVE, ROWS_PER_NUMBER = 1000, 1.5
+"""Rows of a wave for every worker, and for every number in theta: a network fits half as many rows as it has
+numbers one by one, and then goes astray (`python -m benchmarks.studies.models.network rule`)."""
 LONG_MEMORY, USUAL_MEMORY = 100, 20
 """Pairs remembered where theta is short, and where it is not."""
 EVALUATE = 25
@@ -48,7 +51,7 @@ def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
 
 def growths(dim: int, n_data: int, workers: int) -> int:
     """How often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
-    wave = max(WAVE * workers, ROWS_PER_NUMBER * dim)
+    wave = max(WAVE * workers, int(ROWS_PER_NUMBER * dim))
     levels = 0
     while n_data > wave * FACTOR ** (levels + 1):
         levels += 1
@@ -57,7 +60,7 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 
 def default_algorithm(
     potential: Potential, workers: int
-) -> BlockLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
+) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
     """What `minimize` uses when it is given no algorithm.
 
     >>> import asyncqn as aq
@@ -74,6 +77,9 @@ def default_algorithm(
     levels = growths(dim, n_data, workers)
     pieces = pieces_of_a_block(dim, n_data // FACTOR**levels, workers)
     memory = LONG_MEMORY if dim <= SHORT else USUAL_MEMORY
+    by_differences = default_difference_algorithm(potential, workers, pieces) if levels else None
+    if by_differences is not None:
+        return by_differences
     if levels:
         return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces)
     return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)

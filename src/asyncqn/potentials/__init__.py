@@ -20,6 +20,7 @@ from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.potentials.poisson import PoissonRegression
 from asyncqn.potentials.robust import RobustRegression
+from asyncqn.potentials.softmax import SoftmaxRegression
 from asyncqn.types import Potential, extra
 
 POTENTIALS: dict[str, Any] = {
@@ -32,6 +33,7 @@ POTENTIALS: dict[str, Any] = {
     "poisson-regression": PoissonRegression,
     "robust-regression": RobustRegression,
     "least-squares": LeastSquares,
+    "softmax-regression": SoftmaxRegression,
 }
 """Every model, by its name in files and on the command line.
 

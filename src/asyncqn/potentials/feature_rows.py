@@ -82,7 +82,9 @@ class SparseRows:
     def dtype(self) -> np.dtype[Any]:
         return self.data.dtype
 
-    def _arrays(self) -> tuple[Any, Any, Array, int]:
+    @property
+    def arrays(self) -> tuple[Any, Any, Array, int]:
+        """What kernels take."""
         return self.indptr, self.indices, self.data, self.columns
 
     def sums(
@@ -91,7 +93,7 @@ class SparseRows:
     ) -> tuple[bool, float]:  # fmt: skip
         """`kernels.sparse_rows.sums`."""
         found: tuple[bool, float] = sparse_rows.sums(
-            *loss, *self._arrays(), y, weights, prior, theta, rows, out, diagonal
+            *loss, *self.arrays, y, weights, prior, theta, rows, out, diagonal
         )
         return found
 
@@ -99,14 +101,14 @@ class SparseRows:
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
     ) -> tuple[bool, float]:
         """`kernels.sparse_rows.value`."""
-        found: tuple[bool, float] = sparse_rows.value(*loss, *self._arrays(), y, weights, prior, theta, rows)
+        found: tuple[bool, float] = sparse_rows.value(*loss, *self.arrays, y, weights, prior, theta, rows)
         return found
 
     def second_moments(
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector
     ) -> None:
         """`kernels.sparse_rows.second_moments`."""
-        sparse_rows.second_moments(*loss, *self._arrays(), y, weights, theta, rows, S)
+        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, S)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Sums of weight x_j^2, and how many x_j are not zero."""

@@ -2,9 +2,10 @@
 
     U(theta) = sum_i w_i loss(y_i, x_i'theta + intercept) + (prior / 2) |theta|^2
 
-Rows are dense or sparse, the intercept is the last number of theta and outside the prior.  Curvature comes in
-the same pass: the summary holds (n / |S|) sum_S w_i loss'' x_i x_i', the diagonal of the same sum over all
-rows, and how many rows the sample has.  From it H0 is made (`sampled_metric`).
+Rows are dense or sparse, the intercept is the last number of theta and outside the prior; a model of several
+classes has such a theta for each, one after the other.  Curvature comes in the same pass: the summary holds
+(n / |S|) sum_S w_i loss'' x_i x_i', the diagonal of the same sum over all rows, and how many rows the sample
+has.  From it H0 is made (`sampled_metric`).
 """
 
 from __future__ import annotations
@@ -48,19 +49,26 @@ class LinearModel:
     def __post_init__(self) -> None:
         rows = feature_rows(self.X)
         n = rows.shape[0]
-        require(0.0 <= self.prior < np.inf, f"prior must be finite and not negative, not {self.prior!r}.")
+        require(
+            isinstance(self.prior, (int, float, np.number)) and 0.0 <= self.prior < np.inf,
+            f"prior must be a number that is finite and not negative, not {self.prior!r}.",
+        )
         require(isinstance(self.intercept, bool), f"intercept must be True or False, not {self.intercept!r}.")
         y = np.asarray(self.y)
         require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
-        require(y.dtype.kind in "biuf", f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}")
-        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights, n))
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
         object.__setattr__(self, "prior", float(self.prior))
-        object.__setattr__(self, "y", np.ascontiguousarray(self._responses(y), np.float64))
+        object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
 
     _numbers_wanted: ClassVar[str] = "map yours to numbers."
+
+    def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """y as numbers; `BadInput` where it is not one finite number per row."""
+        require(y.dtype.kind in "biuf", f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}")
+        require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+        return self._responses(y)
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """y as the loss wants it; `BadInput` where it cannot be."""
@@ -69,6 +77,11 @@ class LinearModel:
     @property
     def _loss(self) -> Loss:
         raise NotImplementedError
+
+    @property
+    def _outputs(self) -> int:
+        """How many numbers x_i'theta a row has: theta holds so many vectors, one after the other."""
+        return 1
 
     @property
     def _typical_weight(self) -> float:
@@ -145,8 +158,13 @@ class LinearModel:
         return _NONE if self.weights is None else self.weights
 
     @property
-    def dim(self) -> int:
+    def _columns(self) -> int:
+        """Features, and the intercept."""
         return int(self.X.shape[1]) + self.intercept
+
+    @property
+    def dim(self) -> int:
+        return self._outputs * self._columns
 
     @property
     def n_data(self) -> int:
@@ -163,8 +181,11 @@ class LinearModel:
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """The estimate of U(theta) from `rows`, the prior counted once."""
         self._check(theta, theta)
-        fits, value = self._rows.value(self._loss, self.y, self._weights, self.prior, theta, rows)
-        return self._checked(fits, value)
+        return self._checked(*self._value(theta, rows))
+
+    def _value(self, theta: Array, rows: Rows) -> tuple[bool, float]:
+        """Whether sizes fit, and U."""
+        return self._rows.value(self._loss, self.y, self._weights, self.prior, theta, rows)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         self.grad_with_value(theta, rows, out)
@@ -175,8 +196,15 @@ class LinearModel:
 
     def _sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> float:
         self._check(theta, out)
-        found = self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
-        return self._checked(*found)
+        return self._checked(*self._sums_of(theta, rows, out, diagonal))
+
+    def _sums_of(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+        """Whether sizes fit, and U; its gradient and the diagonal are written."""
+        return self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
+
+    def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
+        """Add sum of loss'' x x' to the upper triangle of S."""
+        self._rows.second_moments(self._loss, self.y, self._weights, theta, rows, S)
 
     def _check(self, theta: Array, out: Array) -> None:
         if theta.size != self.dim or out.size != self.dim:
@@ -195,8 +223,8 @@ class LinearModel:
     @property
     def curvature_size(self) -> int:
         """The length of a summary: the upper triangle of the Hessian where dim allows, diagonal, rows."""
-        triangle = self.dim * (self.dim + 1) // 2 if self.dim <= DENSE else 0
-        return triangle + self.dim + 1
+        columns = self._columns
+        return (columns * (columns + 1) // 2 if columns <= DENSE else 0) + self.dim + 1
 
     def grad_with_curvature(
         self, theta: Array, rows: Rows, out: Array, curvature: Vector, sample: int | None = None
@@ -212,10 +240,10 @@ class LinearModel:
         value = self._sums(theta, rows, out, diagonal)
         if curvature.size:
             curvature[-1] = m
-            if D <= DENSE:
+            if self._columns <= DENSE:
                 pick = self._picked(rows, len(rows) if sample is None else sample)
-                S = np.zeros((D, D))
-                self._rows.second_moments(self._loss, self.y, self._weights, theta, pick, S)
+                S = np.zeros((self._columns, self._columns))
+                self._second_moments(theta, pick, S)
                 pack_upper(S, curvature[: -1 - D])
                 curvature[: -1 - D] *= n / len(pick)
         if m < n:
@@ -226,7 +254,7 @@ class LinearModel:
 
     def _picked(self, rows: Rows, sample: int) -> Rows:
         """Of `rows` those that make up x x': their share of what the whole sample takes."""
-        share = rows_for_metric(self.n_data, self.dim, sample) / sample
+        share = rows_for_metric(self.n_data, self._columns, sample) / sample
         stride = max(1, int(1.0 / share))
         pick = np.empty(-(-len(rows) // stride), np.int64)
         fill_strata(0, stride, 0, len(rows), pick)
@@ -236,11 +264,11 @@ class LinearModel:
     def _unseen(self) -> Vector:
         """The curvature that one more row with a feature adds: mean of the x_j^2 that are not zero."""
         squares, counts = self._rows.column_squares(self._weights)
-        unseen = np.ones(self.dim)
-        unseen[: len(squares)] = squares / np.maximum(counts, 1.0)
+        unseen = np.ones((self._outputs, self._columns))
+        unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
         if self.intercept:
-            unseen[-1] = float(self.weights.mean()) if self.weights is not None else 1.0
-        return unseen * self._typical_weight
+            unseen[:, -1] = float(self.weights.mean()) if self.weights is not None else 1.0
+        return unseen.reshape(-1) * self._typical_weight
 
     def inverse_metric_from(
         self, curvature: Vector, step: float = 0.0, batch: int | None = None
@@ -252,10 +280,10 @@ class LinearModel:
         """
         ridge = np.full(self.dim, self.prior)
         if self.intercept:
-            ridge[-1] = 0.0
+            ridge[self._columns - 1 :: self._columns] = 0.0
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
-        return metric_of(np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data)
+        return metric_of(np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs)
 
 
 def feature_rows_of(X: Any) -> DenseRows | SparseRows:

@@ -7,6 +7,9 @@ all of them, and m.  Where m < n, each number of theta has a further row e of it
     R C R + diag(prior)                  on all rows, R diagonal so that the diagonal is a: rare features are
                                          missing in S, and a knows them
 
+Where theta has a vector for each of several classes, C is the mean of theirs and a has the diagonal of each:
+C is factored once, with their mean diagonal, and then scaled to the diagonal of each.
+
 Beyond `DENSE` numbers there is no C, only a.  What is inverted has its diagonal scaled to 1, so that units do
 not matter, and the least ridge that makes it positive definite in floating point.
 """
@@ -29,6 +32,8 @@ _LEAST_PER_NUMBER, _COST = 10, 5
 """Rows of S: at most as many as cost a few passes over the data, but not fewer than ten per number."""
 _LEAST = 1e-12
 """The least curvature of a number, as a share of what its rows have at a typical weight."""
+_ALL = 1.0 - 1e-9
+"""The share of the rows that counts as all of them, whatever rounding does to a mean."""
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 
 
@@ -40,7 +45,7 @@ def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class InverseMetric:
-    """H0 v = r * (L L')^-1 (r * v); without L, r * r * v."""
+    """H0 v = r * (L L')^-1 (r * v), class by class where there are several; without L, r * r * v."""
 
     roots: Vector
     """1 / sqrt of the diagonal of what is inverted."""
@@ -50,23 +55,38 @@ class InverseMetric:
         """out = H0 v."""
         scaled = self.roots * v
         if self.factor is not None:
-            solve(self.factor, scaled)
+            for block in scaled.reshape(-1, len(self.factor)):
+                solve(self.factor, block)
         scaled *= self.roots
         out[...] = scaled
 
 
-def metric_of(summary: Vector, prior: Vector, unseen: Vector, n_data: int) -> InverseMetric:
+def metric_of(summary: Vector, prior: Vector, unseen: Vector, n_data: int, classes: int = 1) -> InverseMetric:
     """H0 from the sums; see the top of this file."""
-    D = prior.size
-    a, m = summary[-1 - D : -1], float(summary[-1])
+    a, m = summary[-1 - prior.size : -1], float(summary[-1])
     least = _LEAST * n_data * unseen
     least[least == 0.0] = 1.0  # a feature that no row has: nothing is known, and nothing pulls at it
-    if summary.size == D + 1:
+    if summary.size == prior.size + 1:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
+    if classes == 1:
+        return _dense_metric(summary, prior, unseen, least, n_data)
+    D = prior.size // classes
+    alike = np.concatenate([summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]])
+    shared = _dense_metric(alike, prior[:D], unseen[:D], least[:D], n_data)
+    held = n_data / m * unseen if m < n_data * _ALL else 0.0
+    return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior + held, least)), shared.factor)
+
+
+def _dense_metric(
+    summary: Vector, prior: Vector, unseen: Vector, least: Vector, n_data: int
+) -> InverseMetric:
+    """Of one class, with C."""
+    D = prior.size
+    a, m = summary[-1 - D : -1], float(summary[-1])
     C = np.zeros((D, D))
     unpack_lower(summary[: -1 - D], C)
     own = C.diagonal().copy()
-    if m < n_data * (1.0 - 1e-9):
+    if m < n_data * _ALL:
         extra = prior + n_data / m * unseen
     else:
         known = (own > 0.0) & (a > 0.0)

@@ -29,8 +29,9 @@ import numpy as np
 from asyncqn.algorithms.memory import pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.algorithms.quasi_newton.growth import grown
 from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs
-from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
+from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
@@ -54,6 +55,8 @@ class Iterate(NamedTuple):
     start: Array
     stage: int = -1
     """-1: none yet."""
+    first_value: float = math.nan
+    """U at the start, as the first sample says it; NaN where that does not say U."""
 
 
 class Update(NamedTuple):
@@ -163,25 +166,17 @@ class GrowingLBFGS:
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         stages, read = self.stages, updates[0].read
-        stage, last = stage_index(stages, read), self.levels
+        stage = stage_index(stages, read)
         at, value = exact.whole_sum(updates, self.blocks * self.pieces)
         pairs = Pairs(iterate.memory, BlockLBFGS.conjugacy)
-        ask = commit.value if stage == last else None  # nobody else knows U of a sample
+        ask = commit.value if stage == self.levels else None  # nobody else knows U of a sample
+        if iterate.trial.kept == 0 and math.isnan(iterate.first_value):
+            iterate = iterate._replace(first_value=value)
         if stage == iterate.stage or iterate.trial.kept == 0:
             iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
         elif iterate.theta.tobytes() == iterate.base.tobytes():
-            if at is None:
-                iterate.base[...] = 0.5 * (iterate.base + iterate.start)
-            elif ask is not None and math.isnan(value) and not ask(iterate.base) <= ask(iterate.start):
-                # Slopes alone led the samples uphill: begin again at the start, on all rows.
-                iterate.theta[...] = iterate.base[...] = iterate.start
-                pairs.forget()
-                fresh = self._exact().init(iterate.start).trial
-                iterate = iterate._replace(
-                    trial=fresh._replace(first_norm=iterate.trial.first_norm), stage=stage
-                )
-            else:
-                iterate = iterate._replace(trial=rebase(iterate, pairs, at, value, ask), stage=stage)
+            empty = self._exact().init(iterate.start).trial
+            iterate = grown(iterate, pairs, at, value, ask, stage, empty)
         if stage_index(stages, read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base
         return iterate

@@ -20,17 +20,18 @@ subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Mon
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.memory import pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
+from asyncqn.algorithms.quasi_newton.growth import grown
 from asyncqn.algorithms.quasi_newton.pairs_over_metric import Memory, PairsOverMetric, empty_memory
-from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
+from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.strata import fill_strata
@@ -57,6 +58,8 @@ class Iterate(NamedTuple):
     start: Array
     stage: int = -1
     """-1: none yet."""
+    first_value: float = math.nan
+    """U at the start, as the first sample says it; NaN where that does not say U."""
 
 
 class Update(NamedTuple):
@@ -98,7 +101,12 @@ class MetricLBFGS:
     backup_after: float | None = None
 
     sent = ("theta",)
-    requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from", "sampled_metric")
+    requires: ClassVar[tuple[str, ...]] = (
+        "curvature_size",
+        "grad_with_curvature",
+        "inverse_metric_from",
+        "sampled_metric",
+    )
 
     @classmethod
     def example(cls, potential: Potential) -> MetricLBFGS:
@@ -135,10 +143,14 @@ class MetricLBFGS:
     def stages(self) -> Stages:
         (whole,) = self._exact().stages
         samples = [
-            replace(whole, share=1.0 / stride, commits=LATER if j else self.versions)
+            replace(whole, share=1.0 / stride, commits=self._versions(j))
             for j, stride in enumerate(self._strides()[:-1])
         ]
         return (*samples, whole)
+
+    def _versions(self, stage: int) -> int:
+        """How many a sample serves."""
+        return LATER if stage else self.versions
 
     @property
     def growing_versions(self) -> int:
@@ -157,6 +169,10 @@ class MetricLBFGS:
     def check(self, potential: Potential) -> None:
         size = extra(potential, "curvature_size")
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
+        self._check_parts(potential)
+
+    def _check_parts(self, potential: Potential) -> None:
+        """Refuse samples that cannot be cut into as many parts."""
         n, parts = potential.n_data // self._strides()[0], self.blocks * self.pieces
         require(
             parts <= n,
@@ -184,13 +200,24 @@ class MetricLBFGS:
             fill_strata(task.stream.seed, stride, first, potential.n_data, rows)
         g, summary, share = np.empty_like(view.theta), np.zeros(self.curvature), (last - first) / strata
         asked = summary if self._asks(task.read) else summary[:0]
-        value = float(potential.grad_with_curvature(view.theta, rows, g, asked, strata))
-        finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(asked))
+        value, finite = self._computed(potential, view.theta, rows, strata, g, asked)
         if not finite:  # the master must hear of it, to turn back
             g[...], asked[...], value = 0.0, 0.0, 0.0
         g *= g.dtype.type(share)
         asked *= share
         return Update(g, share * value, part, finite, task.read, summary)
+
+    def _computed(
+        self, potential: Any, theta: Array, rows: Rows, sample: int, g: Array, asked: Array
+    ) -> tuple[float, bool]:
+        """U, whether all is finite; the gradient and the summary of `rows` are written."""
+        value = float(potential.grad_with_curvature(theta, rows, g, asked, sample))
+        return value, math.isfinite(value + sum_of_squares(g) + sum_of_squares(asked))
+
+    def _metric(self, commit: Commit) -> Callable[[Array], Any]:
+        """What makes H0 of a summary; it may answer None, where the summary is no good."""
+        assert commit.inverse_metric_from is not None
+        return commit.inverse_metric_from
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
         return local
@@ -202,17 +229,21 @@ class MetricLBFGS:
         stages, read = self.stages, updates[0].read
         stage = stage_index(stages, read)
         at, value = exact.whole_sum(updates, self.blocks * self.pieces)
+        metric = self._metric(commit)
         fresh = _summed(updates) if at is not None and self._asks(read) else None
-        assert commit.inverse_metric_from is not None
-        pairs = PairsOverMetric(iterate.memory, fresh, commit.inverse_metric_from)
+        pairs = PairsOverMetric(
+            iterate.memory, None if fresh is None or metric(fresh) is None else fresh, metric
+        )
+        ask = commit.value if stage == self.samples else None  # nobody else knows U of a sample
+        if iterate.trial.kept == 0 and math.isnan(iterate.first_value):
+            iterate = iterate._replace(first_value=value)
         if stage == iterate.stage or iterate.trial.kept == 0:
-            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, None), stage=stage)
+            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
         elif iterate.theta.tobytes() == iterate.base.tobytes():
-            if at is None:  # the larger sample is not finite here
-                iterate.base[...] = 0.5 * (iterate.base + iterate.start)
-            else:
+            if pairs.fresh is not None or pairs.known:
                 pairs.forget_pairs()
-                iterate = iterate._replace(trial=rebase(iterate, pairs, at, value, None), stage=stage)
+            empty = self._exact().init(iterate.start).trial
+            iterate = grown(iterate, pairs, at, value, ask, stage, empty)
         if stage_index(stages, read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base
         return iterate
@@ -249,6 +280,15 @@ LONG = 300
 """The length of theta from which a summary costs more than the versions it saves."""
 
 
+def samples_before_all(n: int, dim: int, workers: int) -> int:
+    """As many as leave the first one enough rows."""
+    least = max(SMALLEST, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
+    samples = 0
+    while n // FACTOR ** (samples + 2) >= least:
+        samples += 1
+    return samples
+
+
 def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> MetricLBFGS:
     """The rule for a potential with a sampled metric and W workers, nothing else given.
 
@@ -256,10 +296,7 @@ def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> Metri
     which is then so long that H0 is a diagonal: samples of rows with rare features do not pay there.
     """
     n, dim, size = int(potential.n_data), int(potential.dim), int(potential.curvature_size)
-    least = max(SMALLEST, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
-    samples = 0
-    while size > 2 * dim and n // FACTOR ** (samples + 2) >= least:
-        samples += 1
+    samples = samples_before_all(n, dim, workers) if size > 2 * dim else 0
     algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
     if dim <= LONG or size <= 2 * dim:
         return algorithm

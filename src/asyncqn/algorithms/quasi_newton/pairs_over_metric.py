@@ -54,9 +54,14 @@ class PairsOverMetric:
     fresh: Array | None
     inverse_metric_from: Callable[[Array], Any]
 
+    @property
+    def known(self) -> bool:
+        """Whether there is an H0 of a summary."""
+        return bool(self.memory.summary[-1] > 0.0)
+
     def direction(self, at: Array, out: Array) -> bool:
         (pairs, products, summary, ring), g = self.memory, at[0]
-        newest, known = int(ring[NEWEST]), bool(summary[-1] > 0.0)
+        newest, known = int(ring[NEWEST]), self.known
         if not known and ring[COUNT] == 0:
             return False
         shares = np.zeros(pairs.shape[1])

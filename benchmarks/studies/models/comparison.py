@@ -1,0 +1,81 @@
+"""Linear models: is it faster than what I use now?  Passes and processor time to U within 1 %, 1e-4 and 1e-9.
+
+    python -m benchmarks.studies.models.comparison [problem ...] [--patience 8]
+
+The gap is (U - U*) / U*, and U* is right to 1e-12: by the gradient at the end of a long run, for the prior
+alone makes U - U* at most |g|^2 / (2 prior).  Everything uses one thread and starts at zero.  Times are
+processor times of this process, one method after the other; compilation and the making of data are left out.
+Methods that have not arrived after `patience` times our own time to 1e-9 are given up.  The table goes to
+docs/results/models/speed.csv, row by row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+
+import asyncqn as aq
+from benchmarks.studies.models.ours import default, ours, previous_default
+from benchmarks.studies.models.problems import PROBLEMS
+from benchmarks.studies.models.rivals import Method, Reached, rivals_for
+from benchmarks.studies.tables import read, write
+from benchmarks.timing import one_blas_thread
+
+TARGETS = (1e-2, 1e-4, 1e-9)
+TABLE = "models/speed"
+OURS = "asyncqn"
+EXACT = 1e-12
+
+
+def optimum(potential: Any) -> tuple[float, float]:
+    """U*, and how far above it this may lie, as a share of it."""
+    run = aq.minimize(potential, engine=aq.Threads(1), tol=1e-11, max_passes=120)
+    g = np.empty(potential.dim)
+    potential.grad(run.theta, np.arange(potential.n_data), g)
+    return run.fun, float(g @ g) / (2.0 * potential.prior * run.fun)
+
+
+def measure(problem: str, patience: float) -> None:
+    potential = PROBLEMS[problem]()
+    lowest, above = optimum(potential)
+    print(f"{problem}: U* = {lowest:.12g}, known to {above:.1g}", flush=True)
+    assert above <= EXACT, f"U* is not known well enough: {above:.1g}"
+    levels = [lowest * (1.0 + target) for target in TARGETS]
+    records = [row for row in read(TABLE) if row["problem"] != problem]
+
+    def take(method: str, found: list[Reached]) -> None:
+        for target, (passes, seconds) in zip(TARGETS, found):
+            records.append(
+                {"problem": problem, "method": method, "gap": target, "passes": passes, "seconds": seconds}
+            )
+        shown = "   ".join(f"{passes:6.3g} / {seconds:7.3g} s" for passes, seconds in found)
+        print(f"  {method:32s} {shown}", flush=True)
+        write(TABLE, records, 4)
+
+    mine = ours(default)(potential, levels, math.inf)
+    take(OURS, mine)
+    limit = patience * mine[-1].seconds
+    methods: list[tuple[str, Method]] = [
+        ("our previous default", ours(previous_default)),
+        *rivals_for(potential),
+    ]
+    for name, method in methods:
+        take(name, method(potential, levels, limit))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("problems", nargs="*", help=f"of {', '.join(PROBLEMS)}; all if none is named")
+    parser.add_argument("--patience", type=float, default=8.0)
+    given = parser.parse_args()
+    with one_blas_thread():
+        aq.minimize(aq.LogisticRegression.random(5000, 3), engine=aq.Threads(1))  # compile
+        for problem in given.problems or PROBLEMS:
+            measure(problem, given.patience)
+
+
+if __name__ == "__main__":
+    main()

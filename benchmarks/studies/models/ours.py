@@ -1,0 +1,81 @@
+"""Our methods on one thread: passes and processor time to each level of U.
+
+A run gives the same numbers each time, so the commit that reaches a level is looked for once, with U after
+every commit, and then timed without looking: from the call of `minimize` until the first computation on the
+version that this commit makes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.algorithms.defaults import default_algorithm
+from asyncqn.types import Progress, Task
+from benchmarks.studies.models.rivals import NEVER, Method, Reached
+
+
+def previous_default(potential: Any) -> Any:
+    """What `minimize` chose before models brought their curvature: ten rows for every number in theta."""
+    wave, levels = max(1000, 10 * potential.dim), 0
+    while potential.n_data > wave * 4 ** (levels + 1):
+        levels += 1
+    memory = 100 if potential.dim <= 1000 else 20
+    return aq.GrowingLBFGS(1, levels, memory=memory) if levels else aq.BlockLBFGS(1, memory)
+
+
+def default(potential: Any) -> Any:
+    return default_algorithm(potential, 1)
+
+
+def ours(choose: Any) -> Method:
+    """The algorithm that `choose(potential)` names."""
+
+    def measure(potential: Any, levels: Sequence[float], limit: float) -> list[Reached]:
+        algorithm = choose(potential)
+        found: list[int | None] = [None] * len(levels)
+        begin = time.process_time()
+
+        def look(progress: Progress) -> None:
+            for i, level in enumerate(levels):
+                if found[i] is None and progress.metrics["fun"] <= level:
+                    found[i] = progress.commit
+            # Looking costs about as much as a version.
+            if found[-1] is not None or time.process_time() - begin > 3.0 * limit:
+                raise StopIteration
+
+        aq.minimize(
+            potential, algorithm, engine=aq.Threads(1), commits=3000, evaluate=1, callback=look, tol=None
+        )
+        return [NEVER if n is None else timed(potential, algorithm, n) for n in found]
+
+    return measure
+
+
+def timed(potential: Any, algorithm: Any, commits: int) -> Reached:
+    """The run up to version `commits`, and until somebody computes there."""
+    plain, reached = type(algorithm).step, 0.0
+
+    def step(self: Any, view: Any, local: Any, potential: Any, task: Task) -> Any:
+        nonlocal reached
+        if task.read == commits and reached == 0.0:
+            reached = time.process_time()
+        return plain(self, view, local, potential, task)
+
+    begin = time.process_time()
+    with patch.object(type(algorithm), "step", step):
+        run = aq.minimize(
+            potential, algorithm, engine=aq.Threads(1), commits=commits + 1, evaluate=commits + 1, tol=None
+        )
+    return Reached(run.passes - share_of_version(algorithm, potential.n_data, commits), reached - begin)
+
+
+def share_of_version(algorithm: Any, n_data: int, version: int) -> float:
+    """The share of the rows that the computations on a version look at."""
+    parts = np.arange(algorithm.blocks * algorithm.pieces)
+    return float(algorithm.rows_of(n_data, np.full(len(parts), version), parts).sum()) / n_data

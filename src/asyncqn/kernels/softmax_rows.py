@@ -1,0 +1,230 @@
+"""Sums over rows of a softmax model, dense or sparse: value, gradient and diagonal in one pass, and x x'.
+
+theta is (K, D): a row of numbers for each of K classes, D columns of X or one more, the intercept.  `y` holds
+class numbers 0 to K - 1, `weights` of rows may be empty.  With p the chances of the classes in a row, class k
+has the curvature p_k (1 - p_k) K / (K - 1) there, which is exact where all classes are as likely: the rest of
+the Hessian couples them.  `moments` adds the mean of these over the classes times x x'.
+
+Sparse rows are (indptr, indices, data, columns), with theta and the sums transposed while they are in use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.gram import CHUNK, add_gram
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+
+
+@reducing_piece
+def _fits(n, d, y, theta, rows):
+    """Whether sizes fit, and every row and class exists: compiled code would read beyond its arrays."""
+    beyond = 0
+    for r in range(rows.size):
+        row = rows[r]
+        if row < 0 or row >= n or y[row] < 0.0 or y[row] >= theta.shape[0]:
+            beyond += 1
+    return d <= theta.shape[1] <= d + 1 and theta.shape[0] >= 2 and rows.size > 0 and beyond == 0
+
+
+@reducing_piece
+def _chances(z, label, p):
+    """p = softmax(z), and the loss of the label in two terms."""
+    K, top = z.size, z[0]
+    for k in range(1, K):
+        top = max(top, z[k])
+    total = 0.0
+    for k in range(K):
+        p[k] = np.exp(z[k] - top)
+        total += p[k]
+    for k in range(K):
+        p[k] /= total
+    return np.log(total), top - z[label]
+
+
+@reducing_piece
+def _prior(prior, theta, d):
+    """(prior / 2) |theta|^2 in float64, intercepts left out."""
+    total = 0.0
+    for k in range(theta.shape[0]):
+        for j in range(d):
+            total += np.float64(theta[k, j]) * theta[k, j]
+    return 0.5 * prior * total
+
+
+@reducing_piece
+def _finish(weight, prior, theta, d, g, h, out, diagonal):
+    """The sums, scaled to all rows, with the prior."""
+    K, D = theta.shape
+    for k in range(K):
+        for j in range(D):
+            out[k, j] = weight * g[k, j] + (prior * theta[k, j] if j < d else 0.0)
+    if diagonal.size:
+        for k in range(K):
+            for j in range(D):
+                diagonal[k, j] = weight * h[k, j]
+
+
+@reducing_kernel
+def dense_sums(X, y, weights, prior, theta, rows, out, diagonal):
+    """U and its gradient, and the diagonal where there is room for it, as `dense_rows.sums`.
+
+    An empty `out` asks for U alone.
+    """
+    (n, d), (K, D), m = X.shape, theta.shape, rows.size
+    if not _fits(n, d, y, theta, rows):
+        return False, 0.0
+    g, h = np.zeros((K, D)), np.zeros((K if diagonal.size else 0, D))
+    z, p = np.zeros(K), np.zeros(K)
+    loss = 0.0
+    for r in range(m):
+        x, label = X[rows[r]], int(y[rows[r]])
+        share = weights[rows[r]] if weights.size else 1.0
+        for k in range(K):
+            own = theta[k]
+            part = theta.dtype.type(0.0)
+            for j in range(d):
+                part += x[j] * own[j]
+            z[k] = np.float64(part) + (np.float64(own[d]) if d < D else 0.0)
+        one, two = _chances(z, label, p)
+        loss += share * (one + two)
+        if out.size == 0:
+            continue
+        for k in range(K):
+            slope, own = share * (p[k] - (1.0 if k == label else 0.0)), g[k]
+            for j in range(d):
+                own[j] += slope * x[j]
+            if d < D:
+                own[d] += slope
+        if diagonal.size:
+            for k in range(K):
+                bend, own = share * p[k] * (1.0 - p[k]) * K / (K - 1.0), h[k]
+                for j in range(d):
+                    own[j] += bend * x[j] * x[j]
+                if d < D:
+                    own[d] += bend
+    if out.size:
+        _finish(n / m, prior, theta, d, g, h, out, diagonal)
+    return True, _prior(prior, theta, d) + n / m * loss
+
+
+@reducing_piece
+def _sparse_scores(indices, data, first, last, columns, d, z):
+    """z = scores of the classes in one row."""
+    K = z.size
+    for k in range(K):
+        z[k] = columns[d, k] if d < columns.shape[0] else 0.0
+    for q in range(first, last):
+        entry, own = np.float64(data[q]), columns[indices[q]]
+        for k in range(K):
+            z[k] += entry * own[k]
+
+
+@reducing_piece
+def _transposed(theta):
+    """theta in float64, the numbers of a column side by side."""
+    columns = np.empty((theta.shape[1], theta.shape[0]))
+    for k in range(theta.shape[0]):
+        for j in range(theta.shape[1]):
+            columns[j, k] = theta[k, j]
+    return columns
+
+
+@reducing_kernel
+def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal):
+    """The same over sparse rows."""
+    n, (K, D), m = indptr.size - 1, theta.shape, rows.size
+    if not _fits(n, d, y, theta, rows):
+        return False, 0.0
+    columns, g = _transposed(theta), np.zeros((D, K))
+    h = np.zeros((D, K if diagonal.size else 0))
+    z, p = np.zeros(K), np.zeros(K)
+    loss = 0.0
+    for r in range(m):
+        row = rows[r]
+        first, last, label = indptr[row], indptr[row + 1], int(y[row])
+        share = weights[row] if weights.size else 1.0
+        _sparse_scores(indices, data, first, last, columns, d, z)
+        one, two = _chances(z, label, p)
+        loss += share * (one + two)
+        if out.size == 0:
+            continue
+        for k in range(K):
+            z[k] = share * (p[k] - (1.0 if k == label else 0.0))
+        for q in range(first, last):
+            entry, own = np.float64(data[q]), g[indices[q]]
+            for k in range(K):
+                own[k] += entry * z[k]
+        if d < D:
+            for k in range(K):
+                g[d, k] += z[k]
+        if diagonal.size:
+            for k in range(K):
+                z[k] = share * p[k] * (1.0 - p[k]) * K / (K - 1.0)
+            for q in range(first, last):
+                square, own = np.float64(data[q]) * data[q], h[indices[q]]
+                for k in range(K):
+                    own[k] += square * z[k]
+            if d < D:
+                for k in range(K):
+                    h[d, k] += z[k]
+    if out.size:
+        _finish(n / m, prior, theta, d, g.T, h.T, out, diagonal)
+    return True, _prior(prior, theta, d) + n / m * loss
+
+
+@reducing_piece
+def _mean_bend(p):
+    """The mean over the classes of their curvature."""
+    total = 0.0
+    for k in range(p.size):
+        total += p[k] * (1.0 - p[k])
+    return total / (p.size - 1.0)
+
+
+@reducing_kernel
+def dense_moments(X, y, weights, theta, rows, S):
+    """Add sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D)."""
+    d, (K, D) = X.shape[1], theta.shape
+    x, wx = np.zeros((D, CHUNK), theta.dtype), np.zeros((D, CHUNK), theta.dtype)
+    z, p = np.zeros(K), np.zeros(K)
+    for first in range(0, rows.size, CHUNK):
+        count = min(CHUNK, rows.size - first)
+        for r in range(count):
+            row = rows[first + r]
+            for k in range(K):
+                part = theta.dtype.type(0.0)
+                for j in range(d):
+                    part += X[row, j] * theta[k, j]
+                z[k] = np.float64(part) + (np.float64(theta[k, d]) if d < D else 0.0)
+            _chances(z, 0, p)
+            w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
+            for j in range(D):
+                entry = X[row, j] if j < d else theta.dtype.type(1.0)
+                x[j, r], wx[j, r] = entry, w * entry
+        for j in range(D):
+            x[j, count:] = 0.0
+            wx[j, count:] = 0.0
+        add_gram(wx, x, S)
+
+
+@reducing_kernel
+def sparse_moments(indptr, indices, data, d, y, weights, theta, rows, S):
+    """The same over sparse rows."""
+    K, D = theta.shape
+    columns, z, p = _transposed(theta), np.zeros(K), np.zeros(K)
+    for r in range(rows.size):
+        row = rows[r]
+        first, last = indptr[row], indptr[row + 1]
+        _sparse_scores(indices, data, first, last, columns, d, z)
+        _chances(z, 0, p)
+        w = _mean_bend(p) * (weights[row] if weights.size else 1.0)
+        for a in range(first, last):
+            part, j = w * data[a], indices[a]
+            for b in range(first, last):
+                if indices[b] >= j:
+                    S[j, indices[b]] += part * data[b]
+            if d < D:
+                S[j, d] += part
+        if d < D:
+            S[d, d] += w

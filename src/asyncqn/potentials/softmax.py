@@ -1,0 +1,107 @@
+"""Softmax regression with a Gaussian prior: labels of two or more classes, also called multinomial logistic.
+
+    U(theta) = sum_i w_i [log sum_k exp(z_ik) - z_i,y_i] + (prior / 2) |theta|^2,   z_ik = x_i'theta_k
+
+theta holds the numbers of the first class, then those of the second, and so on, each with its intercept last.
+Curvature: one matrix for all classes, scaled to the diagonal of each (`sampled_metric`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn.kernels import softmax_rows
+from asyncqn.potentials.feature_rows import DenseRows, Vector
+from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.types import Array, Rows
+
+_CLASSES_WANTED = "labels name classes, as whole numbers or words, one per row of X"
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxRegression(LinearModel):
+    """Softmax regression of two or more classes with a Gaussian prior.
+
+    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`; `y`: labels, whole numbers or
+    words; `classes` lists them in order, and `by_class(theta)` has a row of numbers for each, the intercept
+    last.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 2))
+    >>> labels = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    >>> problem = aq.SoftmaxRegression(X, labels, intercept=True)
+    >>> run = aq.minimize(problem)
+    >>> theta = problem.by_class(run.theta)
+    >>> guess = problem.classes[(X @ theta[:, :2].T + theta[:, 2]).argmax(axis=1)]
+    >>> run.status, theta.shape, bool((guess == labels).mean() > 0.9)
+    ('converged', (3, 3), True)
+    """
+
+    classes: npt.NDArray[Any] = field(init=False, repr=False)
+
+    kind: ClassVar[str] = "softmax-regression"
+
+    def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if y.dtype == object:  # words of a data frame
+            require(all(isinstance(label, str) for label in y), f"{_CLASSES_WANTED}: some are neither.")
+            y = y.astype(str)
+        require(y.dtype.kind in "biufUS", f"{_CLASSES_WANTED}, not {y.dtype}.")
+        if y.dtype.kind == "f":
+            require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+            broken = y[y != np.round(y)]
+            require(not len(broken), f"{_CLASSES_WANTED}: for numbers such as {broken[:1]} use LeastSquares.")
+        classes, numbers = np.unique(y, return_inverse=True)
+        require(len(classes) >= 2, f"all labels are {classes[0]!s}: there must be at least two classes.")
+        object.__setattr__(self, "classes", classes)
+        return numbers.reshape(-1)
+
+    @property
+    def _outputs(self) -> int:
+        return len(self.classes)
+
+    @property
+    def _typical_weight(self) -> float:
+        return 1.0 / len(self.classes)
+
+    def by_class(self, theta: Array) -> Array:
+        """`theta` as a matrix with a row for each of `classes`."""
+        require(
+            np.size(theta) == self.dim, f"theta must hold dim = {self.dim} numbers, not {np.size(theta)}."
+        )
+        return np.reshape(theta, (self._outputs, -1))
+
+    def _value(self, theta: Array, rows: Rows) -> tuple[bool, float]:
+        return self._sums_of(theta, rows, theta[:0], np.zeros(0))
+
+    def _sums_of(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+        found: tuple[bool, float]
+        shape, data = (-1, self._columns), self._rows
+        sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, out.reshape(shape))
+        room = diagonal.reshape(shape)
+        if isinstance(data, DenseRows):
+            found = softmax_rows.dense_sums(data.X, *sums, room)
+        else:
+            found = softmax_rows.sparse_sums(*data.arrays, *sums, room)
+        return found
+
+    def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
+        data, sums = self._rows, (self.y, self._weights, self.by_class(theta), rows, S)
+        if isinstance(data, DenseRows):
+            softmax_rows.dense_moments(data.X, *sums)
+        else:
+            softmax_rows.sparse_moments(*data.arrays, *sums)
+
+    @classmethod
+    def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Of three classes with the scores -z, 0 and z."""
+        least = np.exp(-np.abs(z))
+        chance = np.cumsum(np.stack([np.exp(-z), np.ones_like(z), np.exp(z)]) * least, axis=0)
+        drawn: npt.NDArray[Any] = (rng.random(len(z)) * chance[-1] > chance).sum(axis=0)
+        return drawn
