@@ -56,7 +56,8 @@ def test_every_public_name_has_an_example(name: str) -> None:
 
 @pytest.mark.timeout(300)  # kernels may have to be compiled
 @pytest.mark.parametrize("name", [name for name in asyncqn.__all__ if name not in OWN_PROCESSES])
-def test_an_example_prints_what_it_says(name: str) -> None:
+def test_an_example_prints_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write a file
     prints_what_it_says(name)
 
 
