@@ -117,7 +117,7 @@ def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tup
     in_hand = np.zeros(len(clocks), np.int64)
     capacity = commits * answers * (1 if oldest is None else 2)
     while capacity > 0:
-        order, columns = stage.part_order(), _columns(capacity)
+        order, columns = None if stage.blocks is None else stage.part_order(), _columns(capacity)
         delay = commits if oldest is None else oldest
         n, rows, returned = events.asynchronous(
             clocks.timing, seed, commits, answers, delay, order, in_hand, columns

@@ -311,7 +311,8 @@ def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns
                 parts.times[:] = 0.0
             columns.time[first:rows] = opens
             first = rows
-            hands.heard[:] = np.minimum(hands.heard, opens + timing.message / 2.0)
+            for w in range(hands.heard.size):
+                hands.heard[w] = min(hands.heard[w], opens + timing.message / 2.0)
             opens, left = -1.0, parts.done.size
             open_version(parts, pieces)
     columns.commit[first:rows] = 0

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel
-from asyncqn.kernels.part_order import BY_AGE, NO_PARTS, PartOrder, hand_out, take_back
+from asyncqn.kernels.jit import inlined, kernel, strict_piece
+from asyncqn.kernels.part_order import BY_AGE, PartOrder, hand_out, take_back
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
 
@@ -65,10 +65,9 @@ def _earlier(times, a, b):
     return times[a] < times[b] or (times[a] == times[b] and a < b)
 
 
-@kernel
-def sift_down(heap, size, times):
-    """Restore the heap of worker numbers, ordered by their next event, after its root changed."""
-    i = 0
+@strict_piece
+def sift_down(heap, size, times, i):
+    """Restore the heap of numbers, ordered by the times of their events, after place i changed."""
     while True:
         child = 2 * i + 1
         if child >= size:
@@ -82,15 +81,35 @@ def sift_down(heap, size, times):
 
 
 @kernel
-def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, in_hand, columns: Columns):
+def sort_by_time(times, size, order):
+    """The first `size` numbers in the order of their times, ties by number.
+
+    (np.argsort would do, but takes two seconds to compile.)
+    """
+    for i in range(size):
+        order[i] = i
+    for i in range(size // 2 - 1, -1, -1):
+        sift_down(order, size, times, i)
+    for last in range(size - 1, 0, -1):
+        order[0], order[last] = order[last], order[0]
+        sift_down(order, last, times, 0)
+    for i in range(size // 2):
+        order[i], order[size - 1 - i] = order[size - 1 - i], order[i]
+
+
+@kernel
+def asynchronous(
+    timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, in_hand, columns: Columns
+):
     """First come, first served; returns (commits, computations, -1).
 
     A worker's cycle: message/2, compute, message/2, wait for the master, reply.  To receive and to reply take
     the link's time each.  `answers` answers make a commit, which takes the master's service time.  One that
     is more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives the
-    version that is current at t, or when its turn comes where messages keep the link.  `in_hand` receives
-    the part that each worker computes when the queue ends.  When the columns are too short the last number
-    returned is the length to try again with; see also `no_time_left`.
+    version that is current at t, or when its turn comes where messages keep the link.  `order` is None where
+    the data is not cut: then nothing of it is compiled.  `in_hand` receives the part that each worker
+    computes when the queue ends.  When the columns are too short the last number returned is the length to
+    try again with; see also `no_time_left`.
     """
     W, half, link, master = timing.m.size, timing.message / 2.0, timing.link, timing.master
     z = np.empty((W, BLOCK))
@@ -100,12 +119,14 @@ def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, 
     death = timing.death.copy()
     closed = np.empty(N)  # when each version came to be
     event = timing.birth.copy()  # when a worker joins, else the next time its update reaches the master
-    heap = np.argsort(event, kind="mergesort")  # a sorted array is a heap; ties by worker number
+    heap = np.empty(W, np.int64)
+    sort_by_time(event, W, heap)  # a sorted array is a heap
     size, n, rows, waiting, first, free = W, 0, 0, 0, 0, 0.0  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
         if leaves[w]:
-            take_back(order, in_hand[w], -1)
+            if order is not None:
+                take_back(order, in_hand[w], -1)
             size = _leave(timing, heap, size, event, joined, leaves, death)
             continue
         if joined[w]:
@@ -116,14 +137,15 @@ def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, 
             columns.worker[rows], columns.read[rows], columns.part[rows] = w, version[w], in_hand[w]
             columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, start
             rows += 1
-            if order.kind != NO_PARTS:
+            if order is not None:
                 take_back(order, in_hand[w], version[w] if fresh else -1)
             waiting += fresh
             free = start
             if waiting == answers:
                 free = start + master
                 closed[n] = free
-                columns.time[first:rows] = free
+                for row in range(first, rows):
+                    columns.time[row] = free
                 n, waiting = n + 1, 0
             if waiting == 0:
                 first = rows
@@ -142,8 +164,10 @@ def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, 
                     current -= 1
                 version[w] = current
                 received = event[w] + half
-        if order.kind != NO_PARTS:
+        by_age = False
+        if order is not None:
             in_hand[w] = hand_out(order, seed)
+            by_age = order.kind == BY_AGE
         time = draw_time(timing, z, w, k[w], seed)
         if time < 0.0:
             return n, rows, no_time_left(w)
@@ -151,15 +175,16 @@ def asynchronous(timing: Timing, seed, N, answers, max_delay, order: PartOrder, 
         k[w] += 1
         if finish <= death[w]:
             event[w] = finish + half
-            sift_down(heap, size, event)
-        elif order.kind == BY_AGE:
+            sift_down(heap, size, event, 0)
+        elif by_age:
             event[w], leaves[w] = max(death[w], event[w]), True
-            sift_down(heap, size, event)
+            sift_down(heap, size, event, 0)
         else:
             event[w] = received
             size = _leave(timing, heap, size, event, joined, leaves, death)
-    columns.commit[first:rows] = np.where(columns.commit[first:rows] > n, 0, columns.commit[first:rows])
-    columns.time[first:rows] = columns.time[rows - 1]
+    for row in range(first, rows):
+        columns.commit[row] = 0 if columns.commit[row] > n else columns.commit[row]
+        columns.time[row] = columns.time[rows - 1]
     return n, rows, -1
 
 
@@ -173,7 +198,7 @@ def _leave(timing, heap, size, event, joined, leaves, death):
     else:
         size -= 1
         heap[0] = heap[size]
-    sift_down(heap, size, event)
+    sift_down(heap, size, event, 0)
     return size
 
 
@@ -235,8 +260,11 @@ def _receive_round(timing, state, busy):
         state.heard[w] = state.finish[w] + half if state.finish[w] <= state.death[w] else np.inf
     if timing.link == 0.0:
         return
-    arrivals = np.concatenate((state.heard, state.late))
-    for i in np.argsort(arrivals, kind="mergesort"):
+    arrivals, order = np.empty(2 * W), np.empty(2 * W, np.int64)
+    for w in range(W):
+        arrivals[w], arrivals[W + w] = state.heard[w], state.late[w]
+    sort_by_time(arrivals, 2 * W, order)
+    for i in order:
         if arrivals[i] == np.inf:
             return
         busy = max(arrivals[i], busy) + timing.link
@@ -259,7 +287,8 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
             events += 1
     event[events], kind[events] = reached + timeout, -1
     events += 1
-    order = np.argsort(event[:events], kind="mergesort")
+    order = np.empty(events, np.int64)
+    sort_by_time(event, events, order)
     answers = 0
     for e in range(events):
         now = event[order[e]]
@@ -294,12 +323,16 @@ def rounds(timing: Timing, timeout, quorum, seed, N, columns: Columns):
     """
     W, half = timing.m.size, timing.message / 2.0
     z, k = np.empty((W, BLOCK)), np.zeros(W, np.int64)
+    free, late, drawn = np.empty(W), np.empty(W), np.empty(W)
+    for w in range(W):
+        free[w] = (timing.birth[w] + timing.link if timing.birth[w] > 0.0 else 0.0) + half
+        late[w], drawn[w] = np.inf, -1.0
     state = Round(
-        np.where(timing.birth > 0.0, timing.birth + timing.link, 0.0) + half,
+        free,
         np.empty(W),
         np.empty(W),
-        np.full(W, np.inf),
-        np.full(W, -1.0),
+        late,
+        drawn,
         np.empty(W),
         timing.death.copy(),
         np.empty(W),

@@ -14,31 +14,39 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
 
 
+_COMMON = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+"""Nobody hands a kernel to C as a pointer: the wrapper for that would be a tenth of the time of compiling."""
+_PIECE = {**_COMMON, "no_cpython_wrapper": True, "forceinline": True}
+"""Of what only kernels call: no way in from Python either, which would be compiled with each."""
+
+
 def kernel(function: F) -> F:
     """Compile with strict IEEE arithmetic: the same bits on every machine."""
-    return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
+    return cast(F, njit(**_COMMON)(function))
 
 
 def reducing_kernel(function: F) -> F:
     """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors."""
-    return cast(F, njit(nogil=True, cache=True, error_model="numpy", fastmath=REDUCTION_FLAGS)(function))
+    return cast(F, njit(**_COMMON, fastmath=REDUCTION_FLAGS)(function))
+
+
+def strict_piece(function: F) -> F:
+    """Compile with strict arithmetic, always into the kernels that call it, and only for them."""
+    return cast(F, njit(**_PIECE)(function))
 
 
 def reducing_piece(function: F) -> F:
-    """Compile with reassociation, always into the kernels that call it.
+    """Compile with reassociation, always into the kernels that call it, and only for them.
 
     A call that is left standing may end in any compiled copy of the piece, and copies may add in another
     order: which one is found differs between a process that compiles and one that reads the cache.
     """
-    compiled = njit(
-        nogil=True, cache=True, error_model="numpy", fastmath=REDUCTION_FLAGS, forceinline=True
-    )(function)  # fmt: skip
-    return cast(F, compiled)
+    return cast(F, njit(**_PIECE, fastmath=REDUCTION_FLAGS)(function))
 
 
 def inlined(function: F) -> F:
-    """A strict piece that is compiled into the kernels that call it."""
-    return cast(F, njit(nogil=True, cache=True, error_model="numpy", inline="always")(function))
+    """A strict piece that is compiled into the kernels that call it, as if it stood there."""
+    return cast(F, njit(**_COMMON, inline="always")(function))
 
 
 def drop_stale_cache(folder: Path, cache: Path) -> bool:

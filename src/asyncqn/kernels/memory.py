@@ -308,7 +308,8 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
             _scale_by(scaled, diagonal[lo:hi], one - one, y)
             own, _ = _two_dots(scaled, y, y)
             gram[1, slot, slot] += own
-            y[:] = scaled
+            for i in range(y.size):
+                y[i] = scaled[i]
     for j in range(m):
         gram[1, slot, j] = gram[1, j, slot]
 

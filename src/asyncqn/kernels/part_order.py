@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import kernel
+from asyncqn.kernels.jit import inlined, kernel, strict_piece
 from asyncqn.kernels.random import HAND_OUT, philox
 
 NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
@@ -36,24 +36,23 @@ class PartOrder(NamedTuple):
     counts: np.ndarray  # (4,)
 
 
-@kernel
+@inlined
 def _earlier(age, a, b):
     return age[a] < age[b] or (age[a] == age[b] and a < b)
 
 
-@kernel
-def _push(order, part):
-    heap, age, i = order.heap, order.age, order.counts[3]
-    order.counts[3] += 1
+@strict_piece
+def _push(heap, age, counts, part):
+    i = counts[3]
+    counts[3] += 1
     heap[i] = part
     while i > 0 and _earlier(age, heap[i], heap[(i - 1) // 2]):
         heap[i], heap[(i - 1) // 2] = heap[(i - 1) // 2], heap[i]
         i = (i - 1) // 2
 
 
-@kernel
-def _pop(order):
-    heap, age, counts = order.heap, order.age, order.counts
+@strict_piece
+def _pop(heap, age, counts):
     top = heap[0]
     counts[3] -= 1
     size, i = counts[3], 0
@@ -78,7 +77,7 @@ def activate(order):
     wanted = first if beyond < 0 else first + beyond // each + 1
     while counts[2] < min(wanted, order.age.size):
         if order.kind == BY_AGE:
-            _push(order, counts[2])
+            _push(order.heap, order.age, counts, counts[2])
         counts[2] += 1
 
 
@@ -99,7 +98,13 @@ def hand_out(order, seed):
             np.uint64(k), np.uint64(HAND_OUT), np.uint64(0), np.uint64(0), key & _LOW, key >> _32
         )
         return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
-    part = _pop(order) if counts[3] > 0 else np.argmin(order.handed[:active])
+    if counts[3] > 0:
+        part = _pop(order.heap, order.age, counts)
+    else:
+        part = 0
+        for other in range(1, active):
+            if order.handed[other] < order.handed[part]:
+                part = other
     order.handed[part] = k
     order.copies[part] += 1
     return part
@@ -114,7 +119,7 @@ def take_back(order, part, read):
     if order.kind == BY_AGE:
         order.copies[part] -= 1
         if order.copies[part] == 0:
-            _push(order, part)
+            _push(order.heap, order.age, order.counts, part)
     activate(order)
 
 

@@ -80,8 +80,8 @@ def select(row: Any, places: Any, tops: Any) -> None:
     `places` and `tops` have room for as many as are wanted; -inf is never chosen.
     """
     n = places.size
-    tops[:] = -np.inf
-    places[:] = row.size + np.arange(n)  # worse than any item of the same score
+    for k in range(n):
+        tops[k], places[k] = -np.inf, row.size + k  # worse than any item of the same score
     for m in range(row.size):
         if row[m] > tops[0]:
             tops[0], places[0] = row[m], m

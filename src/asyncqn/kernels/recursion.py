@@ -16,7 +16,8 @@ def two_loops(pairs, own, newest, scale, diagonal, v, out):
     """out = H v with H0 = scale times `diagonal`, or times I where that is empty; v may not be out."""
     m, d = own.size, v.size
     kind = v.dtype.type
-    out[:] = v
+    for j in range(d):
+        out[j] = v[j]
     shares = np.zeros(m)
     for back in range(m):  # from the newest to the oldest
         i = (newest - back) % m
