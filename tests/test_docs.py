@@ -18,8 +18,8 @@ from test_readme import PAGES, ROOT, blocks
 import asyncqn
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.jobfile import PROBLEMS, load_job
-from asyncqn.cli.main import COMMANDS
 from asyncqn.cli.output import BAD_INPUT, EXIT_CODES
+from asyncqn.cli.program import command_names
 from asyncqn.engines.named import ENGINES
 from asyncqn.testing import check_algorithm
 
@@ -162,7 +162,7 @@ def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
 
 def test_the_reference_of_the_command_line_has_every_command_and_exit_code() -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"| `{name}" not in text] == []
+    assert [name for name in command_names() if f"| `{name}" not in text] == []
     rows = text.split("| exit code |")[1].split("\n\n")[0]
     shown = {int(n) for row in re.findall(r"^\| ([\d, ]+) \|", rows, re.M) for n in row.split(",")}
     assert shown == {*EXIT_CODES.values(), BAD_INPUT}

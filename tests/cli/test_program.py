@@ -5,15 +5,23 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from sealed import data_file
 
-from asyncqn.cli.main import COMMANDS, main
+from asyncqn import __version__
+from asyncqn.cli.main import main
+from asyncqn.cli.program import command_names
+from asyncqn.core.replay import replay
+from asyncqn.core.run import load_run
 from asyncqn.storage import check_of
 
 SMALL = ["--dim", "8", "--n-data", "24", "--workers", "3", "--commits", "40",
@@ -116,7 +124,8 @@ def test_an_altered_run_is_refused_and_a_false_one_is_not_identical(
     arrays.write_bytes(arrays.read_bytes()[:-9])
     for command in ("replay", "show"):
         code, out, err = call(capfd, command, tmp_path / "a", "--json")
-        assert (code, out) == (2, "")
+        assert code == 2
+        assert f"asyncqn: {json.loads(out)['error']}\n" == err
         assert "damaged" in err
 
 
@@ -216,7 +225,7 @@ def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
     if "run" in arguments:
         call(capfd, "simulate", *SMALL, "--save", "run", "-q")
     before = files(tmp_path)
-    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in COMMANDS else []))
+    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in command_names() else []))
     assert (code, out) == (2, "")
     assert err.startswith("asyncqn: ")
     assert err.count("\n") == 1, "one line"
@@ -230,12 +239,13 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
     assert "show --help" in err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", command_names())
 def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capfd, command, "--help")
     assert code == 0
     assert "--json" in out
-    assert ", ," not in out, "words in brackets are taken for markup and vanish"
+    assert not re.search(r"[<{]\w+[>}]|, ,", out), "no types of Python, no placeholders"
+    assert all(len(line) <= 100 for line in out.splitlines())
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(
@@ -257,19 +267,34 @@ def test_a_friction_above_its_limit_is_warned_of_in_one_line(capfd: pytest.Captu
     assert json.loads(out)["commits"] == 5
 
 
-def test_an_interrupt_ends_with_one_line_and_nothing_saved(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "asyncqn", "simulate", "--commits", "1000000", "--save", "run"]
+@pytest.mark.parametrize(("sent", "code", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+def test_a_signal_ends_a_simulation_and_keeps_what_was_computed(
+    sent: int, code: int, word: str, tmp_path: Path
+) -> None:
+    with begun(tmp_path, "--evaluate", "100", "--save", "run", "--json") as process:
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=60)
+    numbers = json.loads(out)
+    assert process.returncode == code
+    assert err.splitlines()[-1].startswith(f"asyncqn: {word} after {numbers['commits']} of 1000000 commits")
+    assert (numbers["status"], numbers["run"]) == (word, "run")
+    run = load_run(tmp_path / "run")
+    assert run.nit == numbers["commits"] > 0
+    assert (replay(run).theta == run.theta).all()
+
+
+@contextmanager
+def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A long simulation in a process of its own, once its loop has begun."""
+    command = [sys.executable, "-m", "asyncqn", "simulate", *SMALL, "--commits", "1000000", *arguments]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        for name in ("ASLBFGS", "Cluster", "simulate: "):
-            assert process.stderr.readline().startswith(name), "the loop has begun once it shows progress"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == "asyncqn: interrupted.\n"
-    assert files(tmp_path) == []
+        for line in process.stderr:
+            if re.match(r"simulate: \d", line):
+                break
+        yield process
 
 
 def test_a_run_that_every_worker_left_is_no_success(
@@ -310,15 +335,104 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(
     assert "owned" in outputs[0][1], "what can be read is shown"
 
 
-def test_sigterm_ends_a_command_with_a_sentence_and_exit_code_143(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "asyncqn", "simulate", "--commits", "1000000", "--save", "run"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for name in ("ASLBFGS", "Cluster", "simulate: "):
-            assert process.stderr.readline().startswith(name), "the loop has begun once it shows progress"
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (143, "asyncqn: terminated.\n")
-    assert files(tmp_path) == []
+def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, options = tmp_path / "c", ["--checkpoint-every", "0.001", "--evaluate", "10"]
+    code, _, _ = call(capfd, "simulate", *SMALL, *options, "--checkpoint", folder, "-q")
+    assert code == 0
+    shown = json.loads(call(capfd, "show", folder, "--json")[1])
+    watched = json.loads(call(capfd, "watch", folder, "--json")[1])
+    assert shown["commits_wanted"] == watched["commits_wanted"] == 40
+    assert 0 < shown["commits"] == watched["commits"] <= 40
+    assert (watched["living"], watched["workers"]) == (False, 3)
+    assert "commit" in call(capfd, "watch", folder)[1]
+    assert "convergence" in call(capfd, "show", folder)[1]
+    code, out, _ = call(capfd, "resume", folder, "--json", "-q")
+    assert (code, json.loads(out)["commits"]) == (0, 40)
+    assert json.loads(out)["fun"] == json.loads(call(capfd, "simulate", *SMALL, "--json", "-q")[1])["fun"]
+
+
+def test_a_living_run_is_seen_from_another_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "c"
+    options = ["--checkpoint", str(folder), "--checkpoint-every", "0.05", "--evaluate", "1000"]
+    with begun(tmp_path, *options) as process:
+        while not (folder / "a" / "checkpoint.json").exists():
+            time.sleep(0.02)
+        watched = json.loads(call(capfd, "watch", folder, "--once", "--json")[1])
+        assert (watched["living"], watched["commits_wanted"]) == (True, 1_000_000)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert json.loads(call(capfd, "watch", folder, "--json")[1])["living"] is False
+
+
+def test_runs_are_compared_by_their_time_to_a_target(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, h in (("slow", "1e-6"), ("fast", "1e-5")):
+        assert call(capfd, "simulate", *SMALL, "-p", f"h={h}", "--save", tmp_path / name, "-q")[0] == 0
+    both = [tmp_path / "slow", tmp_path / "fast"]
+    code, out, _ = call(capfd, "compare", *both, "--plot", tmp_path / "c.svg", "--json")
+    compared = json.loads(out)
+    slow, fast = compared["runs"]
+    assert (code, compared["metric"], compared["target"]) == (0, "error", slow["best"])
+    assert fast["time_to_target"] < slow["time_to_target"]
+    assert (tmp_path / "c.svg").exists()
+    _, out, _ = call(capfd, "compare", *both, "--target", "0")
+    assert out.count("not reached") == 2
+    assert "aaa" in out
+    assert "bbb" in out
+    assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
+
+
+def test_run_and_simulate_take_the_same_options(capfd: pytest.CaptureFixture[str]) -> None:
+    algorithm = ["--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2", "--dim", "8", "--n-data", "24"]
+    code, out, _ = call(capfd, "run", *algorithm, "--commits", "20", "--workers", "1", "--json", "-q")
+    assert (code, json.loads(out)["commits"]) == (0, 20)
+    _, _, err = call(capfd, "run", "--worker-mean", "3")
+    assert "--worker-mean describes a cluster to imitate: say --slow" in err
+
+
+def test_a_wrong_command_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capfd, "replai", "--json")
+    assert code == 2
+    assert err == "asyncqn: there is no command 'replai': did you mean replay?\n"
+    assert json.loads(out) == {"error": err.removeprefix("asyncqn: ").strip()}
+
+
+def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "--version")[:2] == (0, f"asyncqn {__version__}\n")
+    code, out, _ = call(capfd, "-h")
+    assert code == 0
+    assert [name for name in command_names() if f"\n  {name} " not in out] == []
+    for shell in ("bash", "zsh", "fish"):
+        done = subprocess.run(
+            [sys.executable, "-m", "asyncqn"],
+            env={**os.environ, "_ASYNCQN_COMPLETE": f"source_{shell}"},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, "asyncqn" in done.stdout) == (0, True)
+
+
+def test_help_and_the_package_need_nothing_that_computes() -> None:
+    program = (
+        "import sys\n"
+        "from asyncqn.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('numba', 'numpy', 'rich', 'pydantic') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_ctrl_c_during_an_import_ends_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmore = 1\n")
+    (tmp_path / "job.toml").write_text("[problem]\nkind = 'slow:Problem'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncqn", "simulate", "job.toml", "--allow-imports"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (130, "asyncqn: interrupted.\n", "")

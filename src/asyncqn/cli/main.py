@@ -1,8 +1,9 @@
-"""The `asyncqn` program: every command in cli/commands/, and one way to fail."""
+"""The `asyncqn` program: how it starts, and the one way in which it fails."""
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
 import sys
@@ -10,36 +11,10 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
-
-import typer
 
 from asyncqn.cli.output import BAD_INPUT, INTERRUPTED, TERMINATED, clean, complain
 from asyncqn.errors import AsyncqnError, StabilityWarning
-
-COMMANDS = (
-    *("simulate", "show", "replay", "demo", "tune", "reproduce", "run", "resume", "schema"),
-    "blame",
-    *("data", "serve", "fit", "evaluate", "recommend", "similar"),
-)
-
-_Usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of usage errors
-
-
-def build() -> typer.Typer:
-    """The application with every command registered."""
-    app = typer.Typer(
-        name="asyncqn",
-        help="Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(lambda: None)
-    for name in COMMANDS:
-        import_module(f"asyncqn.cli.commands.{name}").register(app)
-    return app
 
 
 class Terminated(BaseException):
@@ -47,63 +22,92 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def _hearing_sigterm() -> Iterator[None]:
-    """SIGTERM ends the command with a sentence; under MPI the launcher speaks, and ends all ranks."""
-    if threading.current_thread() is not threading.main_thread() or "OMPI_COMM_WORLD_RANK" in os.environ:
+def _hearing_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end the command with a sentence; under MPI the launcher speaks, and ends all ranks.
+
+    An import that is broken into may leave a traceback of its own, or half a module: there the process ends
+    at once.  Imports write nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def hear(number: int, frame: Any) -> None:
-        raise Terminated
+        ending = ("terminated.", TERMINATED) if number == signal.SIGTERM else ("interrupted.", INTERRUPTED)
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                complain(ending[0])
+                sys.stderr.flush()
+                os._exit(ending[1])
+            frame = frame.f_back
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, hear)
+    heard = [signal.SIGINT]
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        heard.append(signal.SIGTERM)
+    before = {number: signal.signal(number, hear) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; a user's mistake is one sentence on stderr and exit code 2, never a traceback."""
+    """Run a command; a user's mistake is one sentence on stderr and exit code 2, never a traceback.
 
-    def show(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
-        print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
-
+    With --json that sentence is also the one JSON object on stdout: {"error": "..."}.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    sentence, code = "", 0
     # A second Ctrl-C while the interpreter ends would print the traceback of whatever it breaks into.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
-        with warnings.catch_warnings(), _hearing_sigterm():
-            warnings.showwarning = show
+        with warnings.catch_warnings(), _hearing_signals():
+            warnings.showwarning = _warn
             warnings.simplefilter("always", StabilityWarning)
-            code = build()(arguments, standalone_mode=False)
+            sentence, code = _call(given)
+    except (KeyboardInterrupt, Terminated) as signalled:
+        terminated = isinstance(signalled, Terminated)
+        sentence, code = ("terminated.", TERMINATED) if terminated else ("interrupted.", INTERRUPTED)
+    if sentence:
+        complain(sentence)
+        if "--json" in given:
+            print(json.dumps({"error": clean(sentence)}), flush=True)
+    sys.exit(code)
+
+
+def _warn(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
+    print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
+
+
+def _call(arguments: list[str]) -> tuple[str, int]:
+    """Call the command: a sentence that says what went wrong, or none, and the exit code."""
+    import typer
+
+    from asyncqn.cli.program import program
+
+    try:
+        code = program().main(arguments, prog_name="asyncqn", standalone_mode=False)
         if code == INTERRUPTED:  # typer's own answer to Ctrl-C
             raise KeyboardInterrupt
-        sys.exit(code if isinstance(code, int) else 0)
+        return "", code if isinstance(code, int) else 0
     except AsyncqnError as error:
-        complain(str(error))
-        sys.exit(BAD_INPUT)
-    except _Usage as error:
+        return str(error), BAD_INPUT
+    except typer.BadParameter.__bases__[0] as error:  # typer shows only this subclass of usage errors
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
-            sys.exit(0)  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
-        if sentence := usage_sentence(error):
-            complain(sentence)
-        sys.exit(BAD_INPUT)
-    except (typer.Abort, KeyboardInterrupt):
-        complain("interrupted.")
-        sys.exit(INTERRUPTED)
-    except Terminated:
-        complain("terminated.")
-        sys.exit(TERMINATED)
+            return "", 0  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
+        return usage_sentence(error), BAD_INPUT
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:
         if not asks_too_much(error):
             raise
-        complain(memory_sentence(error))
-        sys.exit(BAD_INPUT)
+        return memory_sentence(error), BAD_INPUT
     except BrokenPipeError:
-        sys.exit(1)
+        return "", 1
     except OSError as error:
-        complain(system_sentence(error))
-        sys.exit(BAD_INPUT)
+        return system_sentence(error), BAD_INPUT
 
 
 def system_sentence(error: OSError) -> str:

@@ -1,12 +1,18 @@
-"""Options that several commands share: when a run ends, and whether own classes are imported."""
+"""Options that several commands share, and `takes_job`, which gives `simulate` and `run` the same ones."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-_WHEN = "When to end"
+from asyncqn.cli.output import Json, Quiet
+from asyncqn.errors import BadInput
 
 AllowImports = Annotated[
     bool,
@@ -14,23 +20,128 @@ AllowImports = Annotated[
         "--allow-imports", help='Import classes of your own, named as "module:Class": this runs their code.'
     ),
 ]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", "-p", rich_help_panel="Algorithm", metavar="KEY=VALUE",
+                 help="A parameter, as in -p h=1e-3; any number of times."),
+]  # fmt: skip
+Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
+CheckpointEvery = Annotated[
+    float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
+]
 
-Commits = Annotated[
-    int | None, typer.Option(help="At most so many commits of the master.", rich_help_panel=_WHEN)
-]
-Tol = Annotated[
-    float | None,
-    typer.Option(help="Tolerance at which an exact method has converged.", rich_help_panel=_WHEN),
-]
-MaxPasses = Annotated[
-    float | None, typer.Option(help="End after so many passes over the data.", rich_help_panel=_WHEN)
-]
-MaxTime = Annotated[
-    float | None, typer.Option(help="End after so long on the run's clock.", rich_help_panel=_WHEN)
-]
-Target = Annotated[
-    float | None, typer.Option(help="End when the metric is at or below this.", rich_help_panel=_WHEN)
-]
-Metric = Annotated[
-    str | None, typer.Option(help="Column of the metric table for --target [fun].", rich_help_panel=_WHEN)
-]
+
+def _option(help_: str, panel: str) -> Any:
+    return typer.Option(help=help_, rich_help_panel=panel)
+
+
+_WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What the command line says of a job: over the job file, which stands over the defaults."""
+
+    job: Annotated[
+        Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
+    ] = None
+    algorithm: Annotated[str | None, _option("One of {algorithms}.", _ALGORITHM)] = None
+    parameter: Parameters = None
+    commits: Annotated[int | None, _option("At most so many commits of the master.", _WHEN)] = None
+    tol: Annotated[float | None, _option("Tolerance at which an exact method has converged.", _WHEN)] = None
+    max_passes: Annotated[float | None, _option("End after so many passes over the data.", _WHEN)] = None
+    max_time: Annotated[float | None, _option("End after so long on the run's clock.", _WHEN)] = None
+    target: Annotated[float | None, _option("End when the metric is at or below this.", _WHEN)] = None
+    metric: Annotated[
+        str | None, _option("Column of the metric table for --target; fun if not given.", _WHEN)
+    ] = None
+    dim: Annotated[int | None, _option("Parameters to find.", _PROBLEM)] = None
+    n_data: Annotated[int | None, _option("Observations.", _PROBLEM)] = None
+    noise_var: Annotated[float | None, _option("Variance of an observation.", _PROBLEM)] = None
+    problem_seed: Annotated[int | None, _option("Of the problem's data.", _PROBLEM)] = None
+    workers: Annotated[int | None, _option("How many workers.", _CLUSTER)] = None
+    worker_mean: Annotated[float | None, _option("Mean time of a computation.", _CLUSTER)] = None
+    worker_std: Annotated[float | None, _option("Its standard deviation.", _CLUSTER)] = None
+    message: Annotated[float | None, _option("Time of both messages together.", _CLUSTER)] = None
+    master: Annotated[float | None, _option("Time of a commit at the master.", _CLUSTER)] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Keep checkpoints in this folder.", metavar="DIR", rich_help_panel="Checkpoints"),
+    ] = None
+    checkpoint_every: CheckpointEvery = 30.0
+    seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
+    evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
+    save: Save = None
+    allow_imports: AllowImports = False
+    json: Json = False
+    quiet: Quiet = False
+
+    def overrides(self) -> dict[str, dict[str, Any]]:
+        """What is given, by section of a job file."""
+        sections = {
+            "problem": {
+                "dim": self.dim, "n_data": self.n_data, "noise_var": self.noise_var,
+                "seed": self.problem_seed,
+            },
+            "algorithm": {"kind": self.algorithm, **parse_parameters(self.parameter or [])},
+            "cluster": {
+                name: getattr(self, name)
+                for name in ("workers", "worker_mean", "worker_std", "message", "master")
+            },
+            "run": {
+                "commits": self.commits, "seed": self.seed, "evaluate": self.evaluate, "tol": self.tol,
+                "max_passes": self.max_passes, "max_time": self.max_time, "target": self.target,
+                "metric": self.metric,
+            },
+        }  # fmt: skip
+        return {
+            name: {key: value for key, value in section.items() if value is not None}
+            for name, section in sections.items()
+        }
+
+
+def takes_job(command: Callable[..., None]) -> Callable[..., None]:
+    """`command(options, ...)` with the fields of `JobOptions` as options of the command line."""
+    own = inspect.signature(command).parameters
+    hints = get_type_hints(command, include_extras=True)
+    shared = get_type_hints(JobOptions, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(f.name, keyword, default=f.default, annotation=shared[f.name])
+        for f in fields(JobOptions)
+    ]
+    mine = [
+        parameter.replace(kind=keyword, annotation=hints[name])
+        for name, parameter in own.items()
+        if name != "options"
+    ]
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        options = JobOptions(**{f.name: given.pop(f.name) for f in fields(JobOptions)})
+        command(options, **given)
+
+    signature = inspect.Signature([parameters[0], *mine, *parameters[1:]])
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    return called
+
+
+def parse_parameters(pairs: list[str]) -> dict[str, Any]:
+    """KEY=VALUE texts as numbers where they are numbers, else as words."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not (key.strip() and equals and text.strip()):
+            raise BadInput(f"a parameter is written key=value, as in -p h=1e-3; '{pair}' is not.")
+        values[key.strip().replace("-", "_")] = _value(text.strip())
+    return values
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

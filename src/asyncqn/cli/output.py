@@ -6,21 +6,18 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.segment import Segment
 
-from asyncqn.core.serialise import to_json
 from asyncqn.errors import require
-from asyncqn.storage import check_place
 
 if TYPE_CHECKING:
+    from asyncqn.cli.console import CleanConsole
     from asyncqn.core.run import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
@@ -67,16 +64,10 @@ def complain(sentence: str) -> None:
     print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)
 
 
-class CleanConsole(Console):
-    """A console that obeys no control characters in what it is given to print."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(clean(segment.text), segment.style)
-
-
 def check_run_folder(folder: Path) -> None:
     """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
+    from asyncqn.storage import check_place
+
     free = not folder.exists() or (
         folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
     )
@@ -95,13 +86,25 @@ class Output:
 
     def __init__(self, json_: bool, quiet: bool) -> None:
         self.json, self.quiet = json_, quiet
-        self.console = CleanConsole(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
-        # Off a terminal nothing is folded: a script or a file gets each line whole.
-        self.stdout = CleanConsole(stderr=json_, highlight=False, soft_wrap=True)
+
+    @cached_property
+    def console(self) -> CleanConsole:
+        """Where remarks and progress go."""
+        from asyncqn.cli.console import CleanConsole
+
+        return CleanConsole(stderr=True, quiet=self.quiet, soft_wrap=True, highlight=False)
+
+    @cached_property
+    def stdout(self) -> CleanConsole:
+        """Where results go.  Off a terminal nothing is folded: a script or a file gets each line whole."""
+        from asyncqn.cli.console import CleanConsole
+
+        return CleanConsole(stderr=self.json, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """A remark on the way; silent with --quiet."""
-        self.console.print(text, markup=False)
+        if not self.quiet:
+            self.console.print(text, markup=False)
 
     def show(self, renderable: Any) -> None:
         """What the command is for: to stdout, or to stderr when stdout carries JSON."""
@@ -114,26 +117,39 @@ class Output:
 
     def result(self, values: dict[str, Any]) -> None:
         """The one JSON object."""
+        from asyncqn.core.serialise import to_json
+
         if self.json:
             sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, label: str, total: int) -> Iterator[Advance]:
-        """A bar on a terminal, a plain line every few seconds otherwise, nothing with --quiet."""
+        """A bar on a terminal, a plain line every few seconds otherwise, nothing with --quiet.
+
+        It says what it waits for until it is first told how far the work is: compiling, most often.
+        """
         if self.quiet:
             yield lambda done, note="": None
-        elif self.console.is_terminal:
+            return
+        from asyncqn.kernels.jit import nothing_compiled_yet
+
+        waiting = "compiling (first run only)" if nothing_compiled_yet() else ""
+        if self.console.is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                        TimeRemainingColumn(), TextColumn("{task.fields[note]}"))  # fmt: skip
             with Progress(*columns, console=self.console) as bar:
-                task = bar.add_task(label, total=total, note="")
+                task = bar.add_task(label, total=total, note=waiting)
                 yield lambda done, note="": bar.update(task, completed=done, note=note)
-        else:
-            last = [time.monotonic()]
+            return
+        if waiting:
+            self.console.print(f"{label.rstrip()}: {waiting}")
+        last, ended = [time.monotonic()], [False]
 
-            def line(done: int, note: str = "") -> None:
-                if done >= total or time.monotonic() - last[0] >= 5.0:
-                    last[0] = time.monotonic()
-                    self.console.print(f"{label}: {done}/{total} {note}".rstrip())
+        def line(done: int, note: str = "") -> None:
+            if (done >= total and not ended[0]) or time.monotonic() - last[0] >= 5.0:
+                last[0], ended[0] = time.monotonic(), done >= total
+                self.console.print(f"{label.rstrip()}: {done}/{total} {note}".rstrip())
 
-            yield line
+        yield line

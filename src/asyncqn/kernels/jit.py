@@ -44,6 +44,11 @@ def reducing_piece(function: F) -> F:
     return cast(F, njit(**_PIECE, fastmath=REDUCTION_FLAGS)(function))
 
 
+def reducing_entry(function: F) -> F:
+    """A piece that Python calls too.  (To call one without a way in ends the process.)"""
+    return cast(F, njit(**_COMMON, forceinline=True, fastmath=REDUCTION_FLAGS)(function))
+
+
 def inlined(function: F) -> F:
     """A strict piece that is compiled into the kernels that call it, as if it stood there."""
     return cast(F, njit(**_COMMON, inline="always")(function))
@@ -78,6 +83,11 @@ def _anything() -> None:
 def cache_folder() -> Path:
     """Beside the sources, or where NUMBA_CACHE_DIR says, or in the user's own cache."""
     return Path(_anything.stats.cache_path)  # type: ignore[attr-defined]
+
+
+def nothing_compiled_yet() -> bool:
+    """Whether the first kernels of a program on this machine are still to be compiled."""
+    return next(cache_folder().glob("*.nbc"), None) is None
 
 
 drop_stale_cache(Path(__file__).parent, cache_folder())

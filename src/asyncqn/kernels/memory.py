@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 
 _TILE = 16 * BLOCK
@@ -267,7 +267,7 @@ def _difference_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_piece
+@reducing_entry
 def pair_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
@@ -280,7 +280,7 @@ def pair_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_piece
+@reducing_entry
 def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
 
@@ -342,7 +342,7 @@ def _corner(gram, slot, scale, inverse, middle):
             middle[slot[a], slot[b]] = row[b]
 
 
-@reducing_piece
+@reducing_entry
 def factor(gram, count, newest, scale, middle):
     """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
     m = gram.shape[1]

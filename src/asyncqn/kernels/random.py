@@ -95,7 +95,7 @@ def _cos_sin(x):
     return sign * c, sign * s
 
 
-@inlined
+@kernel
 def normals_block(z, first, key, k, worker, purpose):
     """Write normals `first` to `first` + BLOCK - 1 of a stream into z; `first` is a multiple of BLOCK.
 

@@ -3,7 +3,7 @@
 May import: errors.
 """
 
-from asyncqn.storage.locks import FolderLock, NoLocks
+from asyncqn.storage.locks import FolderLock, NoLocks, held_by
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
 from asyncqn.storage.reading import (
     FLOATS,
@@ -53,6 +53,7 @@ __all__ = [
     "check_place",
     "crc32_of",
     "decode",
+    "held_by",
     "map_array",
     "move",
     "npz",

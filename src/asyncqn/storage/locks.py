@@ -77,3 +77,29 @@ def _owner(content: bytes) -> str:
         return f"process {int(about['pid'])} on {about['host']} (run {about['run']}, since {since})"
     except (ValueError, LookupError, TypeError, OverflowError, OSError):
         return "another process"
+
+
+def held_by(folder: Path) -> str | None:
+    """Who holds the lock of a folder, in words; None where nobody does, or nobody can know.
+
+    Whoever asks holds a shared lock for the moment of the question, and only where a process has left its
+    name without letting go.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder / FolderLock.NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return None
+    try:
+        content = os.pread(handle, 4096, 0)
+        if not content:
+            return None  # let go of in good order
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(content)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from asyncqn.cli.options import AllowImports
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import BAD_INPUT, Json, Output, Quiet
 from asyncqn.errors import ReplayMismatch
 
 
@@ -29,7 +29,10 @@ def register(app: typer.Typer) -> None:
         try:
             again = replay_run(run, allow_imports=allow_imports)
         except ReplayMismatch as mismatch:
-            out.result({"identical": False, "run": str(run), "message": str(mismatch)})
-            raise
+            out.result(
+                {"identical": False, "run": str(run), "message": str(mismatch), "error": str(mismatch)}
+            )
+            out.fail(str(mismatch))
+            raise typer.Exit(BAD_INPUT) from None
         out.show(f"identical: {again.schedule.commits} commits of {run} were computed again, bit for bit.")
         out.result({"identical": True, "run": str(run), **again.summary()})

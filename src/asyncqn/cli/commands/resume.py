@@ -1,4 +1,4 @@
-"""`asyncqn resume`: go on with an interrupted or killed run from its last checkpoint."""
+"""`asyncqn resume DIR`: go on with an interrupted or killed run from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asyncqn.cli.commands.run import show_run, speaking, under_mpiexec
-from asyncqn.cli.options import AllowImports
+from asyncqn.cli.options import AllowImports, CheckpointEvery, Save, parse_parameters
 from asyncqn.cli.output import Json, Quiet, check_run_folder
+from asyncqn.cli.running import show_run, speaking, under_mpiexec
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def register(app: typer.Typer) -> None:
                 help="With --change: a parameter from now on, as in -p h=1e-3; any number of times.",
             ),
         ] = None,
-        checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
-        save: Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")] = None,
+        checkpoint_every: CheckpointEvery = 30.0,
+        save: Save = None,
         allow_imports: AllowImports = False,
         json: Json = False,
         quiet: Quiet = False,
@@ -58,7 +58,8 @@ def register(app: typer.Typer) -> None:
             )
             saved = load_checkpoint(folder)
             algorithm = _changed(saved, parameter, allow_imports) if parameter else None
-        commits = int(saved.document["manifest"]["commits"])
+        about = saved.document["manifest"]
+        commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
         out.say(f"going on from commit {saved.commit} of {commits}")
         raise typer.Exit(
             show_run(
@@ -70,7 +71,7 @@ def register(app: typer.Typer) -> None:
                     checkpoint_every=checkpoint_every,
                     allow_imports=allow_imports,
                 ),
-                commits, save, out, one_voice,
+                commits, save, out, one_voice, simulated=simulated, checkpoint=True,
             )
         )  # fmt: skip
 
@@ -78,7 +79,6 @@ def register(app: typer.Typer) -> None:
 def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:
     """The algorithm of a checkpoint with other parameters."""
     from asyncqn.algorithms import algorithm_from_json
-    from asyncqn.cli.commands.simulate import parse_parameters
 
     before = saved.document["manifest"]["algorithm"]
     parameters = {**(before["parameters"] or {}), **parse_parameters(parameter)}

@@ -1,19 +1,20 @@
-"""`asyncqn show RUN`: what a saved run did, in the terminal, as a picture, or as a trace."""
+"""`asyncqn show RUN`: what a run or a checkpoint did, in the terminal, as a picture, a page or a trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from asyncqn.cli.output import Json, Output, Quiet
-from asyncqn.cli.view.terminal import bar_chart, histogram_bins, line_chart
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
+    from asyncqn.cli.view.seen import Seen
 
+WIDTH = 100
+"""Letters of a line; what is longer goes on in the next."""
 MOST_WORKERS = 12
 """More workers than this are shown as the busiest and the idlest."""
 
@@ -23,9 +24,13 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def show(
-        run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+        run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
         plot: Annotated[
             Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
+        ] = None,
+        html: Annotated[
+            Path | None,
+            typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE"),
         ] = None,
         trace: Annotated[
             Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
@@ -33,17 +38,21 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """Show a saved run: parameters, convergence, staleness, work per worker, versions."""
+        """Show a run: parameters, convergence, staleness, work per worker, versions."""
         from asyncqn.cli.view import plots as plotting
+        from asyncqn.cli.view.seen import look_at
         from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
-        from asyncqn.core.run import load_run
 
         out = Output(json, quiet)
         if plot is not None:
             plotting.check_ending(plot)
-        loaded = load_run(run)
+        loaded = look_at(run)
         if plot is not None:
             out.say(f"picture: {plotting.save(plotting.overview(loaded), plot)}")
+        if html is not None:
+            from asyncqn.cli.view.page import write_page
+
+            out.say(f"page: {write_page(html, {run.name or str(run): loaded})}")
         if trace is not None:
             simulated = plotting.time_axis(loaded) == plotting.SIMULATED
             scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
@@ -51,13 +60,15 @@ def register(app: typer.Typer) -> None:
         if json:
             out.result(describe(loaded, run))
         else:
+            from rich.text import Text
+
             out.show(Text("\n".join(report(loaded, run))))
 
 
-def describe(run: Run, folder: Path) -> dict[str, Any]:
+def describe(run: Seen, folder: Path) -> dict[str, Any]:
     """Everything that `show` shows, for scripts."""
     return {
-        **run.summary(),
+        **run.numbers,
         "run": str(folder),
         "workers": run.schedule.workers,
         "dropped": run.schedule.dropped,
@@ -68,26 +79,32 @@ def describe(run: Run, folder: Path) -> dict[str, Any]:
     }
 
 
-def report(run: Run, folder: Path) -> list[str]:
+def report(run: Seen, folder: Path) -> list[str]:
     """The summary as lines of text."""
     from asyncqn.cli.view.plots import SIMULATED, pick_metric, time_axis, wants_log
+    from asyncqn.cli.view.terminal import bar_chart, histogram_bins, line_chart
 
     schedule, made = run.schedule, run.manifest
     unit = "units" if time_axis(run) == SIMULATED else "s"
     lines = [f"{folder}: {run.status}", f"  {run.message}", ""]
     problem = made["potential"]
     lines += [
-        f"problem    {problem['name']}, dim {problem['dim']:,}, {problem['n_data']:,} data points"
-        + _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype")),
-        f"algorithm  {made['algorithm']['kind']}" + _parameters(made["algorithm"]["parameters"]),
-        f"engine     {made['engine'].get('kind', '?')}" + _parameters(made["engine"].get("cluster")),
-        f"seed       {made['seed']}",
+        *_entry(
+            "problem",
+            f"{problem['name']}, dim {problem['dim']:,}, {problem['n_data']:,} data points"
+            + _parameters(problem["reference"], ("kind", "dim", "n_data", "dtype")),
+        ),
+        *_entry("algorithm", made["algorithm"]["kind"] + _parameters(made["algorithm"]["parameters"])),
+        *_entry("engine", made["engine"].get("kind", "?") + _parameters(made["engine"].get("cluster"))),
+        *_entry("seed", str(made["seed"])),
         "",
     ]
+    numbers = run.numbers
+    if not run.metrics.rows:
+        return [*lines, "nothing was evaluated yet."]
     metric = pick_metric(run.metrics)
     values = run.metrics[metric]
     log = wants_log(values)
-    numbers = run.summary()
     ending = f"U = {run.fun:.6g}" + (f", error = {numbers['error']:.4g}" if "error" in numbers else "")
     lines += [
         f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
@@ -100,12 +117,18 @@ def report(run: Run, folder: Path) -> list[str]:
         "answers dropped; commits, mean staleness, mean cycle",
         *_workers(run, unit),
         "",
-        f"pairs      {run.counters.get('pairs_accepted', 0):,} accepted, "
-        f"{run.counters.get('pairs_rejected', 0):,} rejected; "
-        f"{run.counters.get('updates_rejected', 0):,} updates rejected",
-        "versions  " + _parameters(made["versions"]).removeprefix(":"),
     ]
-    return lines
+    if run.counters:
+        accepted, rejected, refused = (
+            run.counters.get(name, 0) for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")
+        )
+        lines.append(f"pairs      {accepted:,} accepted, {rejected:,} rejected; {refused:,} updates rejected")
+    return [*lines, *_entry("versions", _parameters(made["versions"]).removeprefix(": "))]
+
+
+def _entry(name: str, text: str) -> list[str]:
+    """A name and what there is to say of it, in lines that fit a terminal."""
+    return wrap(text, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11) or [name]
 
 
 def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> str:
@@ -117,7 +140,9 @@ def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> s
     return ": " + ", ".join(f"{k}={v}" for k, v in kept.items()) if kept else ""
 
 
-def _workers(run: Run, unit: str) -> list[str]:
+def _workers(run: Seen, unit: str) -> list[str]:
+    from asyncqn.cli.view.terminal import bar_chart
+
     rows = sorted(run.schedule.per_worker(), key=lambda row: -row.delivered)
     half = MOST_WORKERS // 2
     cut = len(rows) > MOST_WORKERS

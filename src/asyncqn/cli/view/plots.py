@@ -22,6 +22,7 @@ from asyncqn.storage import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from asyncqn.cli.view.seen import Seen
     from asyncqn.core.run import Run
 
 SIMULATED = "simulated time [units]"
@@ -47,7 +48,7 @@ def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def time_axis(run: Run) -> str:
+def time_axis(run: Run | Seen) -> str:
     """The label of the time axis: only the simulator's time is not in seconds."""
     return SIMULATED if run.manifest["engine"].get("kind") == "simulator" else SECONDS
 
@@ -89,7 +90,7 @@ def timeline(
     return figure
 
 
-def overview(run: Run) -> Figure:
+def overview(run: Run | Seen) -> Figure:
     """Convergence, staleness and the beginning of the timeline of one run on one page."""
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
@@ -102,7 +103,26 @@ def overview(run: Run) -> Figure:
     return figure
 
 
-def births(run: Run) -> dict[int, float]:
+def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None, x_label: str) -> Figure:
+    """The metric of several runs over time, with the target, and how stale their answers were."""
+    figure = new_figure(9.0, 4.2)
+    grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
+    left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
+    _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label)
+    if target is not None:
+        left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
+    for number, (name, run) in enumerate(runs.items()):
+        counts = run.schedule.staleness_histogram()
+        share = np.cumsum(counts) / max(int(counts.sum()), 1)
+        style = {key: STYLES[number % len(STYLES)][key] for key in ("color", "linestyle")}
+        right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
+    right.set_ylim(0.0, 1.02)
+    right.grid(alpha=0.25, linewidth=0.6)
+    _finish(right, "staleness", "at most so many commits", "share of computations")
+    return figure
+
+
+def births(run: Run | Seen) -> dict[int, float]:
     """When the workers of a simulated run joined, for those that joined late."""
     joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
     return {int(worker): float(time) for worker, time in joins.items()}
@@ -134,7 +154,7 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _name(run: Run) -> str:
+def _name(run: Run | Seen) -> str:
     return str(run.manifest["algorithm"]["kind"])
 
 

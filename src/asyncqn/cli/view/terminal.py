@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -85,3 +85,43 @@ def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[
         labels.append(str(start) if end == start else f"{start}-{end}")
         sums.append(int(counts[start : end + 1].sum()))
     return labels, sums
+
+
+def overlaid_chart(
+    curves: Mapping[str, tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]],
+    *,
+    width: int = 72,
+    height: int = 16,
+    log: bool,
+) -> list[str]:
+    """Several y over x in one frame, each drawn with its letter; where two meet, the later letter stands."""
+    kept = {}
+    for letter, (x, y) in curves.items():
+        keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
+        kept[letter] = (x[keep].astype(float), np.log10(y[keep]) if log else y[keep].astype(float))
+    xs, ys = (np.concatenate([pair[side] for pair in kept.values()]) for side in (0, 1))
+    if not xs.size:
+        return ["(nothing to draw)"]
+    cells = [[" "] * width for _ in range(height)]
+    for letter, (x, y) in kept.items():
+        if not x.size:
+            continue
+        # One letter per column: the last value known there.
+        for column in range(width):
+            moment = xs.min() + (xs.max() - xs.min()) * column / max(width - 1, 1)
+            known = np.flatnonzero(x <= moment)
+            if known.size and (moment <= x[-1] or column == 0):
+                cells[height - 1 - _place(y[known[-1]], ys, height)][column] = letter
+    top, bottom = (f"{10.0**v if log else v:.3g}" for v in (ys.max(), ys.min()))
+    margin = max(len(top), len(bottom))
+    labels = [top, *[""] * (height - 2), bottom]
+    first, last = f"{xs.min():.4g}", f"{xs.max():.4g}"
+    return [
+        *(f"{label:>{margin}} ┤{''.join(row)}" for label, row in zip(labels, cells, strict=True)),
+        " " * (margin + 2) + first + last.rjust(width - len(first)),
+    ]
+
+
+def _place(value: float, among: npt.NDArray[np.floating], count: int) -> int:
+    low, high = float(among.min()), float(among.max())
+    return (count - 1) // 2 if high == low else round((value - low) / (high - low) * (count - 1))

@@ -1,0 +1,137 @@
+"""`asyncqn compare RUN RUN...`: saved runs side by side: curves, staleness, time to a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asyncqn.cli.output import Json, Output, Quiet
+
+if TYPE_CHECKING:
+    from asyncqn.cli.view.seen import Seen
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `compare`."""
+
+    @app.command()
+    def compare(
+        runs: Annotated[list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")],
+        metric: Annotated[
+            str | None, typer.Option(help="Column to compare; error where all have it, else fun.")
+        ] = None,
+        target: Annotated[
+            float | None,
+            typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
+        ] = None,
+        plot: Annotated[
+            Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
+        ] = None,
+        html: Annotated[
+            Path | None, typer.Option(help="Also write one interactive page of all runs.", metavar="FILE")
+        ] = None,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
+        from asyncqn.cli.view import plots as plotting
+        from asyncqn.cli.view.seen import look_at
+        from asyncqn.errors import require
+
+        out = Output(json, quiet)
+        if plot is not None:
+            plotting.check_ending(plot)
+        seen = {label: look_at(folder) for label, folder in labels(runs).items()}
+        axes = {plotting.time_axis(run) for run in seen.values()}
+        require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
+        metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
+        for label, run in seen.items():
+            has = ", ".join(run.metrics.columns)
+            require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
+        rows, goal = compared(seen, metric, target)
+        if plot is not None:
+            figure = plotting.comparison(seen, metric, goal, axes.pop())
+            out.say(f"picture: {plotting.save(figure, plot)}")
+        if html is not None:
+            from asyncqn.cli.view.page import write_page
+
+            out.say(f"page: {write_page(html, seen)}")
+        if not json:
+            _print(out, seen, rows, metric, goal)
+        out.result({"metric": metric, "target": goal, "runs": rows})
+
+
+def labels(folders: list[Path]) -> dict[str, Path]:
+    """A short name for each folder: its own, or the whole path where two are the same."""
+    names = [folder.name or str(folder) for folder in folders]
+    return {
+        name if names.count(name) == 1 else str(folder): folder
+        for name, folder in zip(names, folders, strict=True)
+    }
+
+
+def compared(
+    seen: dict[str, Seen], metric: str, target: float | None
+) -> tuple[list[dict[str, Any]], float | None]:
+    """A row of numbers per run, and the target that the times are for."""
+    import numpy as np
+
+    best = {}
+    for label, run in seen.items():
+        values = run.metrics[metric]
+        finite = values[np.isfinite(values)]
+        best[label] = float(finite.min()) if finite.size else None
+    known = [value for value in best.values() if value is not None]
+    goal = target if target is not None else max(known, default=None)
+    rows = []
+    for label, run in seen.items():
+        values, times, stale = run.metrics[metric], run.metrics["time"], run.schedule.staleness
+        reached = np.flatnonzero(values <= goal) if goal is not None else []
+        rows.append(
+            {
+                "run": label,
+                "algorithm": str(run.manifest["algorithm"]["kind"]),
+                "status": run.status,
+                "workers": run.schedule.workers,
+                "commits": run.schedule.commits,
+                "time": float(times[-1]) if len(times) else 0.0,
+                "staleness_mean": float(stale.mean()) if stale.size else 0.0,
+                "staleness_max": int(stale.max(initial=0)),
+                "best": best[label],
+                "time_to_target": float(times[reached[0]]) if len(reached) else None,
+            }
+        )
+    return rows, goal
+
+
+def _print(
+    out: Output, seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None
+) -> None:
+    import numpy as np
+    from rich.text import Text
+
+    from asyncqn.cli.view.plots import wants_log
+    from asyncqn.cli.view.terminal import overlaid_chart
+
+    titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
+    table = [[*titles, f"time to {goal:.4g}" if goal is not None else "time to target"]]
+    letters = [chr(ord("a") + i % 26) for i in range(len(rows))]
+    for letter, row in zip(letters, rows, strict=True):
+        stale = f"{row['staleness_mean']:.1f} (to {row['staleness_max']})"
+        best = "none" if row["best"] is None else f"{row['best']:.4g}"
+        when = "not reached" if row["time_to_target"] is None else f"{row['time_to_target']:.5g}"
+        numbers = [f"{row['workers']:,}", f"{row['commits']:,}", stale, best, when]
+        table.append([letter, row["run"], row["algorithm"], row["status"], *numbers])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        out.show(Text("  ".join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True)).rstrip()))
+    out.show("")
+    curves = {
+        letter: (run.metrics["time"], run.metrics[metric])
+        for letter, run in zip(letters, seen.values(), strict=True)
+    }
+    log = wants_log(np.concatenate([y for _, y in curves.values()]))
+    out.show(Text(f"{metric} over time{', logarithmic' if log else ''}"))
+    out.show(Text("\n".join(overlaid_chart(curves, log=log))))

@@ -1,0 +1,97 @@
+"""`asyncqn watch DIR`: a living run, seen from another terminal through its checkpoints."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asyncqn.cli.output import Json, Output, Quiet
+
+if TYPE_CHECKING:
+    from asyncqn.core.checkpoint import Saved
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `watch`."""
+
+    @app.command()
+    def watch(
+        folder: Annotated[Path, typer.Argument(help="Folder of checkpoints of the run.", metavar="DIR")],
+        every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
+        once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Watch a run that keeps checkpoints: commits, objective, |grad U|, staleness, workers.
+
+        A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
+        With --json: one object, when the watching ends.
+        """
+        from asyncqn.core.checkpoint import load_checkpoint
+        from asyncqn.errors import BadInput, require
+        from asyncqn.storage import held_by
+
+        require(every > 0, f"--every must be positive, not {every:g}.")
+        out, last, saved = Output(json, quiet), -1, None
+        while True:
+            owner = held_by(folder)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # a generation that is being written is no damage
+                    saved = load_checkpoint(folder)
+            except BadInput:
+                if owner is None or once:
+                    raise
+                saved = None  # it lives, and has not written yet
+            if saved is not None and int(saved.document["serial"]) != last:
+                last = int(saved.document["serial"])
+                if not json:
+                    out.show(line(state(saved, owner is not None)))
+            if owner is None or once:
+                break
+            time.sleep(every)
+        assert saved is not None
+        if not json and not once:
+            out.say(f"nobody writes to {folder} any more.")
+        out.result(state(saved, owner is not None))
+
+
+def state(saved: Saved, living: bool) -> dict[str, Any]:
+    """What a checkpoint tells of its run."""
+    import numpy as np
+
+    from asyncqn.cli.view.seen import of_checkpoint
+
+    seen = of_checkpoint(saved)
+    recent = seen.schedule.worker[-RECENT:]
+    stale = seen.schedule.staleness[-RECENT:]
+    engine = seen.manifest["engine"]
+    return {
+        **{key: value for key, value in seen.numbers.items() if key not in ("status", "message")},
+        "living": living,
+        "engine": engine.get("kind"),
+        "workers": int(engine.get("workers", 0)) - seen.numbers["workers_lost"]
+        + seen.numbers["workers_joined"],
+        "workers_active": int(np.unique(recent).size),
+        "staleness_recent": float(stale.mean()) if stale.size else 0.0,
+    }  # fmt: skip
+
+
+RECENT = 500
+"""Computations that say how a run fares just now."""
+
+
+def line(now: dict[str, Any]) -> str:
+    """The state in a line."""
+    share = now["commits"] / max(now["commits_wanted"], 1)
+    what = f"error {now['error']:.4g}" if "error" in now else f"U {now['fun']:.6g}"
+    slope = f", |grad U| {now['grad_norm']:.3g}" if "grad_norm" in now else ""
+    return (
+        f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
+        f"{what}{slope}, staleness {now['staleness_recent']:.1f}, {now['workers_active']} of "
+        f"{now['workers']} workers"
+    )

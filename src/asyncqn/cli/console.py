@@ -1,0 +1,18 @@
+"""Where the program prints: a console that obeys no control characters in what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from asyncqn.cli.output import clean
+
+
+class CleanConsole(Console):
+    """A console that obeys no control characters in what it is given to print."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(clean(segment.text), segment.style)

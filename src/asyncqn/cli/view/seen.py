@@ -1,0 +1,67 @@
+"""What can be looked at: a saved run, or a folder of checkpoints of a run that lives or was broken off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asyncqn.core.checkpoint import GENERATIONS, Saved, load_checkpoint
+from asyncqn.core.run import load_run
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.table import Table
+from asyncqn.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a run and a checkpoint have in common; of a checkpoint, `fun` is that of the last evaluation."""
+
+    status: str
+    message: str
+    fun: float
+    schedule: Schedule
+    metrics: Table
+    counters: dict[str, int]
+    manifest: dict[str, Any]
+    numbers: dict[str, Any]
+    """What `show --json` prints of it, first of all."""
+
+
+def look_at(folder: Path) -> Seen:
+    """The run or the newest checkpoint in a folder; one sentence where it holds neither."""
+    if any((folder / name).is_dir() for name in GENERATIONS) and not (folder / "run.json").exists():
+        return of_checkpoint(load_checkpoint(folder))
+    if folder.is_dir() and not (folder / "run.json").exists():
+        raise BadInput(f"{folder} holds neither a run nor checkpoints.")
+    run = load_run(folder)
+    counters = dict(run.counters)
+    return Seen(
+        run.status, run.message, run.fun, run.schedule, run.metrics, counters, run.manifest, run.summary()
+    )
+
+
+def of_checkpoint(saved: Saved) -> Seen:
+    """A checkpoint, as far as it shows what a run shows."""
+    about, table = saved.document["manifest"], Table(saved.under("metrics."))
+    schedule, total = saved.schedule(), int(about["commits"])
+    fun = float(table["fun"][-1]) if table.rows else math.nan
+    staleness = schedule.staleness
+    status = "checkpoint"
+    message = f"commit {saved.commit:,} of {total:,}; go on with: asyncqn resume"
+    numbers = {
+        "status": status,
+        "message": message,
+        "commits": saved.commit,
+        "commits_wanted": total,
+        "time": float(saved.document["last_time"]),
+        "fun": fun,
+        "staleness_mean": float(staleness.mean()) if staleness.size else 0.0,
+        "staleness_max": int(staleness.max(initial=0)),
+        "workers_lost": int(saved.document["lost"]),
+        "workers_joined": int(saved.document["joined"]),
+    }
+    last = table.row(-1) if table.rows else {}
+    numbers |= {name: last[name] for name in ("error", "grad_norm") if name in last}
+    return Seen(status, message, fun, schedule, table, {}, about, numbers)
