@@ -17,9 +17,11 @@ from .algorithms import (
     Rennala,
     Ringmaster,
     StagedLBFGS,
+    TableLBFGS,
 )
 from .algorithms.defaults import default_algorithm
 from .core.blame import blame
+from .algorithms.quasi_newton.table_lbfgs import table_algorithm
 from .core.cluster import Cluster
 from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay
@@ -97,6 +99,7 @@ __all__ = [
     "SoftmaxRegression",
     "StabilityWarning",
     "StagedLBFGS",
+    "TableLBFGS",
     "Threads",
     "TimeLaw",
     "Trace",

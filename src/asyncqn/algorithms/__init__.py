@@ -26,6 +26,7 @@ from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
 from asyncqn.core.serialise import (
     from_json,
     is_own,
@@ -57,6 +58,7 @@ __all__ = [
     "Rennala",
     "Ringmaster",
     "StagedLBFGS",
+    "TableLBFGS",
     "algorithm_from_json",
     "algorithm_to_json",
     "make_algorithm",
@@ -79,6 +81,7 @@ ALGORITHMS: dict[str, type] = {
     "staged-lbfgs": StagedLBFGS,
     "metric-lbfgs": MetricLBFGS,
     "difference-lbfgs": DifferenceLBFGS,
+    "table-lbfgs": TableLBFGS,
 }
 
 

@@ -17,6 +17,8 @@ from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, de
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
+from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
+from asyncqn.core.stages import Stages
 from asyncqn.errors import require
 from asyncqn.types import Potential
 
@@ -87,12 +89,12 @@ def default_algorithm(
 
 def most_commits(algorithm: object) -> int:
     """How many commits a run has at most when the user does not say."""
-    before = algorithm.growing_versions if isinstance(algorithm, (GrowingLBFGS, MetricLBFGS)) else 0
-    before += algorithm.warmup if isinstance(algorithm, StagedLBFGS) else 0
-    return before + MOST_PASSES
+    stages: Stages = getattr(algorithm, "stages", ())
+    return sum(stage.commits or 0 for stage in stages) + MOST_PASSES
 
 
 def default_evaluate(algorithm: object, commits: int | None) -> int:
     """Commits between two rows of the metric table when the user does not say (commits None: open)."""
     least = EVALUATE if isinstance(algorithm, (GrowingLBFGS, MetricLBFGS)) else 1
+    least = max(EVALUATE, algorithm.parts // 4) if isinstance(algorithm, TableLBFGS) else least
     return least if commits is None else max(least, commits // 200)

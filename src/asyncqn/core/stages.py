@@ -45,12 +45,19 @@ class Growth(NamedTuple):
     """Parts 0 to first - 1 are active at the start; the others follow, one by one, as answers come.
 
     The next becomes active once the answers number rounds * first, and another with every `each` answers
-    from there on: with 3 and 2, when answers >= 3 first + 2 (active - first).
+    from there on: with 3 and 2, when answers >= 3 first + 2 (active - first).  From `quick` active parts on
+    every answer makes one more active; None: never.
     """
 
     first: int
     rounds: int = 3
     each: int = 2
+    quick: int | None = None
+
+    def answers(self, parts: int) -> int:
+        """After how many answers all parts are active."""
+        quick = parts if self.quick is None else min(self.quick, parts)
+        return self.rounds * self.first + self.each * (quick - self.first) + parts - quick
 
 
 @dataclass(frozen=True)
@@ -117,9 +124,10 @@ class Stage:
     def part_order(self) -> part_order.PartOrder:
         """The order of the hand-out where each answer is a commit, with nothing handed out yet."""
         if self.parts is None or self.closes is not Closes.EACH_ANSWER:
-            return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1))
-        growth = self.growth or Growth(self.parts)
-        return part_order.new_order(self.order.value, self.parts, (growth.first, growth.rounds, growth.each))
+            return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1, 0))
+        first, rounds, each, quick = self.growth or Growth(self.parts)
+        fixed = (first, rounds, each, self.parts if quick is None else quick)
+        return part_order.new_order(self.order.value, self.parts, fixed)
 
 
 Stages = tuple[Stage, ...]
@@ -225,6 +233,7 @@ def _check_stage(stage: Stage, name: str) -> None:
             each
             and 1 <= stage.growth.first <= (stage.parts or 0)
             and min(stage.growth.rounds, stage.growth.each) >= 1
+            and (stage.growth.quick is None or stage.growth.quick >= stage.growth.first)
         ),
         f"{name}.stages: parts grow from at least one to all, where each answer is a commit: {stage!r}.",
     )

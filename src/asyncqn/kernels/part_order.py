@@ -8,7 +8,7 @@ The order is a function of what was handed out, answered and lost before, so tha
 which both call these functions, hand out the same parts for the same events.
 
 Parts may become active one after the other: `first` at the start; once the answers are `rounds` times as
-many, one more, and another with every `each` answers from there on.
+many, one more, and another with every `each` answers from there on; from `quick` parts on with every answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PartOrder(NamedTuple):
     """What is known of the parts; `counts` are hand-outs, answers, active parts, and parts in the heap."""
 
     kind: int
-    growth: tuple[int, int, int]  # first, rounds, each
+    growth: tuple[int, int, int, int]  # first, rounds, each, quick
     age: np.ndarray  # (P,) the version that the newest answer read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it
@@ -71,10 +71,12 @@ def _pop(heap, age, counts):
 @kernel
 def activate(order):
     """Let the parts take part that the answers so far call for."""
-    first, rounds, each = order.growth
+    first, rounds, each, quick = order.growth
     counts = order.counts
     beyond = counts[1] - rounds * first
     wanted = first if beyond < 0 else first + beyond // each + 1
+    if wanted > quick:
+        wanted = quick + beyond - (quick - first - 1) * each
     while counts[2] < min(wanted, order.age.size):
         if order.kind == BY_AGE:
             _push(order.heap, order.age, counts, counts[2])
@@ -123,8 +125,8 @@ def take_back(order, part, read):
     activate(order)
 
 
-def new_order(kind: int, parts: int, growth: tuple[int, int, int]) -> PartOrder:
-    """Nothing handed out, nothing answered; growth: `first`, `rounds` and `each` of the top of this file."""
+def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
+    """Nothing handed out, nothing answered; growth: the four numbers of the top of this file."""
     age, handed, copies, heap = np.full(parts, -1), *(np.zeros(parts, np.int64) for _ in range(3))
     order = PartOrder(kind, growth, age, handed, copies, heap, np.zeros(4, np.int64))
     activate(order)

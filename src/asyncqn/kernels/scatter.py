@@ -1,6 +1,8 @@
-"""The scatter of answers, coordinate by coordinate, and a step that is lengthened where it is small."""
+"""The scatter of answers, coordinate by coordinate or with all products, and steps in its metric."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from asyncqn.kernels.jit import kernel
 
@@ -22,3 +24,26 @@ def add_lengthened(theta, scale, step, D, largest, most):
     """theta_j += scale * step_j / (D_j / largest + 1 / most)."""
     for j in range(theta.size):
         theta[j] += theta.dtype.type(scale * step[j] / (D[j] / largest + 1.0 / most))
+
+
+@kernel
+def note_products(F, last, answer, weight):
+    """F += weight (x x' / 2 - F) in and below the diagonal, x = answer - last; keep the answer as the last."""
+    d = last.size
+    x = np.empty(d)
+    for j in range(d):
+        x[j] = float(answer[j]) - float(last[j])
+        last[j] = answer[j]
+    for j in range(d):
+        row, half = F[j], 0.5 * x[j]
+        for k in range(j + 1):
+            row[k] += weight * (half * x[k] - row[k])
+
+
+@kernel
+def shrink_products(F, share, floor, out):
+    """out = F with `share` taken off what is beside the diagonal, and `floor` added to that."""
+    for j in range(F.shape[0]):
+        for k in range(j):
+            out[j, k] = (1.0 - share) * F[j, k]
+        out[j, j] = F[j, j] + floor

@@ -114,11 +114,7 @@ class Pairs(NamedTuple):
             self.memory.numbers[1] = FADING * self.memory.numbers[1] + math.log(gain)
 
     def fits(self, s: Array, y: Array) -> bool:
-        (S, Y), own, sy = self.memory.pairs, self.memory.products[0], dot(s, y)
-        used = np.flatnonzero(own > 0.0)
-        return used.size > 1 and all(
-            abs(dot(Y[i], s) - dot(S[i], y)) <= FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
-        )
+        return fit_one_quadratic(self.memory.pairs, self.memory.products[0], s, y)
 
     def forget(self) -> None:
         memory = self.memory
@@ -133,3 +129,12 @@ class Pairs(NamedTuple):
 
     def keep(self) -> None:
         pass
+
+
+def fit_one_quadratic(pairs: Array, own: Array, s: Array, y: Array) -> bool:
+    """Whether (s, y) is symmetric to all stored pairs, of which there are at least two; own: their s'y."""
+    (S, Y), sy = pairs, dot(s, y)
+    used = np.flatnonzero(own > 0.0)
+    return used.size > 1 and all(
+        abs(dot(Y[i], s) - dot(S[i], y)) <= FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
+    )

@@ -1,0 +1,122 @@
+"""Curvature pairs on top of an H0 from the scatter of the answers (`algorithms.scatter_metric`).
+
+H v by the two-loop recursion, with H0 = c F^-1 between the loops and c = s'y / y'F^-1 y of the newest pair.
+Pairs are kept as (s, y), so that F may change under them.  While there is no F, it is I.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
+from asyncqn.algorithms.quasi_newton.scaled_pairs import COSINE, fit_one_quadratic
+from asyncqn.algorithms.scatter_metric import ScatterMetric, apply_inverse, make_metric, new_metric
+from asyncqn.kernels.conjugation import conjugate
+from asyncqn.kernels.recursion import first_loop, second_loop
+from asyncqn.kernels.vectors import dot
+from asyncqn.types import Array, Counters
+
+
+class Memory(NamedTuple):
+    """Pairs in ring slots; `ring` = [count, newest slot, accepted, rejected]."""
+
+    pairs: Array  # (2, M, d): S, Y
+    products: Array  # (2, M): s'y and s's, 0 in empty slots, float64
+    scale: Array  # (1,): c
+    ring: Counters
+    metric: ScatterMetric
+
+    def sound(self) -> bool:
+        """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
+        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
+        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+
+
+def empty_memory(size: int, theta0: Array) -> Memory:
+    """A memory with room for `size` pairs and none in it."""
+    return Memory(
+        pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+        products=np.zeros((2, size)),
+        scale=np.ones(1),
+        ring=np.array([0, -1, 0, 0], np.int64),
+        metric=new_metric(theta0),
+    )
+
+
+class PairsOverScatter(NamedTuple):
+    """The memory as `safeguard.Metric`; near a quadratic, pairs are made conjugate."""
+
+    memory: Memory
+    conjugacy: float
+
+    def direction(self, at: Array, out: Array) -> bool:
+        if self.memory.ring[COUNT] == 0:
+            return False
+        out[...] = self.product(at[0])
+        return True
+
+    def product(self, v: Array) -> Array:
+        """H v in double precision."""
+        (pairs, products, scale, ring, metric), rest = self.memory, v.astype(np.float64)
+        if make_metric(metric):
+            self._rescale()
+        shares, newest = np.zeros(pairs.shape[1]), int(ring[NEWEST])
+        if newest >= 0:
+            first_loop(pairs, products[0], newest, rest, shares)
+        if metric.known:
+            apply_inverse(metric, rest)
+        rest *= scale[0]
+        if newest >= 0:
+            second_loop(pairs, products[0], newest, shares, rest)
+        return rest
+
+    def _rescale(self) -> None:
+        """c by the newest pair."""
+        (pairs, products, scale, ring, metric) = self.memory
+        newest = int(ring[NEWEST])
+        if newest < 0:
+            return
+        y = pairs[1, newest].astype(np.float64)
+        image = y.copy()
+        if metric.known:
+            apply_inverse(metric, image)
+        size = dot(y, image)
+        if 0.0 < size < math.inf:
+            scale[0] = products[0, newest] / size
+
+    def learn(self, s: Array, change: Array) -> bool:
+        y, memory, ring = change[0], self.memory, self.memory.ring
+        if self.conjugacy > 0.0:
+            least = math.sqrt(np.finfo(s.dtype).eps)
+            conjugate(memory.pairs, memory.products[0], s, y, self.conjugacy, least)
+        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
+        if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
+            ring[REJECTED] += 1
+            return False
+        slot = (int(ring[NEWEST]) + 1) % memory.pairs.shape[1]
+        memory.pairs[0, slot], memory.pairs[1, slot] = s, y
+        memory.products[:, slot] = sy, ss
+        ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, memory.pairs.shape[1]), slot
+        ring[ACCEPTED] += 1
+        self._rescale()
+        return True
+
+    def fits(self, s: Array, y: Array) -> bool:
+        return fit_one_quadratic(self.memory.pairs, self.memory.products[0], s, y)
+
+    def forget(self) -> None:
+        """Empty the memory but for the scatter: that is no guess, and c comes with the next pair."""
+        memory = self.memory
+        memory.pairs[...], memory.products[...] = 0, 0.0
+        memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+
+    def softness(self) -> float:
+        own, lengths = self.memory.products
+        known = own > 0.0
+        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
+
+    def keep(self) -> None:
+        pass

@@ -1,0 +1,256 @@
+"""Table L-BFGS: asynchronous quasi-Newton steps on a centred table of gradients, then exact passes.
+
+The rows are cut into P parts.  Each answer is a commit: a worker is handed the active part whose newest answer is
+oldest, and sends its gradient g with the point z where it took it.  The master keeps the last (g_i, z_i) of
+every part and steps at once, with means over the parts that have answered,
+
+    theta = mean z - H mean g,        H learns (S, Y) / count,  S = sum (z - z_i),  Y = sum (g - g_i)
+
+on an H0 from the scatter of the answers (`algorithms.scatter_metric`).  Nobody waits, staleness does not shrink the
+step, and there is no step size.  `centred_table` has the rule and its safeguard.
+
+The sample grows while the run goes on: `first` parts are active at the start; after three answers for each of
+them every second answer makes one more active, and from a quarter of all parts on every answer does.  When
+all are active, `sweeps` answers per part follow.  Then exact passes in blocks, judged by
+`algorithms.safeguard`, go on from theta with the same memory: only they say that a run has converged.
+
+The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari, Eisen and
+Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the scatter and the
+safeguard are our own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.memory import pair_totals
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker, rows_of_parts, share_of, whole_sum
+from asyncqn.algorithms.quasi_newton.centred_table import Course, Steps, Table, empty_table, take_answer
+from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter, empty_memory
+from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.core.stages import Growth, Order, Stages, batches
+from asyncqn.errors import require
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+
+LARGEST_TABLE = 2**30
+"""Bytes of the table at the master beyond which a number of parts is refused."""
+QUICK = 4
+"""From one part in so many on, every answer makes another active."""
+GOLDEN = 0.6180339887498949
+
+
+class Iterate(NamedTuple):
+    """The fields of `block_lbfgs.Iterate`, the start, and the table with how it goes."""
+
+    theta: Array
+    base: Array
+    at_base: Array
+    anchor: Array
+    memory: Memory
+    trial: Trial
+    start: Array
+    table: Table
+    course: Course
+
+
+class Update(NamedTuple):
+    """Of a part of the table: its estimates of the gradient and of U at z; of a block: its share of both."""
+
+    g: Array
+    z: Array
+    value: float
+    part: int
+    finite: bool
+    read: int
+
+
+@dataclass(frozen=True)
+class TableLBFGS:
+    """Asynchronous L-BFGS on a centred table of gradients, then exact passes; it has no step size.
+
+    parts: P, of the table; the master holds 2 P dim numbers, and an answer has 2 dim.  Parts whose gradient
+    takes about five times as long as a message were best (`table_algorithm` chooses).
+    first: how many are active at the start, best as many as there are workers, or more, so that they have ten
+    rows for every number in theta.  sweeps: answers per part once all are active.
+
+    blocks, pieces, backup_after, memory: as in `BlockLBFGS`, for the exact passes.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
+    >>> algorithm = aq.TableLBFGS(parts=80, first=8, blocks=4)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status
+    'converged'
+    """
+
+    parts: int
+    first: int
+    blocks: int
+    sweeps: int = 1
+    memory: int = 20
+    pieces: int = 1
+    backup_after: float | None = None
+
+    sent = ("theta",)
+
+    @classmethod
+    def example(cls, potential: Potential) -> TableLBFGS:
+        """Small parameters that run on any potential, for tests."""
+        parts = min(8, potential.n_data)
+        return cls(parts=parts, first=min(3, parts), blocks=min(3, potential.n_data), memory=5)
+
+    def __post_init__(self) -> None:
+        for name, least in (("parts", 1), ("first", 1), ("sweeps", 0)):
+            value = getattr(self, name)
+            require(
+                isinstance(value, int) and not isinstance(value, bool) and value >= least,
+                f"{name} must be an integer of at least {least}, not {value!r}.",
+            )
+        require(
+            self.first <= self.parts,
+            f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
+        )
+        self._exact()
+
+    def _exact(self) -> BlockLBFGS:
+        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
+
+    @property
+    def _growth(self) -> Growth:
+        return Growth(self.first, quick=max(self.first, self.parts // QUICK))
+
+    @property
+    def table_commits(self) -> int:
+        """How many commits there are before the exact passes."""
+        return self._growth.answers(self.parts) + self.sweeps * self.parts
+
+    @property
+    def stages(self) -> Stages:
+        growing = batches(self.parts, self.table_commits, Order.BY_AGE, self._growth)
+        return (growing, *self._exact().stages)
+
+    def check(self, potential: Potential) -> None:
+        n, d = int(potential.n_data), int(potential.dim)
+        most = max(self.parts, self.blocks * self.pieces)
+        require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
+        require(
+            16 * self.parts * d <= LARGEST_TABLE,
+            f"a table of {self.parts} gradients and points of {d} numbers is too large for the master: use "
+            "fewer parts.",
+        )
+
+    def init(self, theta0: Array) -> Iterate:
+        fresh = self._exact().init(theta0)
+        return Iterate(
+            theta=fresh.theta,
+            base=fresh.base,
+            at_base=fresh.at_base,
+            anchor=fresh.anchor,
+            memory=empty_memory(self.memory, theta0),
+            trial=fresh.trial,
+            start=theta0.copy(),
+            table=empty_table(self.parts, theta0),
+            course=Course(),
+        )
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        n, part = potential.n_data, task.part
+        assert part is not None
+        table = task.read < self.table_commits
+        parts = self.parts if table else self.blocks * self.pieces
+        place = place_of(part, parts) if table else part
+        first, last = place * n // parts, (place + 1) * n // parts
+        share = (last - first) * parts / n if table else (last - first) / n
+        g, value, finite = share_of(potential, view.theta, np.arange(first, last), share)
+        return Update(g, view.theta.copy(), value, part, finite, task.read)
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        if updates[0].read >= self.table_commits:
+            return self._take_pass(iterate, updates, commit)
+        steps = Steps(iterate.theta, iterate.base, iterate.table, iterate.memory)
+        course = iterate.course
+        for update in updates:
+            course = take_answer(steps, course, update, commit.version, self.first)
+        return iterate._replace(course=course)
+
+    def _take_pass(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        """Judge the trial by the exact gradient; the first one is where the table's steps have led."""
+        at, value = whole_sum(updates, self.blocks * self.pieces)
+        trial = iterate.trial
+        if trial.kept == 0:
+            trial = trial._replace(first_norm=iterate.course.first_norm)
+            if at is None and iterate.theta.tobytes() != iterate.start.tobytes():
+                iterate.theta[...] = iterate.base[...] = iterate.start  # not finite: begin where it began
+                PairsOverScatter(iterate.memory, 0.0).forget()
+                return iterate
+        iterate = iterate._replace(trial=trial)
+        pairs = PairsOverScatter(iterate.memory, BlockLBFGS.conjugacy)
+        return iterate._replace(trial=advance(iterate, pairs, at, value, commit.value))
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Once all rows were used at one point; the first |g| is an estimate where that is larger."""
+        return standing(iterate)
+
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point kept, or the last mean that did no harm, and the start."""
+        return iterate.base, iterate.start
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        table = read < self.table_commits
+        place = np.where(table, place_of(part.astype(np.int64), self.parts), part)
+        return rows_of_parts(n_data, np.where(table, self.parts, self.blocks * self.pieces), place)
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return {**pair_totals([iterate.memory]), "turns": iterate.course.turns}
+
+
+def place_of(part: int | Rows, parts: int) -> int | Rows:
+    """Where the rows of a part lie: parts that follow each other lie far apart, so that the first are a sample
+    of all rows even where these are sorted."""
+    stride = max(1, round(GOLDEN * parts))
+    while math.gcd(stride, parts) > 1:
+        stride += 1
+    return part * stride % parts
+
+
+MESSAGES, MASTERS = 5.0, 1.25
+"""The time of a part's gradient: so many messages, and so many times what the master needs for W answers."""
+LEAST_SWEEP = 4
+"""Parts per worker that the table has at least."""
+ROWS_PER_NUMBER = 10
+
+
+def table_algorithm(
+    potential: Potential, workers: int, message: float = 10.0, master: float = 0.1
+) -> TableLBFGS:
+    """`TableLBFGS` with all parameters set, for W workers.
+
+    message: how long a message takes there and back, and master: how long the master takes for an answer,
+    both in units of the time of a row's gradient.
+
+    >>> import asyncqn as aq
+    >>> aq.table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
+    TableLBFGS(parts=200, first=8, blocks=8, sweeps=1, memory=20, pieces=4, backup_after=None)
+    """
+    require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
+    require(message >= 0.0 and master >= 0.0, "message and master are times: neither may be negative.")
+    n, d = int(potential.n_data), int(potential.dim)
+    rows = max(1.0, MESSAGES * message, MASTERS * workers * master, 16.0 * n * d / LARGEST_TABLE)
+    parts = max(1, min(n, int(n / rows)))
+    first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
+    pieces = 1 if workers == 1 else max(1, min(4, n // (3 * workers)))
+    return TableLBFGS(parts, min(first, parts), min(workers, n), pieces=pieces)

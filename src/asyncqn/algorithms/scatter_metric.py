@@ -1,0 +1,98 @@
+"""H0 from the scatter of answers: about the inverse of their covariance, free of charge.
+
+    F <- F + w (x x' / 2 - F),    x = answer - the answer before,    w = 1 / min(k, WINDOW)
+    H0 = c [(1 - a) F + a diag F]^-1,    a = d / (k + d)             k differences seen, k at most WINDOW
+
+For a negative log-likelihood the covariance of a row's gradient is its mean curvature, at the truth (the
+information equality), so that F is about a multiple of the Hessian; what it is off by is left to curvature
+pairs.  A matrix of k differences has no more rank than k, so its share beside the diagonal is taken back by a.
+Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
+
+No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is the
+diagonal of the same, for methods with a step size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.kernels.gram import cholesky, solve
+from asyncqn.kernels.scatter import note_difference, note_products, shrink_products
+from asyncqn.types import Array
+
+LONGEST, WINDOW = 200, 1000
+"""Numbers in theta up to which F is a whole matrix; differences over which it forgets."""
+LEAST = 4
+"""Differences before H0 is made."""
+AGAIN = 1.25
+"""H0 is made anew when so many times as many differences were seen."""
+
+
+class ScatterMetric(NamedTuple):
+    """F with all that makes H0 of it; (d, d) in and below the diagonal, or (1, d)."""
+
+    F: npt.NDArray[np.float64]
+    made: npt.NDArray[np.float64]
+    """The triangular factor of what is inverted, or what is inverted itself where it is a diagonal."""
+    last: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.int64]
+    """(2,): answers seen, and how many they were when H0 was made (0: never)."""
+
+    @property
+    def known(self) -> bool:
+        return bool(self.counts[1] > 0)
+
+
+def new_metric(theta0: Array) -> ScatterMetric:
+    """Nothing seen yet."""
+    d = theta0.size
+    shape = (d, d) if d <= LONGEST else (1, d)
+    return ScatterMetric(np.zeros(shape), np.zeros(shape), np.zeros(d), np.zeros(2, np.int64))
+
+
+def note_answer(metric: ScatterMetric, answer: Array) -> None:
+    """One answer more; all must be scaled alike."""
+    F, _, last, counts = metric
+    counts[0] += 1
+    if counts[0] == 1:
+        last[:] = answer
+        return
+    weight = 1.0 / min(int(counts[0]) - 1, WINDOW)
+    if len(F) == last.size:
+        note_products(F, last, answer, weight)
+    else:
+        note_difference(F[0], last, answer, weight)
+
+
+def make_metric(metric: ScatterMetric) -> bool:
+    """Make H0 of what was seen, where that is worth it; whether it was made anew."""
+    F, made, _, counts = metric
+    k = int(counts[0]) - 1
+    if k < LEAST or counts[0] < AGAIN * counts[1]:
+        return False
+    diagonal = np.diagonal(F) if len(F) == F.shape[1] else F[0]
+    stiffest = float(diagonal.max())
+    if not 0.0 < stiffest < np.inf:
+        return False
+    floor = stiffest / min(k, WINDOW) ** 2
+    if len(F) == F.shape[1]:
+        share = F.shape[1] / (min(k, WINDOW) + F.shape[1])
+        shrink_products(F, share, floor, made)
+        while not cholesky(made):
+            share = 0.5 * (1.0 + share)
+            shrink_products(F, share, floor, made)
+    else:
+        np.add(F, floor, out=made)
+    counts[1] = counts[0]
+    return True
+
+
+def apply_inverse(metric: ScatterMetric, v: npt.NDArray[np.float64]) -> None:
+    """v becomes H0 v / c."""
+    if len(metric.made) == v.size:
+        solve(metric.made, v)
+    else:
+        v /= metric.made[0]
