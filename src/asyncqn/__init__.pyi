@@ -113,4 +113,5 @@ __all__ = [
     "replay",
     "resume",
     "simulate",
+    "table_algorithm",
 ]

@@ -5,11 +5,11 @@
 
 For a negative log-likelihood the covariance of a row's gradient is its mean curvature, at the truth (the
 information equality), so that F is about a multiple of the Hessian; what it is off by is left to curvature
-pairs.  A matrix of k differences has no more rank than k, so its share beside the diagonal is taken back by a.
-Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
+pairs.  A matrix of k differences has no more rank than k, so a share a is taken off what is beside its
+diagonal.  Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
 
-No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is the
-diagonal of the same, for methods with a step size.
+No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is
+the diagonal of the same, for methods with a step size.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def add_lengthened(theta, scale, step, D, largest, most):
 
 @kernel
 def note_products(F, last, answer, weight):
-    """F += weight (x x' / 2 - F) in and below the diagonal, x = answer - last; keep the answer as the last."""
+    """F += weight (x x' / 2 - F) in and below the diagonal, x = answer - last; the answer is the last."""
     d = last.size
     x = np.empty(d)
     for j in range(d):

@@ -7,7 +7,7 @@ from asyncqn.kernels.jit import kernel
 
 @kernel
 def replace_entry(gradients, points, sums, part, g, z, first):
-    """Put (g, z) in the place of a part's entry; `sums` are those of g and of z, and of what changed, S and Y.
+    """Put (g, z) in the place of a part's entry; `sums` are of g, of z, and of their changes, S and Y.
 
     first: the part has no entry yet.  Returns whether z has moved since the entry was made, and how much the
     part's share of U has risen since then, by the mean of the slopes at both ends.

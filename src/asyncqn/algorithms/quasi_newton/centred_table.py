@@ -16,12 +16,13 @@ Before the first pair H = P F^-1 with P parts and F the scatter of their answers
 where U is a negative log-likelihood; as that may be wrong, the step is held to what it promises: half of |U|,
 where U comes with the answers, and else the safeguard's first step.
 
-The safeguard of this part is a paired comparison.  Over the answers between two pairs, the rise of each part's
-own share of U since its last answer (by values, or by slopes at both ends) has a mean and a standard error.
-If the mean is positive by two of these, and by more than `TOLERATED` times the share that sampling explains
-(a point that fits few parts well must fit others worse: c d / 2 parts), or if an answer is not finite, the
-table is emptied, the pairs are forgotten and theta turns back to the last mean z that was lower, with half the
-step.  After `TURNS` turns it stays there, and exact passes go on from it.
+The safeguard of the table is a paired comparison.  Over the answers between two pairs, the rise of each
+part's own estimate of U since its last answer (by values, or by the slopes at both ends) has a mean and a
+standard error.  Where the mean is positive by two of these, and by `TOLERATED` times what sampling explains
+(a point that fits few parts too well fits them worse when others join: c d / 2 over the parts seen), or where
+an answer is not finite, the table is emptied, the pairs are forgotten, and theta turns back to the last mean
+z up to which nothing had risen, with half the step.  The step before the first pair is not judged so: the
+pair corrects it.  After `TURNS` turns theta stays there, and exact passes go on from it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array
 
 SHARE, HALF = 0.25, 0.5
-"""A pair is of this share of the parts seen and of that of the parts active at the start, at least; the first of
-the former share of those."""
+"""A pair is of this share of the parts seen, and of that share of the parts active at the start, at least;
+the first pair is of a quarter of the latter."""
 EARLY = 0.1
 """The share of the first parts after whose answers the first step is taken."""
 TOLERATED, ERRORS = 10.0, 2.0

@@ -1,22 +1,22 @@
 """Table L-BFGS: asynchronous quasi-Newton steps on a centred table of gradients, then exact passes.
 
-The rows are cut into P parts.  Each answer is a commit: a worker is handed the active part whose newest answer is
-oldest, and sends its gradient g with the point z where it took it.  The master keeps the last (g_i, z_i) of
-every part and steps at once, with means over the parts that have answered,
+The rows are cut into P parts.  Each answer is a commit: a worker is handed the active part whose newest
+answer is oldest, and sends its gradient g with the point z where it took it.  The master keeps the last
+(g_i, z_i) of every part and steps at once, with means over the parts that have answered,
 
     theta = mean z - H mean g,        H learns (S, Y) / count,  S = sum (z - z_i),  Y = sum (g - g_i)
 
-on an H0 from the scatter of the answers (`algorithms.scatter_metric`).  Nobody waits, staleness does not shrink the
-step, and there is no step size.  `centred_table` has the rule and its safeguard.
+on an H0 from the scatter of the answers (`algorithms.scatter_metric`).  Nobody waits, staleness does not
+shrink the step, and there is no step size.  `centred_table` has the rule and its safeguard.
 
 The sample grows while the run goes on: `first` parts are active at the start; after three answers for each of
 them every second answer makes one more active, and from a quarter of all parts on every answer does.  When
 all are active, `sweeps` answers per part follow.  Then exact passes in blocks, judged by
 `algorithms.safeguard`, go on from theta with the same memory: only they say that a run has converged.
 
-The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari, Eisen and
-Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the scatter and the
-safeguard are our own.
+The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
+Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
+scatter and the safeguard are our own.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class TableLBFGS:
 
 
 def place_of(part: int | Rows, parts: int) -> int | Rows:
-    """Where the rows of a part lie: parts that follow each other lie far apart, so that the first are a sample
-    of all rows even where these are sorted."""
+    """Where the rows of a part lie: parts with numbers in a row lie far apart, so that the first few are a
+    sample of all rows even where these are sorted."""
     stride = max(1, round(GOLDEN * parts))
     while math.gcd(stride, parts) > 1:
         stride += 1

@@ -1,0 +1,137 @@
+"""The cells of the laboratory: problems, clusters, and the time to a target in one of them.
+
+Time is in passes: what W workers need for the gradients of all rows, n c / W with c = 1 the time of a row.  A
+message takes 10 (half each way), a commit 0.1 of the master; the gradient of m rows takes m on average.  The
+four laws have the same mean rate:
+
+    lognormal   standard deviation 0.3 of the mean
+    speeds      the same, and workers whose speeds lie between 1 and 100
+    die         the same, and every second worker is gone after 0.3 passes
+    pareto      shape 1.5: no variance
+
+The gap is (U - U*) / (U(theta0) - U*).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.core.stages import Closes
+from asyncqn.types import Algorithm, Array
+from benchmarks.studies.large_data.models import TanhNetwork
+
+GAPS = (0.05, 0.01, 0.001)
+MESSAGE, MASTER, SPREAD = 10.0, 0.1, 0.3
+LAWS = ("lognormal", "speeds", "die", "pareto")
+LOOKS = 150
+"""Evaluations of U in a run: the times to a gap are known to one in so many of the longest time."""
+ROWS, DIM = 60_000, 50
+
+
+def _rotated() -> aq.LogisticRegression:
+    """The features of the ill-conditioned problem, turned by a random orthogonal matrix."""
+    plain = aq.LogisticRegression.random(ROWS, DIM, 100.0, 0.9)
+    turn, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((DIM, DIM)))
+    return aq.LogisticRegression(plain.X @ turn, plain.y, plain.prior)
+
+
+def _factorization() -> aq.MatrixFactorization:
+    """300 users, 200 items, 20,000 ratings of a pattern of rank 2 with noise."""
+    rng = np.random.default_rng(2)
+    pairs = rng.choice(300 * 200, 20_000, replace=False)
+    users, items = pairs // 200, pairs % 200
+    rows = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
+    values = 3.5 + (rows[0][users] * rows[1][items]).sum(axis=1) + 0.5 * rng.standard_normal(len(users))
+    return aq.MatrixFactorization(users, items, values, n_users=300, n_items=200, rank=3, dtype="float64")
+
+
+PROBLEMS: dict[str, Callable[[], Any]] = {
+    "linear": lambda: aq.LinearGaussian.random(DIM, ROWS, 1.0, spectrum=np.geomspace(600.0, 60_000.0, DIM)),
+    "logistic": lambda: aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5),
+    "ill": lambda: aq.LogisticRegression.random(ROWS, DIM, 100.0, 0.9),
+    "rotated": _rotated,
+    "network": lambda: TanhNetwork.random(20_000, inputs=10, hidden=5),
+    "factorization": _factorization,
+}
+CONVEX = ("linear", "logistic", "ill", "rotated")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A potential with its start and the two values between which a gap is measured."""
+
+    name: str
+    potential: Any
+    theta0: Array
+    start: float
+    lowest: float
+
+    def level(self, gap: float) -> float:
+        return self.lowest + gap * (self.start - self.lowest)
+
+
+@lru_cache(maxsize=1)
+def problem(name: str) -> Problem:
+    """U* is that of a converged run of the default, on one simulated worker; not convex: the best of five."""
+    potential = PROBLEMS[name]()
+    zero = name in ("logistic", "ill", "rotated")
+    draw = np.zeros(potential.dim) if zero else potential.initial(np.random.default_rng(5))
+    engine = aq.Simulator(aq.Cluster(1))
+    ends = [aq.minimize(potential, engine=engine, theta0=draw, check=False).fun]
+    if name not in CONVEX:
+        for memory in (3, 10, 30, 100):
+            algorithm = aq.BlockLBFGS(1, memory)
+            ends.append(aq.minimize(potential, algorithm, engine=engine, theta0=draw, check=False).fun)
+    return Problem(name, potential, draw, float(potential.value(draw)), min(ends))
+
+
+def cluster(law: str, workers: int, rows: float, n_data: int) -> aq.Cluster:
+    """The cluster in which the gradient of `rows` rows takes that long on average."""
+    if law == "pareto":
+        return aq.Cluster(workers, times=aq.Pareto(mean=rows, shape=1.5), message=MESSAGE, master=MASTER)
+    slowness = np.geomspace(0.1, 10.0, workers) if law == "speeds" else np.ones(workers)
+    mean = rows * slowness * np.mean(1.0 / slowness)
+    deaths = {w: 0.3 * n_data / workers for w in range(1, workers, 2)} if law == "die" else {}
+    return aq.Cluster(
+        workers, mean.tolist(), (SPREAD * mean).tolist(), message=MESSAGE, master=MASTER, deaths=deaths
+    )
+
+
+def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
+    """Of the first stage: the cluster's times are those of its steps."""
+    stage = algorithm.stages[0]
+    return float(algorithm.batch) if stage.blocks is None else n_data / stage.blocks  # type: ignore[attr-defined]
+
+
+def times_to(
+    name: str, law: str, workers: int, algorithm: Algorithm, seed: int, most: float
+) -> tuple[list[float], aq.Run]:
+    """Passes to each gap (infinite: not within `most` passes), and the run; it ends at the last gap."""
+    told = problem(name)
+    potential, n = told.potential, told.potential.n_data
+    rows = rows_of_a_step(algorithm, n)
+    unit = n / workers
+    stage = algorithm.stages[0]
+    if stage.closes is Closes.ALL_PARTS:
+        commits, evaluate = 2000, 1
+    else:
+        a_pass = min(workers / (rows + MESSAGE), 1.0 / MASTER) * unit / (stage.answers or 1)
+        commits = math.ceil(1.5 * most * a_pass) + 50
+        before = sum(each.commits or 0 for each in algorithm.stages)
+        commits = min(commits, before + 100) if before else commits
+        evaluate = max(1, int(most * a_pass / LOOKS))
+    run = aq.minimize(
+        potential, algorithm, engine=aq.Simulator(cluster(law, workers, rows, n)), theta0=told.theta0, seed=seed,
+        commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]), tol=None,
+        check=False,
+    )  # fmt: skip
+    fun, time = run.metrics["fun"], run.metrics["time"] / unit
+    found = [np.flatnonzero(fun <= told.level(gap)) for gap in GAPS]
+    return [float(time[k[0]]) if k.size else math.inf for k in found], run

@@ -1,0 +1,204 @@
+"""Who wins where: algorithms x problems x laws of delay x W, every rival tuned, every line replayable.
+
+    python -m benchmarks.studies.laboratory.table [--problems ...] [--laws ...] [--workers ...]     measures
+    python -m benchmarks.studies.laboratory.table --replay 17           computes line 17 again and compares
+    python -m benchmarks.studies.laboratory.table --page                writes docs/results/laboratory.md
+
+Lines go to docs/results/laboratory/cells.jsonl, one for each run; what is there is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import asyncqn as aq
+from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
+from asyncqn.core.run import Run
+from benchmarks.studies.laboratory.cells import (
+    CONVEX,
+    GAPS,
+    LAWS,
+    MASTER,
+    MESSAGE,
+    PROBLEMS,
+    problem,
+    times_to,
+)
+from benchmarks.studies.laboratory.tuned import RIVALS, make, trials
+from benchmarks.studies.tables import RESULTS
+
+LINES = RESULTS / "laboratory" / "cells.jsonl"
+SEEDS = (1, 2)
+LONGEST = {"ours": 60.0, "rivals": 20.0}
+"""Passes after which a method that has not arrived is given up."""
+Line = dict[str, Any]
+
+
+def ours(name: str, workers: int) -> dict[str, Any]:
+    """Our methods with the parameters that their rules choose."""
+    potential = problem(name).potential
+    pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
+    least = max(1000, 10 * potential.dim, 100 * workers)
+    levels = max(1, min(4, int(math.log(max(potential.n_data / least, 4.0), 4))))
+    memory = 100 if potential.dim <= 1000 else 20
+    few = max(1, min(pieces, potential.n_data // 4**levels // workers // 3))
+    found = {
+        "table": aq.table_algorithm(potential, workers, MESSAGE, MASTER),
+        "growing": aq.GrowingLBFGS(workers, levels, memory=memory, pieces=few),
+        "block": aq.BlockLBFGS(workers, memory, pieces=pieces),
+    }
+    chosen = default_algorithm(potential, workers)
+    if isinstance(chosen, aq.MetricLBFGS | aq.StagedLBFGS):
+        found["metric"] = chosen
+    return found
+
+
+def line(name: str, law: str, workers: int, method: str, algorithm: Any, seed: int, most: float) -> Line:
+    times, run = times_to(name, law, workers, algorithm, seed, most)
+    return {
+        "problem": name, "law": law, "workers": workers, "method": method, "seed": seed, "most": most,
+        "algorithm": algorithm_to_json(algorithm), "passes": [None if math.isinf(t) else t for t in times],
+        "status": run.status, "commits": run.schedule.commits, "fingerprint": _fingerprint(run),
+    }  # fmt: skip
+
+
+def _fingerprint(run: Run) -> int:
+    return int(run.fingerprints[-1]) if len(run.fingerprints) else 0
+
+
+def tune(name: str, workers: int, kind: str) -> tuple[dict[str, Any], float, int]:
+    """The best point under log-normal times, the passes it needs, and how many trials there were."""
+    best, least, count = None, LONGEST["rivals"], 0
+    partial = math.inf
+    search = trials(kind, name, workers)
+    point = next(search)
+    while True:
+        count += 1
+        times, _ = times_to(name, "lognormal", workers, make(kind, point), 0, least)
+        # Where none has arrived at the last gap yet, the nearest to it counts.
+        short = sum(min(t, LONGEST["rivals"]) for t in times)
+        if times[-1] < least or (math.isinf(times[-1]) and least == LONGEST["rivals"] and short < partial):
+            best, partial = point, short
+            least = min(least, times[-1])
+        try:
+            point = search.send(best)
+        except StopIteration:
+            assert best is not None
+            return best, least, count
+
+
+def cells(given: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    for name in given.problems:
+        for workers in given.workers:
+            for law in given.laws:
+                if name in CONVEX or (workers == 40 and law in ("lognormal", "speeds")):
+                    yield name, law, workers
+
+
+def measured() -> list[Line]:
+    return [json.loads(text) for text in LINES.read_text().splitlines()] if LINES.exists() else []
+
+
+def measure(given: argparse.Namespace) -> None:
+    LINES.parent.mkdir(parents=True, exist_ok=True)
+    lines = measured()
+
+    def keep(record: Line) -> None:
+        lines.append(record)
+        with LINES.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        print({k: v for k, v in record.items() if k not in ("algorithm", "fingerprint")}, flush=True)
+
+    def known(name: str, law: str, workers: int, method: str) -> list[Line]:
+        here = (name, law, workers, method)
+        return [r for r in lines if (r["problem"], r["law"], r["workers"], r["method"]) == here]
+
+    for name, law, workers in cells(given):
+        for method, algorithm in ours(name, workers).items() if "ours" in given.methods else ():
+            for seed in SEEDS:
+                if not any(r["seed"] == seed for r in known(name, law, workers, method)):
+                    keep(
+                        line(
+                            name,
+                            law,
+                            workers,
+                            method,
+                            algorithm,
+                            seed,
+                            LONGEST["ours"] if method != "table" else 12.0,
+                        )
+                    )
+        for kind in RIVALS if "rivals" in given.methods else ():
+            if len(known(name, law, workers, kind)) < len(SEEDS):
+                point, least = _tuned_for(name, law, workers, kind, known, keep)
+                most = min(LONGEST["rivals"], 3.0 * least)
+                for seed in SEEDS:
+                    if not any(r["seed"] == seed for r in known(name, law, workers, kind)):
+                        keep(line(name, law, workers, kind, make(kind, point), seed, most))
+
+
+def _tuned_for(name: str, law: str, workers: int, kind: str, known: Any, keep: Any) -> tuple[Any, float]:
+    """The point for a law: tuned where times are log-normal, with h tried again under others."""
+    tuned = known(name, "lognormal", workers, f"tuning {kind}")
+    if not tuned:
+        point, least, count = tune(name, workers, kind)
+        keep({
+            "problem": name, "law": "lognormal", "workers": workers, "method": f"tuning {kind}", "seed": 0,
+            "algorithm": algorithm_to_json(make(kind, point)), "passes": [None, None, least], "trials": count,
+        })  # fmt: skip
+        tuned = known(name, "lognormal", workers, f"tuning {kind}")
+    point, least = tuned[0]["algorithm"]["parameters"], tuned[0]["passes"][-1]
+    if law == "lognormal":
+        return point, least
+    best, least = point, min(LONGEST["rivals"], 5.0 * least)
+    for factor in (1.0, 0.5, 2.0):
+        tried = {**point, "h": factor * point["h"]}
+        times, _ = times_to(name, law, workers, make(kind, tried), 0, least)
+        if times[-1] < least:
+            best, least = tried, times[-1]
+    return best, least
+
+
+def replay(number: int) -> int:
+    """Compute a line again; 1 where it differs."""
+    record = measured()[number - 1]
+    algorithm = algorithm_from_json(record["algorithm"])
+    again = line(
+        *(record[k] for k in ("problem", "law", "workers", "method")),
+        algorithm,
+        record["seed"],
+        record["most"],
+    )
+    same = again == record
+    print(f"line {number}, {record['method']} on {record['problem']}: {'the same' if same else 'differs'}.")
+    return 0 if same else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--laws", nargs="+", choices=LAWS, default=list(LAWS))
+    parser.add_argument("--workers", nargs="+", type=int, default=[40, 400])
+    parser.add_argument("--methods", nargs="+", choices=["ours", "rivals"], default=["ours", "rivals"])
+    parser.add_argument("--replay", type=int, metavar="LINE")
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    if given.replay is not None:
+        return replay(given.replay)
+    if given.page:
+        from benchmarks.studies.laboratory.page import write_page
+
+        write_page(measured())
+        return 0
+    measure(given)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
