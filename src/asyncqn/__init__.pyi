@@ -20,8 +20,8 @@ from .algorithms import (
     TableLBFGS,
 )
 from .algorithms.defaults import default_algorithm
-from .core.blame import blame
 from .algorithms.quasi_newton.table_lbfgs import table_algorithm
+from .core.blame import blame
 from .core.cluster import Cluster
 from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay

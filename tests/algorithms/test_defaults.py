@@ -91,8 +91,8 @@ def test_samples_grow_where_all_rows_are_more_than_a_few_waves():
 
     large = Large(np.eye(300), np.zeros(300))
     assert default_algorithm(large, 2) == GrowingLBFGS(2, 4, memory=100, pieces=4)
-    assert default_algorithm(large, 80) == GrowingLBFGS(80, 1, memory=100, pieces=4)
-    assert default_algorithm(large, 250) == BlockLBFGS(250, memory=100, pieces=4)
+    assert default_algorithm(large, 80) == GrowingLBFGS(80, 3, memory=100, pieces=4)  # waves of 8000 rows
+    assert default_algorithm(large, 2500) == BlockLBFGS(2500, memory=100, pieces=4)
 
 
 def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
@@ -102,7 +102,7 @@ def test_a_hessian_by_differences_is_chosen_where_it_costs_a_pass_at_most():
     most = Large(np.eye(223), np.zeros(223))  # 20 * 223^2 is just below a million
     assert default_algorithm(most, 2) == DifferenceLBFGS(2, curvature_size(223), 3, pieces=4)
     assert isinstance(default_algorithm(Large(np.eye(224), np.zeros(224)), 2), GrowingLBFGS)
-    assert isinstance(default_algorithm(most, 250), BlockLBFGS)
+    assert isinstance(default_algorithm(most, 2500), BlockLBFGS)
 
 
 @pytest.mark.parametrize(("dim", "levels"), [(3329, 2), (16_000, 1), (17_000, 0)])

@@ -24,7 +24,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.core.stages import Closes
-from asyncqn.types import Algorithm, Array
+from asyncqn.types import Algorithm, Array, Progress
 from benchmarks.studies.large_data.models import TanhNetwork
 
 GAPS = (0.05, 0.01, 0.001)
@@ -33,6 +33,14 @@ LAWS = ("lognormal", "speeds", "die", "pareto")
 LOOKS = 150
 """Evaluations of U in a run: the times to a gap are known to one in so many of the longest time."""
 ROWS, DIM = 60_000, 50
+
+
+def _linear() -> aq.LinearGaussian:
+    """Rows of N(0, C), where n C has eigenvalues from 600 to 60,000 in random directions; noise 1."""
+    rng = np.random.default_rng(0)
+    turn, _ = np.linalg.qr(rng.standard_normal((DIM, DIM)))
+    A = rng.standard_normal((ROWS, DIM)) * np.sqrt(np.geomspace(600.0, 60_000.0, DIM) / ROWS) @ turn
+    return aq.LinearGaussian(A, A @ rng.standard_normal(DIM) + rng.standard_normal(ROWS), 1.0)
 
 
 def _rotated() -> aq.LogisticRegression:
@@ -53,7 +61,7 @@ def _factorization() -> aq.MatrixFactorization:
 
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    "linear": lambda: aq.LinearGaussian.random(DIM, ROWS, 1.0, spectrum=np.geomspace(600.0, 60_000.0, DIM)),
+    "linear": _linear,
     "logistic": lambda: aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5),
     "ill": lambda: aq.LogisticRegression.random(ROWS, DIM, 100.0, 0.9),
     "rotated": _rotated,
@@ -76,6 +84,9 @@ class Problem:
     def level(self, gap: float) -> float:
         return self.lowest + gap * (self.start - self.lowest)
 
+    def gap(self, value: float) -> float:
+        return (value - self.lowest) / (self.start - self.lowest)
+
 
 @lru_cache(maxsize=1)
 def problem(name: str) -> Problem:
@@ -92,20 +103,19 @@ def problem(name: str) -> Problem:
     return Problem(name, potential, draw, float(potential.value(draw)), min(ends))
 
 
-def cluster(law: str, workers: int, rows: float, n_data: int) -> aq.Cluster:
-    """The cluster in which the gradient of `rows` rows takes that long on average."""
+def cluster(law: str, workers: int, n_data: int) -> aq.Cluster:
+    """The cluster in which the gradient of a row takes 1 on average; times are stretched to a step's rows."""
     if law == "pareto":
-        return aq.Cluster(workers, times=aq.Pareto(mean=rows, shape=1.5), message=MESSAGE, master=MASTER)
+        pareto = aq.Pareto(mean=1.0, shape=1.5)
+        return aq.Cluster(workers, times=pareto, message=MESSAGE, master=MASTER, rows=1)
     slowness = np.geomspace(0.1, 10.0, workers) if law == "speeds" else np.ones(workers)
-    mean = rows * slowness * np.mean(1.0 / slowness)
-    deaths = {w: 0.3 * n_data / workers for w in range(1, workers, 2)} if law == "die" else {}
-    return aq.Cluster(
-        workers, mean.tolist(), (SPREAD * mean).tolist(), message=MESSAGE, master=MASTER, deaths=deaths
-    )
+    mean = slowness * np.mean(1.0 / slowness)
+    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data / workers) if law == "die" else {}
+    return aq.Cluster(workers, mean.tolist(), (SPREAD * mean).tolist(), MESSAGE, MASTER, deaths, rows=1)
 
 
 def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
-    """Of the first stage: the cluster's times are those of its steps."""
+    """Of the first stage."""
     stage = algorithm.stages[0]
     return float(algorithm.batch) if stage.blocks is None else n_data / stage.blocks  # type: ignore[attr-defined]
 
@@ -113,7 +123,10 @@ def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
 def times_to(
     name: str, law: str, workers: int, algorithm: Algorithm, seed: int, most: float
 ) -> tuple[list[float], aq.Run]:
-    """Passes to each gap (infinite: not within `most` passes), and the run; it ends at the last gap."""
+    """Passes to each gap (infinite: not within `most` passes), and the run.
+
+    It ends at the last gap, or where more than half is left after a quarter of `most`, or a tenth after half.
+    """
     told = problem(name)
     potential, n = told.potential, told.potential.n_data
     rows = rows_of_a_step(algorithm, n)
@@ -127,10 +140,16 @@ def times_to(
         before = sum(each.commits or 0 for each in algorithm.stages)
         commits = min(commits, before + 100) if before else commits
         evaluate = max(1, int(most * a_pass / LOOKS))
+
+    def look(progress: Progress) -> None:
+        passes, gap = progress.time / unit, told.gap(progress.metrics["fun"])
+        if (passes > most / 4 and gap > 0.5) or (passes > most / 2 and gap > 0.1):
+            raise StopIteration
+
     run = aq.minimize(
-        potential, algorithm, engine=aq.Simulator(cluster(law, workers, rows, n)), theta0=told.theta0, seed=seed,
+        potential, algorithm, engine=aq.Simulator(cluster(law, workers, n)), theta0=told.theta0, seed=seed,
         commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]), tol=None,
-        check=False,
+        check=False, callback=look,
     )  # fmt: skip
     fun, time = run.metrics["fun"], run.metrics["time"] / unit
     found = [np.flatnonzero(fun <= told.level(gap)) for gap in GAPS]

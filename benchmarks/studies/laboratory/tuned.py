@@ -1,9 +1,9 @@
 """The rivals, and how they are tuned: a random search that grows with their parameters, then steps around.
 
 For each problem and W, under log-normal times and seed 0, a rival gets `PER_PARAMETER` trials for each of its
-parameters: two thirds at random from the space of `asyncqn.tuning.spaces` (batches of 10 to 300 rows), the rest around
-the best so far.  A trial is given no more time than the best one needed for the last gap.  Under other laws h
-is tried again at half and double.  What is found is measured with other seeds.
+parameters: two thirds at random from the space of `asyncqn.tuning.spaces` (batches of 10 to 300 rows), the
+rest around the best so far.  A trial is given no more time than the best one needed for the last gap.  Under
+other laws h is tried again at half and double.  What is found is measured with other seeds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.tuning.spaces import SPACES, Search, Setting
 from benchmarks.studies.laboratory.cells import problem
 
-PER_PARAMETER = 6
+PER_PARAMETER = 4
 RIVALS = {"delay-adaptive-sgd": 4, "ringmaster": 4, "rennala": 4, "async-saga": 4}
 """Parameters that are searched: h, rows, the rule for delays (or the order of parts), and the metric."""
 BATCHES = (10, 30, 100, 300)

@@ -4,9 +4,9 @@ Potentials that offer a structured metric get `MetricLBFGS`, growing samples in 
 metric serves for all rows, and else `StagedLBFGS`: stale stochastic batches first, exact passes afterwards.
 Where the workers can cover all rows in a few waves, others get `BlockLBFGS` with as many blocks as workers,
 each in up to four pieces; where they cannot, samples that grow to all rows: `DifferenceLBFGS` where the
-Hessian of a sample costs a pass at most, and else `GrowingLBFGS`.  A wave is 1000 rows for every worker, or
-three rows for every two numbers in theta if that is more; a few are up to four.  All end in exact gradients
-with a safeguard, and none has a step size: nothing is left to set.
+Hessian of a sample costs a pass at most, and else `GrowingLBFGS`.  A wave is 1000 rows, or 100 for every
+worker or three rows for every two numbers in theta if that is more; a few are up to four.  All end in exact
+gradients with a safeguard, and none has a step size: nothing is left to set.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ PIECES = 4
 FEW_ROWS, SHORT = 3, 1000
 """Rows that a piece has at least; the length up to which theta is short."""
 
-WAVE, ROWS_PER_NUMBER = 1000, 1.5
-"""Rows of a wave for every worker, and for every number in theta: a network fits half as many rows as it has
-numbers one by one, and then goes astray (`python -m benchmarks.studies.models.network rule`)."""
+WAVE, ROWS_PER_WORKER, ROWS_PER_NUMBER = 1000, 100, 1.5
+"""Rows of a wave at least: in all; for every worker, so that a gradient takes ten times as long as a message
+of ten rows' time; and for every number in theta: a network fits half as many rows as it has numbers one by
+one, and then goes astray (`python -m benchmarks.studies.models.network rule`)."""
 LONG_MEMORY, USUAL_MEMORY = 100, 20
 """Pairs remembered where theta is short, and where it is not."""
 EVALUATE = 25
@@ -53,7 +54,7 @@ def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
 
 def growths(dim: int, n_data: int, workers: int) -> int:
     """How often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
-    wave = max(WAVE * workers, int(ROWS_PER_NUMBER * dim))
+    wave = max(WAVE, ROWS_PER_WORKER * workers, int(ROWS_PER_NUMBER * dim))
     levels = 0
     while n_data > wave * FACTOR ** (levels + 1):
         levels += 1

@@ -96,3 +96,8 @@ def apply_inverse(metric: ScatterMetric, v: npt.NDArray[np.float64]) -> None:
         solve(metric.made, v)
     else:
         v /= metric.made[0]
+
+
+def drop_metric(metric: ScatterMetric) -> None:
+    """H0 = c I from now on, as long as no further answers are noted."""
+    metric.counts[:] = 0

@@ -20,9 +20,9 @@ The safeguard of the table is a paired comparison.  Over the answers between two
 part's own estimate of U since its last answer (by values, or by the slopes at both ends) has a mean and a
 standard error.  Where the mean is positive by two of these, and by `TOLERATED` times what sampling explains
 (a point that fits few parts too well fits them worse when others join: c d / 2 over the parts seen), or where
-an answer is not finite, the table is emptied, the pairs are forgotten, and theta turns back to the last mean
-z up to which nothing had risen, with half the step.  The step before the first pair is not judged so: the
-pair corrects it.  After `TURNS` turns theta stays there, and exact passes go on from it.
+an answer is not finite or theta goes too far, the table is emptied, the pairs are forgotten, and theta turns
+back to the last mean z up to which nothing had risen, with half the step.  The step before the first pair is
+not judged so: the pair corrects it.  After `TURNS` turns theta stays there, and exact passes go on from it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ EARLY = 0.1
 """The share of the first parts after whose answers the first step is taken."""
 TOLERATED, ERRORS = 10.0, 2.0
 """By how many times what sampling explains, and by how many standard errors, a rise must show to be one."""
+FAR = 1e6
+"""A step further than this times 1 plus the largest number of the start has gone astray."""
 TURNS = 5
 """After so many turns the table has done what it could."""
 
@@ -79,7 +81,8 @@ class Course(NamedTuple):
     longest: float = 0.0
     """The longest step in this window."""
     first_norm: float = 0.0
-    """|mean g| at the first step."""
+    first_value: float = math.nan
+    """|mean g| and the mean value at the first step."""
     turns: int = 0
     turned: int = 0
     """The version of the last turn: answers that read earlier ones are void."""
@@ -100,6 +103,7 @@ def empty_table(parts: int, theta0: Array) -> Table:
 class Steps(NamedTuple):
     """What the table's steps read and write in place: all of the iterate but `course`."""
 
+    start: Array
     theta: Array
     base: Array
     """The last mean z that did no harm; the start before there is one."""
@@ -134,7 +138,7 @@ def take_answer(steps: Steps, course: Course, update: Any, version: int, first: 
         if known and _harmful(steps, course):
             return _turn_back(steps, course, version)
         course = _close(steps, course)
-    return course if course.seen < max(2.0, EARLY * first) else _aim(steps, course)
+    return course if course.seen < max(2.0, EARLY * first) else _aim(steps, course, version)
 
 
 def _harmful(steps: Steps, course: Course) -> bool:
@@ -158,7 +162,7 @@ def _close(steps: Steps, course: Course) -> Course:
     return course._replace(moved=0, rise=0.0, squares=0.0, stride=stride, longest=0.0)
 
 
-def _aim(steps: Steps, course: Course) -> Course:
+def _aim(steps: Steps, course: Course, version: int) -> Course:
     """theta = mean z - H mean g."""
     table, memory = steps.table, steps.memory
     g, z = table.sums[0] / course.seen, table.sums[1] / course.seen
@@ -180,9 +184,13 @@ def _aim(steps: Steps, course: Course) -> Course:
     if length > most:
         step *= most / length
         length = most
+    bound = FAR * (1.0 + float(np.abs(steps.start).max(initial=0.0)))
+    if not float(np.abs(z - step - steps.start).max(initial=0.0)) <= bound:
+        return _turn_back(steps, course, version)
     steps.theta[...] = z - step
-    first_norm = course.first_norm or norm
-    return course._replace(longest=max(course.longest, length), first_norm=first_norm)
+    if course.first_norm == 0.0:
+        course = course._replace(first_norm=norm, first_value=course.value / course.seen)
+    return course._replace(longest=max(course.longest, length))
 
 
 def _turn_back(steps: Steps, course: Course, version: int) -> Course:
@@ -191,4 +199,9 @@ def _turn_back(steps: Steps, course: Course, version: int) -> Course:
     table.seen[:], table.values[:], table.sums[...] = 0, math.nan, 0.0
     PairsOverScatter(steps.memory, 0.0).forget()
     steps.theta[...] = steps.base
-    return Course(turns=course.turns + 1, turned=version, first_norm=course.first_norm)
+    return Course(
+        turns=course.turns + 1,
+        turned=version,
+        first_norm=course.first_norm,
+        first_value=course.first_value,
+    )

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker, rows
 from asyncqn.algorithms.quasi_newton.centred_table import Course, Steps, Table, empty_table, take_answer
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter, empty_memory
 from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.algorithms.scatter_metric import drop_metric
 from asyncqn.core.stages import Growth, Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
@@ -42,6 +43,7 @@ LARGEST_TABLE = 2**30
 QUICK = 4
 """From one part in so many on, every answer makes another active."""
 GOLDEN = 0.6180339887498949
+PartNumber = TypeVar("PartNumber", int, Rows)
 
 
 class Iterate(NamedTuple):
@@ -181,7 +183,7 @@ class TableLBFGS:
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read >= self.table_commits:
             return self._take_pass(iterate, updates, commit)
-        steps = Steps(iterate.theta, iterate.base, iterate.table, iterate.memory)
+        steps = Steps(iterate.start, iterate.theta, iterate.base, iterate.table, iterate.memory)
         course = iterate.course
         for update in updates:
             course = take_answer(steps, course, update, commit.version, self.first)
@@ -193,13 +195,26 @@ class TableLBFGS:
         trial = iterate.trial
         if trial.kept == 0:
             trial = trial._replace(first_norm=iterate.course.first_norm)
-            if at is None and iterate.theta.tobytes() != iterate.start.tobytes():
-                iterate.theta[...] = iterate.base[...] = iterate.start  # not finite: begin where it began
+            if iterate.course.turns > 0:
+                drop_metric(iterate.memory.metric)  # it may have been its fault
+            if self._did_harm(iterate, at is not None, value, commit):
+                iterate.theta[...] = iterate.base[...] = iterate.start  # begin where it began
                 PairsOverScatter(iterate.memory, 0.0).forget()
                 return iterate
         iterate = iterate._replace(trial=trial)
         pairs = PairsOverScatter(iterate.memory, BlockLBFGS.conjugacy)
         return iterate._replace(trial=advance(iterate, pairs, at, value, commit.value))
+
+    def _did_harm(self, iterate: Iterate, finite: bool, value: float, commit: Commit) -> bool:
+        """Whether U is higher where the table's steps have led than at the start.
+
+        It is asked for at the start only where an estimate, or the lack of one, leaves a doubt.
+        """
+        theta, start = iterate.theta, iterate.start
+        if theta.tobytes() == start.tobytes() or value <= iterate.course.first_value:
+            return False
+        value = value if finite and not math.isnan(value) else commit.value(theta)
+        return not (finite and value <= commit.value(start))
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Once all rows were used at one point; the first |g| is an estimate where that is larger."""
@@ -218,7 +233,7 @@ class TableLBFGS:
         return {**pair_totals([iterate.memory]), "turns": iterate.course.turns}
 
 
-def place_of(part: int | Rows, parts: int) -> int | Rows:
+def place_of(part: PartNumber, parts: int) -> PartNumber:
     """Where the rows of a part lie: parts with numbers in a row lie far apart, so that the first few are a
     sample of all rows even where these are sorted."""
     stride = max(1, round(GOLDEN * parts))

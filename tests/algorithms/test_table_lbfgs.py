@@ -1,0 +1,173 @@
+"""Table L-BFGS: the centred step, the scatter, growth, turning back, and the end in exact passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.quasi_newton.centred_table import TURNS
+from asyncqn.algorithms.quasi_newton.table_lbfgs import Iterate, Update, place_of
+from asyncqn.algorithms.scatter_metric import apply_inverse, make_metric, new_metric, note_answer
+from asyncqn.core.stages import Growth, stage_at
+from asyncqn.types import Commit
+
+
+def _commit(version: int) -> Commit:
+    return Commit(version, [0], lambda theta: math.nan)
+
+
+def _answer(algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, version: int) -> Iterate:
+    update = Update(np.asarray(g), np.asarray(z), math.nan, part, True, version - 1)
+    return algorithm.apply(it, [update], _commit(version))
+
+
+def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_known() -> None:
+    # All parts have curvature 3 and minima of their own: with H = 1/3, mean z - H mean g is the mean of the
+    # minima, though every gradient was taken at another point and none near it.
+    algorithm = aq.TableLBFGS(parts=8, first=8, blocks=1)
+    rng = np.random.default_rng(1)
+    minima, it = rng.standard_normal(8), algorithm.init(np.zeros(1))
+    for version in range(1, 12):
+        part, z = (version - 1) % 8, 0.0 if version <= 8 else float(rng.standard_normal())
+        it = _answer(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
+    assert it.memory.ring[2] == 1
+    assert abs(it.theta[0] - minima.mean()) < 1e-12
+    assert len(set(it.table.z[:3, 0])) == 3
+
+
+def test_the_sums_are_those_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    algorithm = aq.TableLBFGS(parts=5, first=2, blocks=1)
+    it = algorithm.init(np.zeros(3))
+    for version in range(1, 30):
+        it = _answer(
+            algorithm, it, int(rng.integers(5)), rng.standard_normal(3), rng.standard_normal(3), version
+        )
+        known = it.table.seen == 1
+        assert np.allclose(it.table.sums[0], it.table.g[known].sum(axis=0), atol=1e-12)
+        assert np.allclose(it.table.sums[1], it.table.z[known].sum(axis=0), atol=1e-12)
+        assert it.course.seen == it.table.seen.sum()
+
+
+def test_scatter_gives_the_inverse_covariance_of_the_answers() -> None:
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((3, 3))
+    metric = new_metric(np.zeros(3))
+    for _ in range(4000):
+        note_answer(metric, half @ rng.standard_normal(3) + 5.0)
+    assert make_metric(metric)
+    inverse = np.eye(3)
+    for row in inverse:
+        apply_inverse(metric, row)
+    # 1000 differences in the window: entries are known to about sqrt(2 / 500) = 6 %, off by d / k = 0.3 %.
+    assert np.allclose(half @ half.T @ inverse, np.eye(3), atol=0.35)
+
+
+def test_long_thetas_keep_the_diagonal_alone() -> None:
+    metric = new_metric(np.zeros(300))
+    assert metric.F.shape == (1, 300)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        note_answer(metric, rng.standard_normal(300) * np.linspace(1.0, 3.0, 300))
+    assert make_metric(metric)
+    v = np.ones(300)
+    apply_inverse(metric, v)
+    assert v[:50].mean() > 3.0 * v[-50:].mean()  # about 9
+
+
+def test_parts_in_a_row_lie_far_apart_and_cover_all_rows() -> None:
+    for parts in (1, 2, 7, 100, 1024):
+        places = [int(place_of(part, parts)) for part in range(parts)]
+        assert sorted(places) == list(range(parts))
+    assert len({int(place_of(part, 100)) // 10 for part in range(10)}) >= 8  # of ten tenths of the rows
+
+
+def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
+    growth = Growth(4, quick=10)
+    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=2)
+    assert algorithm.table_commits == 3 * 4 + 2 * (10 - 4) + 30 + 40
+    assert growth.answers(40) == 3 * 4 + 2 * 6 + 30
+    schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.answers(40) + 3, 0)
+    assert schedule.part is not None
+    active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.answers(40))]
+    assert (np.array(active[:3]) <= (4, 5, 11)).all()
+    assert active[3] == 40
+    assert stage_at(algorithm.stages, algorithm.table_commits).blocks == 2
+
+
+def test_a_table_that_goes_astray_turns_back_and_the_run_still_converges() -> None:
+    # All curvature lies in the rows of one part: means over parts say nothing of it.
+    A = np.zeros((400, 6))
+    A[:6] = 30.0 * np.eye(6)
+    A[6:] = 1e-3 * np.random.default_rng(0).standard_normal((394, 6))
+    problem = aq.LinearGaussian(A, A @ np.arange(1.0, 7.0), 1.0)
+    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=4)
+    for seed in range(3):
+        run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), seed=seed)
+        assert run.status == "converged"
+        assert run.fun <= problem.optimum * (1.0 + 1e-9) + 1e-9
+        assert run.counters["turns"] <= TURNS + 1
+
+
+class _Wild:
+    """Finite near the start alone, U = sum of exp(50 theta_j) - a_i theta_j."""
+
+    dim, n_data = 3, 200
+
+    def value(self, theta: np.ndarray) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.exp(50.0 * theta).sum() * self.n_data - 20.0 * self.n_data * theta.sum())
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        with np.errstate(over="ignore"):
+            out[:] = self.n_data * (50.0 * np.exp(50.0 * theta) - 20.0 - (rows.mean() / self.n_data - 0.5))
+
+
+def test_a_gradient_that_is_not_finite_is_no_divergence() -> None:
+    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=2)
+    run = aq.minimize(
+        _Wild(), algorithm, engine=aq.Simulator(aq.Cluster(2)), theta0=np.array([0.0, 2.0, -3.0]), check=False
+    )
+    assert run.status == "converged"
+    assert np.allclose(run.theta, math.log(0.4) / 50.0, atol=1e-3)  # 50 exp(50 t) = 20, by all rows
+
+
+@pytest.mark.parametrize("workers", [1, 7, 60])
+def test_a_run_that_says_converged_is_at_a_stationary_point(workers: int) -> None:
+    problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
+    algorithm = aq.table_algorithm(problem, workers)
+    engine = aq.Simulator(aq.Cluster(workers, 1.0, 0.5))
+    run = aq.minimize(problem, algorithm, engine=engine, seed=3, commits=algorithm.table_commits + 60)
+    assert run.status == "converged"
+    g, first = np.empty(8), np.empty(8)
+    problem.grad(run.theta, np.arange(1500), g)
+    problem.grad(run.theta0, np.arange(1500), first)
+    # The test of core.stopping, whose first slope may be an estimate from a few parts: a factor of 2.
+    assert np.linalg.norm(g) <= 2e-8 * max(np.linalg.norm(first), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"parts": 0, "first": 1, "blocks": 1}, "parts must be an integer"),
+        ({"parts": 4, "first": 5, "blocks": 1}, "first must be at most"),
+        ({"parts": 4, "first": 2, "blocks": 0}, "blocks must be an integer"),
+        ({"parts": 4, "first": 2, "blocks": 1, "sweeps": -1}, "sweeps must be an integer"),
+    ],
+)
+def test_bad_parameters_get_a_sentence(given: dict[str, int], words: str) -> None:
+    with pytest.raises(aq.BadInput, match=words):
+        aq.TableLBFGS(**given)
+
+
+def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
+    class Long:
+        dim, n_data = 10**6, 10**6
+
+    with pytest.raises(aq.BadInput, match="too large for the master"):
+        aq.TableLBFGS(parts=1000, first=10, blocks=1).check(Long())  # type: ignore[arg-type]
+    assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30  # type: ignore[arg-type]
