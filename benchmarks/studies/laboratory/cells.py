@@ -30,7 +30,7 @@ from benchmarks.studies.large_data.models import TanhNetwork
 GAPS = (0.05, 0.01, 0.001)
 MESSAGE, MASTER, SPREAD = 10.0, 0.1, 0.3
 LAWS = ("lognormal", "speeds", "die", "pareto")
-LOOKS = 150
+LOOKS = 60
 """Evaluations of U in a run: the times to a gap are known to one in so many of the longest time."""
 ROWS, DIM = 60_000, 50
 
