@@ -17,9 +17,10 @@ from smooth_problems import PROBLEMS
 
 import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm
-from asyncqn.core.master import Diverged, Master, compute
+from asyncqn.core.master import Diverged, Master
 from asyncqn.core.stopping import Ended, Stopping
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.types import Task
 
 TOL, MOST = 1e-8, 1500
@@ -48,14 +49,13 @@ def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
     """(status, message, the point reported), every part computed at every version."""
     master = Master(algorithm, potential, theta0, workers=1, last=MOST, evaluate=MOST + 1,
                     stopping=Stopping(tol=TOL))  # fmt: skip
+    steps = WorkerSteps(algorithm, potential, master.limit)
     parts, n = range(algorithm.stages[-1].parts), 0
     try:
         for n in range(MOST):
             tasks = [Task(0, n, Stream(0, 0, n), part) for part in parts]
-            updates = [
-                compute(algorithm, potential, master.iterate, None, task, master.limit) for task in tasks
-            ]
-            master.commit(updates, float(n), [n] * len(updates))
+            updates = [steps.compute(master.iterate, None, task) for task in tasks]
+            master.commit(updates, float(n), [0] * len(updates))
     except Ended as ended:
         return ended.status, str(ended), master.iterate.base
     except Diverged as divergence:

@@ -202,7 +202,7 @@ def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_un
                     evaluate=9)  # fmt: skip
     for version in range(3):
         task = Task(0, version, Stream(0, 0, version), 0)
-        master.commit([algorithm.step(master.iterate, None, potential, task)], float(version), [version - 1])
+        master.commit([algorithm.step(master.iterate, None, potential, task)], float(version), [0])
     base, trial = master.iterate.base, master.iterate.theta
     values = potential.value(base), potential.value(trial)
     assert values[1] < values[0]

@@ -9,8 +9,8 @@ import pytest
 from numba import float64, int64, njit, void
 
 import asyncqn as aq
-from asyncqn.core.master import compute
 from asyncqn.core.read_only import read_only
+from asyncqn.core.worker_steps import WorkerSteps
 
 ENGINES = {"simulator": aq.Simulator(aq.Cluster(2)), "one thread": aq.Threads(1), "threads": aq.Threads(2)}
 
@@ -177,5 +177,8 @@ def test_numbers_that_are_none_are_found_wherever_they_stand_in_an_update(update
         def step(self, *arguments: Any) -> Any:
             return update
 
-    found = compute(Says(), Quadratic(), None, None, None, 1e12)  # type: ignore[arg-type]
+        learn = forget = step
+
+    steps = WorkerSteps(Says(), Quadratic(), 1e12)  # type: ignore[arg-type]
+    found = steps.compute(None, None, None)  # type: ignore[arg-type]
     assert (found is update) == taken

@@ -14,10 +14,10 @@ from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.core import stages
-from asyncqn.core.master import compute
 from asyncqn.core.request import Request
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages, blocks
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads
@@ -126,15 +126,14 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
     request = Request(POTENTIAL, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
     core = MasterState(request, workers=3, engine={"kind": "test"})
     core.begin()
+    steps = WorkerSteps(algorithm, POTENTIAL, core.master.limit)
     work: dict[int, Any] = {}
     states: dict[int, Any] = {}
     now = 0.0
 
     def carry(orders: Any) -> None:
         for order in orders:
-            update = compute(algorithm, POTENTIAL, core.master.iterate, states[order.worker],
-                             order.task(0), core.master.limit)  # fmt: skip
-            work[order.worker] = update
+            work[order.worker] = steps.compute(core.master.iterate, states[order.worker], order.task(0))
 
     for _ in range(3):
         worker = core.join(now)

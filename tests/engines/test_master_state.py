@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import asyncqn as aq
 from asyncqn.core.checkpoint import Saved, _unpack
-from asyncqn.core.master import compute, learn
 from asyncqn.core.request import Request
+from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.engines.event_log import LoggedMaster, happen
 from asyncqn.engines.master_state import MasterState
-from asyncqn.engines.orders import Assign, Event, sent_fields, state_arrays
+from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 
 POTENTIAL = problem()
@@ -55,7 +56,8 @@ class Stage:
         self.start: Saved | None = options.get("start")
         asked = {name: options.pop(name) for name in ("commits", "callback", "stopping") if name in options}
         request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **{"commits": 10_000, **asked})
-        self.core = MasterState(request, workers=3, engine={"kind": "stage"}, **options)
+        self.core: Any = MasterState(request, workers=3, engine={"kind": "stage"}, **options)
+        self.steps = WorkerSteps(algorithm, POTENTIAL, self.core.master.limit)
         self.core.begin()
 
     def join(self, worker: int | None = None) -> None:
@@ -74,12 +76,12 @@ class Stage:
             assert w not in self.flight, "one computation in flight per worker"
             assert order.read == self.core.version
             if order.hand_in:
-                self.core.hand_in_state(w, state_arrays(w, self.states[w]))
+                self.core.snapshots.hand_in(w, state_arrays(w, self.states[w]))
             task = order.task(SEED)
-            update = compute(self.algorithm, POTENTIAL, view, self.states[w], task, self.core.master.limit)
-            self.states[w] = learn(self.algorithm, POTENTIAL, view, self.states[w], task, update)
+            update = self.steps.compute(view, self.states[w], task)
+            self.states[w] = self.steps.learn(view, self.states[w], task, update)
             self.flight[w], self.read[w] = update, order.read
-        if (saved := self.core.whole_checkpoint()) is not None:
+        if (saved := self.core.snapshots.whole()) is not None:
             self.checkpoints.append(as_loaded(saved))
 
     def answer(self, which: int, ask: bool = True) -> None:
@@ -147,14 +149,14 @@ def test_any_sequence_of_events_records_a_valid_schedule_that_replays(
 def test_the_log_of_events_drives_a_fresh_master_to_the_same_end(
     pattern: str, events: list[tuple[str, int, float]]
 ) -> None:
-    log: list[Event] = []
-    stage = Stage(ALGORITHMS[pattern], log=log)
+    stage = Stage(ALGORITHMS[pattern])
+    stage.core = LoggedMaster(stage.core)
     for _ in range(3):
         stage.join()
     drive(stage, events)
     again = Stage(ALGORITHMS[pattern])
-    for event in log:
-        again.core.happen(event)
+    for event in stage.core.events:
+        happen(again.core, event)
     assert again.core.recorder.schedule() == stage.core.recorder.schedule()
     assert again.core.master.fingerprints == stage.core.master.fingerprints
 

@@ -21,17 +21,15 @@ from asyncqn.core.master import (
     CallbackStopped,
     Diverged,
     Master,
-    compute,
-    learn,
     potential_stopped,
 )
-from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.segments import Segment, segments_after
 from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.errors import DamagedFile
 from asyncqn.types import Array, Task, extra
 
@@ -117,59 +115,57 @@ class Loop:
         self.pending: dict[int, Any] = {}
         self._next_segment()
 
-    def _next_segment(self) -> Any:
-        """Go on with the next algorithm and potential; returns the algorithm as the workers run it."""
+    def _next_segment(self) -> WorkerSteps:
+        """Go on with the next algorithm and potential; returns the steps of the workers."""
         segment = self.segments.pop(0)
         self.master.go_on_with(segment.algorithm, segment.potential)
-        self.potential = read_only(segment.potential)
         # A float32 wire rounded what the workers read and sent.
-        self.worker_side: Any = (
-            Float32Wire(segment.algorithm) if segment.wire == "float32" else segment.algorithm
-        )
-        return self.worker_side
+        narrow = segment.wire == "float32"
+        algorithm: Any = Float32Wire(segment.algorithm) if narrow else segment.algorithm
+        self.worker = WorkerSteps(algorithm, segment.potential, self.master.limit)
+        return self.worker
 
     def run(self, checkpoints: Checkpoints | None, about: dict[str, Any]) -> None:
         """Compute and commit to the end, or until a signal asks to end and the checkpoint is written."""
         master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
         locals_, steps, pending = self.locals, self.steps, self.pending
-        worker, read, commit = schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist()
+        worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
         time, part, passes = schedule.commit_times().tolist(), self._parts(), self._passes()
-        starts = np.argsort(schedule.read, kind="stable").tolist()  # computations in the order they begin
-        ends = [row for row in range(len(schedule)) if commit[row] != DROPPED]
         first, N = master.version, schedule.commits
-        begun = int((schedule.read < first).sum())
-        ended = int(((schedule.commit <= first) & (schedule.commit != DROPPED)).sum())
-        worker_side, potential = self.worker_side, self.potential
+        begins = np.argsort(schedule.read, kind="stable")  # computations in the order they begin
+        ends = np.flatnonzero(schedule.commit != DROPPED)  # and those delivered, in the order they end
+        versions = np.arange(N + 1)
+        begun = np.searchsorted(schedule.read[begins], versions, side="right").tolist()
+        ended = np.searchsorted(schedule.commit[ends], versions, side="right").tolist()
+        starts, delivered = begins.tolist(), ends.tolist()
+        staleness = (schedule.commit - 1 - schedule.read).tolist()
+        side = self.worker
         for version in range(first, N + 1):
             if version > first:
-                rows = []
-                while ended < len(ends) and commit[ends[ended]] == version:
-                    rows.append(ends[ended])
-                    ended += 1
-                answers = [pending.pop(row) for row in rows]
+                rows = delivered[ended[version - 1] : ended[version]]
+                answers = list(map(pending.pop, rows))
                 if passes is not None:
                     master.passes = float(passes[rows[-1]])
-                master.commit(answers, time[version - 1], [read[row] for row in rows])
+                master.commit(answers, time[version - 1], list(map(staleness.__getitem__, rows)))
                 if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
                     checkpoints.write(self.snapshot(about))
                     if checkpoints.interrupted and version < N:
                         return
-            while begun < len(starts) and read[starts[begun]] == version:
-                row = starts[begun]
-                begun += 1
+            for row in starts[begun[version - 1] if version else 0 : begun[version]]:
                 while segments and segments[0].begins(version, row):
-                    worker_side, potential = self._next_segment(), self.potential
+                    side = self._next_segment()
                 w = worker[row]
                 if w not in locals_:
-                    locals_[w], steps[w] = master.algorithm.init_worker(potential, master.theta0), 0
-                task = Task(w, version, Stream(seed, w, steps[w]), None if part is None else part[row])
-                steps[w] += 1
-                update = compute(worker_side, potential, master.iterate, locals_[w], task, master.limit)
-                locals_[w] = learn(worker_side, potential, master.iterate, locals_[w], task, update)
+                    locals_[w], steps[w] = master.algorithm.init_worker(side.potential, master.theta0), 0
+                k, local, iterate = steps[w], locals_[w], master.iterate
+                task = Task(w, version, Stream(seed, w, k), None if part is None else part[row])
+                steps[w] = k + 1
+                update = side.compute(iterate, local, task)
+                locals_[w] = side.learn(iterate, local, task, update)
                 if commit[row] != DROPPED:
                     pending[row] = update
             while segments and version >= segments[0].from_commit:
-                worker_side, potential = self._next_segment(), self.potential
+                side = self._next_segment()
 
     def _parts(self) -> list[int] | None:
         return None if self.schedule.part is None else self.schedule.part.tolist()
@@ -201,7 +197,7 @@ class Loop:
         One step of a worker that is thrown away shows what an update of this algorithm is like.
         """
         master = self.master
-        algorithm, potential, theta0 = master.algorithm, self.potential, master.theta0
+        algorithm, potential, theta0 = master.algorithm, self.worker.potential, master.theta0
         task = Task(0, 0, Stream(self.seed, 0, 0), algorithm.stages[0].first_part)
         sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
         master.restore(saved)

@@ -1,4 +1,4 @@
-"""The master's commit, and the worker's computation: what every engine and the replay share.
+"""The master's commit, which every engine and the replay share.
 
 Nothing here knows of threads, sockets or clocks.  `Master` holds the iterate, commits updates in
 the order it is given them, rejects updates that are not finite, and evaluates metrics.
@@ -19,13 +19,14 @@ from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten
 from asyncqn.core.read_only import read_only
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
+from asyncqn.core.worker_steps import explosion_limit
 from asyncqn.errors import WorkerFailed, require
-from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
+from asyncqn.kernels.vectors import inspect
 from asyncqn.storage import Log
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
 
-EXPLOSION = 1e12
-"""An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
+_new_tuple = tuple.__new__
+"""Makes a named tuple from a plain one in a third of the time: there is one at every commit."""
 
 
 class Diverged(Exception):
@@ -46,53 +47,6 @@ def potential_stopped(error: StopIteration, version: int) -> WorkerFailed:
         f"the potential or the algorithm raised StopIteration on version {version} ({error}): only a "
         "callback stops a run by it."
     )
-
-
-def explosion_limit(theta0: Array) -> float:
-    """The largest entry an iterate that started at theta0 may have."""
-    return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
-
-
-def compute(
-    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, limit: float
-) -> Any | None:
-    """A worker's update from `view`; None if it is not finite (or beyond `limit`), and must be rejected.
-
-    The caller sends it and then lets the worker `learn` (or, after a rejection, `forget`).
-    """
-    update = algorithm.step(view, local, potential, task)
-    if extra(algorithm, "standing") is not None:
-        return update  # it says itself what is not finite, and its safeguard takes a wild trial back
-    bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
-    # Steps may last microseconds: one call for the vector of a-SGD, and for the two of as-L-BFGS.
-    if len(update) == 1 and isinstance(update[0], np.ndarray) and update[0].dtype.kind == "f":
-        return update if sum_of_squares(update[0]) <= bound * update[0].size else None
-    if len(update) == 2:
-        a, b = update
-        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
-            return update if sum_of_two_squares(a, b) <= bound * a.size else None
-    return update if _sound(update, bound) else None
-
-
-def _sound(part: Any, bound: float) -> bool:
-    """Whether all numbers of an update are finite, and its arrays within the bound on a mean square.
-
-    A lone number has no size to keep: it may be a value of U.
-    """
-    if isinstance(part, np.ndarray):
-        return part.dtype.kind != "f" or bool(sum_of_squares(part) <= bound * part.size)
-    if isinstance(part, (float, np.floating)):
-        return math.isfinite(part)
-    return not isinstance(part, (tuple, list)) or all(_sound(inner, bound) for inner in part)
-
-
-def learn(
-    algorithm: Algorithm, potential: Potential, view: Any, local: Any, task: Task, update: Any | None
-) -> Any:
-    """The worker's state after sending `update` (None: rejected)."""
-    if update is None:
-        return algorithm.forget(local)
-    return algorithm.learn(view, local, potential, task)
 
 
 class Remembered:
@@ -116,15 +70,23 @@ class Master:
     A rejected update still takes its commit number; it just changes nothing.
     stopping: when to end by itself; whoever drives the master keeps `passes` where `max_passes` needs it.
     pause: entered around every evaluation, so that an engine's clock can stand still.
-    staleness, alive: what an engine wants its callback to see in `Progress`.
+    alive: how many workers there are, for the callback's `Progress`.
     """
 
     def __init__(
-        self, algorithm: Algorithm, potential: Potential, theta0: Array, *,
-        workers: int, last: int, evaluate: int, callback: Callback | None = None,
+        self,
+        algorithm: Algorithm,
+        potential: Potential,
+        theta0: Array,
+        *,
+        workers: int,
+        last: int,
+        evaluate: int,
+        callback: Callback | None = None,
         stopping: Stopping = TO_THE_END,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:  # fmt: skip
+    ) -> None:
+        self.stopping = stopping
         self.go_on_with(algorithm, potential)
         self.theta0 = theta0
         self.iterate = algorithm.init(theta0)
@@ -134,65 +96,71 @@ class Master:
         self.most_rejected = max(10, 2 * workers)
         self.evaluate_every = evaluate
         self.callback = callback
-        self.stopping = stopping
         self.passes = 0.0
         self.pause = pause
         self.time = 0.0
-        self.staleness = 0.0
         self.alive = workers
         self.rejected = 0
         self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
         self._columns: dict[str, None] = {}
+        self._delays: list[int] = []
+        """l_n of the updates since the callback was last called."""
         self._look()
 
     def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
         """Commit and evaluate by these from now on; `potential` stays the object that was given."""
         self.algorithm, self.potential = algorithm, potential
-        self._asked = read_only(potential)
+        self._asked = asked = read_only(potential)
+        self._apply = algorithm.apply
+        self._value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
         self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
         made = extra(potential, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
+        rule = self.stopping
+        by_slope = self._standing is not None and rule.tol is not None
+        self._may_end = by_slope or rule.max_passes is not None or rule.max_time is not None
 
     def _look(self) -> None:
         """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
         self._theta = self.iterate.theta
         self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
 
-    def commit(self, updates: Sequence[Any | None], time: float, reads: Sequence[int]) -> None:
-        """Add one update, or the answers of a round, as the next version; `reads` are the versions they read.
+    def commit(self, updates: Sequence[Any | None], time: float, staleness: Sequence[int]) -> None:
+        """Add one update, or the answers of a round, as the next version; `staleness` has l_n of each.
 
         Raises `Diverged`, `Ended`, and `CallbackStopped` or `CallbackFailed` where the callback raises.
         """
+        if self.callback is not None:
+            self._delays += staleness
         good: Sequence[Any] = updates
         if None in updates:
-            kept = [(update, read) for update, read in zip(updates, reads) if update is not None]
-            good, reads = [update for update, _ in kept], [read for _, read in kept]
+            kept = [(update, l_n) for update, l_n in zip(updates, staleness) if update is not None]
+            good, staleness = [update for update, _ in kept], [l_n for _, l_n in kept]
             self.rejected += len(updates) - len(good)
-        version = self.version
+            self.rejected_in_a_row += len(updates)
+        version = self.version + 1
         if good:
             self.rejected_in_a_row = 0
-            stale = [version - read for read in reads]
-            commit = Commit(version + 1, stale, self.value, self._inverse_metric_from)
-            self.iterate = self.algorithm.apply(self.iterate, good, commit)
-        else:
-            self.rejected_in_a_row += len(updates)
-        self.version = version + 1
+            about = version, staleness, self._value, self._inverse_metric_from
+            self.iterate = self._apply(self.iterate, good, _new_tuple(Commit, about))
+        self.version = version
         self.time = time
         if self.iterate.theta is not self._theta:
             self._look()
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
         if beyond:
-            raise Diverged(f"the iterate exploded at commit {self.version}")
+            raise Diverged(f"the iterate exploded at commit {version}")
         if self.rejected_in_a_row >= self.most_rejected:
             raise Diverged(
-                f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {self.version}"
+                f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {version}"
             )
-        if self.version % self.evaluate_every == 0 or self.version == self.last:
+        if version % self.evaluate_every == 0 or version == self.last:
             self.evaluate(time)
-        self.stop_where_due()
+        if self._may_end:
+            self.stop_where_due()
 
     def standing(self) -> Standing | None:
         """Where a method with exact gradients stands; None: it does not say."""
@@ -212,7 +180,7 @@ class Master:
 
     def value(self, theta: Array) -> float:
         """U(theta) over all data."""
-        return float(self._asked.value(theta))
+        return self._value(theta)
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
@@ -239,7 +207,9 @@ class Master:
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            progress = Progress(self.version, time, theta.copy(), dict(record), self.staleness, self.alive)
+            delay = sum(self._delays) / max(1, len(self._delays))
+            self._delays = []
+            progress = Progress(self.version, time, theta.copy(), dict(record), delay, self.alive)
             try:
                 self.callback(progress)
             except StopIteration:

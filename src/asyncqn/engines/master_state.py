@@ -8,10 +8,10 @@
     orders = core.lost(w, now)              it is gone, and what it was computing with it
     orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
     core.stop(status, message)              end early; what is under way counts as dropped
-    core.hand_in_state(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
-    saved  = core.whole_checkpoint()        the checkpoint, once nobody owes a state any more, else None
+    core.snapshots.hand_in(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
+    saved  = core.snapshots.whole()         the checkpoint, once nobody owes a state any more, else None
     run    = core.finish(states)            after the end: the `Run`
-    saved  = core.last_checkpoint(states)   after `finish`: the checkpoint of the end
+    saved  = last_checkpoint(core, states)  after `finish`: the checkpoint of the end (engines.snapshots)
     core.failure                            what the callback raised, to be raised after all that
 
 An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
@@ -27,7 +27,7 @@ workers, learned from, and recorded as dropped, as a replay will do.
 
 Checkpoints: `due(commit)` is asked after every commit; where it says yes, a snapshot of the master
 is taken and every worker owes its state.  `Assign.hand_in` tells the engine to fetch the worker's
-state *before* it begins the assigned step; `core.whole_checkpoint` hands it out to be written.  To
+state *before* it begins the assigned step; `core.snapshots.whole` hands it out to be written.  To
 go on from a checkpoint: `MasterState(..., start=saved)`, join every worker of `core.returning` by its
 number, with the state `saved.tree(f"worker.{w}", algorithm.init_worker(potential, theta0))`.
 """
@@ -37,12 +37,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.core.checkpoint import Arrays, Saved
+from asyncqn.core.checkpoint import Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.request import Request
@@ -53,10 +53,12 @@ from asyncqn.core.stopping import Ended
 from asyncqn.engines.copies import copied
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.measured import Measured
-from asyncqn.engines.orders import Answer, Assign, Event, Member, sent_fields, state_arrays
+from asyncqn.engines.orders import Answer, Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
-from asyncqn.engines.snapshots import Snapshot, restore, take
+from asyncqn.engines.snapshots import Snapshots, restore, take
 from asyncqn.types import Array
+
+EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PARTS
 
 
 class MasterState:
@@ -67,8 +69,8 @@ class MasterState:
     so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
     is dropped; give_up_after: a worker that computes longer counts as lost; reach: time a broadcast needs
     to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
-    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from;
-    log: where every event is noted.
+    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
+    `engines.event_log` notes what happens to it.
     """
 
     def __init__(
@@ -84,7 +86,6 @@ class MasterState:
         service: float = 0.0,
         due: Callable[[int], bool] | None = None,
         start: Saved | None = None,
-        log: list[Event] | None = None,
     ) -> None:
         algorithm = request.algorithm
         check_stages(algorithm.stages, type(algorithm).__name__)
@@ -112,32 +113,30 @@ class MasterState:
         """The number that the next new worker gets."""
         self.steps_made: dict[int, int] = {}
         """By the workers of the checkpoint this run goes on from, until they have joined again."""
-        self.status, self.message = "", ""
+        self.done, self.status, self.message = False, "", ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.resumed_from: int | None = None
         self.segments: list[dict[str, Any]] = []
         self.time = 0.0
         """Of the last event."""
-        self.log, self.measured = log, Measured()
+        self.measured = Measured()
+        self.snapshots = Snapshots(due)
+        self.stage = self.stages[0]
+        """The stage that computes on the current version."""
         self._answers: list[Answer] = []
-        self._due = due
-        self._snapshot: Snapshot | None = None
         self.max_staleness, self.give_up_after, self.reach = max_staleness, give_up_after, reach
         self.service = service
         self._sent = sent_fields(algorithm, self.master.iterate)
-        self._stale_sum = self._stale_rows = self._evaluations = 0
+        self._all_sent = self._sent == self.master.iterate._fields
         self._round_ends = math.inf
         if start is not None:
             restore(self, start)
+            self.stage = stage_at(self.stages, self.version)
             self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
         self._open_round(self.time)
 
     # -- what an engine reads
-
-    @property
-    def done(self) -> bool:
-        return self.status != ""
 
     @property
     def version(self) -> int:
@@ -147,11 +146,6 @@ class MasterState:
     def returning(self) -> list[int]:
         """The workers of the checkpoint this run goes on from, to be joined again by number."""
         return sorted(self.steps_made)
-
-    @property
-    def stage(self) -> Stage:
-        """The stage that computes on the current version."""
-        return stage_at(self.stages, self.version)
 
     @property
     def deadline(self) -> float:
@@ -166,8 +160,8 @@ class MasterState:
 
     def sent(self) -> tuple[Array, ...]:
         """The arrays of the iterate that workers read, in the order of `sent_fields`."""
-        iterate = self.master.iterate
-        return tuple([getattr(iterate, name) for name in self._sent])
+        iterate: tuple[Array, ...] = self.master.iterate
+        return iterate if self._all_sent else tuple([getattr(iterate, name) for name in self._sent])
 
     # -- events
 
@@ -178,7 +172,6 @@ class MasterState:
 
     def join(self, now: float, worker: int | None = None) -> int:
         """A worker came; it gets a new number, or the given one where numbers carry meaning."""
-        self._note("join", now, worker)
         self._advance(now)
         if worker is None:
             worker = self.next_worker
@@ -186,21 +179,18 @@ class MasterState:
             raise ValueError(f"worker number {worker} was used before")
         self.next_worker = max(self.next_worker, worker + 1)
         self.members[worker] = Member(self.steps_made.pop(worker, 0))
+        self.master.alive = len(self.members)
         self.joined_later += self.version > 0 and self.version != self.resumed_from
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
         """The worker is free: it gets the current version, or may have to wait for the next."""
-        self._note("ask", now, worker)
-        return self._ask(worker, now)
-
-    def _ask(self, worker: int, now: float) -> list[Assign]:
         member = self.members.get(worker)
         if self.done or member is None or member.read is not None:
             return []
         self._advance(now)
         stage = self.stage
-        if stage.closes is Closes.ROUND and stage.answers is None and member.last_read == self.version:
+        if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
             member.waiting = True
             return []
         return self._assign(worker, member)
@@ -209,7 +199,6 @@ class MasterState:
         self, worker: int, update: Any | None, now: float, *, ask: bool = True, spent: float | None = None
     ) -> list[Assign]:
         """An update arrived; with `ask` the worker wants work again at once; spent: how long it computed."""
-        self._note("answer", now, worker, update, ask)
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
             return []
@@ -220,25 +209,18 @@ class MasterState:
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
         asked = stage_at(self.stages, read)
-        if asked.closes is Closes.ALL_PARTS:
-            assert self.handout is not None
-            assert answer.part is not None
-            if not self.handout.answered(answer.part, read, self.version, self.time - member.since):
-                # A worker's computations are recorded in its own order, so it waits for those before it.
-                self._answers.append(answer._replace(update=None, counts=False))
-            else:
-                orders = self._close_version(answer)
+        if asked.closes is EACH_ANSWER:
+            self._take(answer, asked)
+        elif asked.closes is ALL_PARTS:
+            orders = self._take_part(answer, self.time - member.since)
         elif asked.answers is not None:
             self._count_fresh(answer, asked.answers)
-        elif asked.closes is Closes.ROUND:
-            if read < self.version:
-                self._drop(answer)
-            else:
-                self._answers.append(answer)
-                orders = self._close_round()
+        elif read < self.version:
+            self._drop(answer)
         else:
-            self._take(answer, asked)
-        return orders + self._ask(worker, now) if ask else orders
+            self._answers.append(answer)
+            orders = self._close_round()
+        return orders + self.ask(worker, now) if ask else orders
 
     def served(self, begun: float, now: float, version: int) -> None:
         """An answer that came at this version, and what it led to, kept the master from then until now."""
@@ -247,19 +229,15 @@ class MasterState:
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
         """A worker is gone; without workers, and none `replacing` it, the run ends."""
-        self._note("lost", now, worker, None, replacing)
-        return self._lose(worker, now, replacing)
-
-    def _lose(self, worker: int, now: float, replacing: bool = False) -> list[Assign]:
         gone = self.members.pop(worker, None)
         if gone is None:
             return []
         self._advance(now)
         self.gone.add(worker)
+        self.master.alive = len(self.members)
         self.lost_workers += 1
-        if self._snapshot is not None:
-            self._snapshot.forget(worker)
-        orders = self._close_round() if self.stage.closes is Closes.ROUND and not self.done else []
+        self.snapshots.forget(worker)
+        orders = self._close_round() if self.stage.closes is ROUND and not self.done else []
         if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
             self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
@@ -269,7 +247,6 @@ class MasterState:
 
     def tick(self, now: float) -> list[Assign]:
         """Time passed: a round may be over, a silent worker given up."""
-        self._note("tick", now)
         self._advance(now)
         if self.done:
             return []
@@ -277,40 +254,14 @@ class MasterState:
         if self.give_up_after < math.inf:
             for worker, member in list(self.members.items()):
                 if member.read is not None and self.time - member.since >= self.give_up_after:
-                    orders += self._lose(worker, now)
-        if self.stage.closes is Closes.ROUND and not self.done:
+                    orders += self.lost(worker, now)
+        if self.stage.closes is ROUND and not self.done:
             orders += self._close_round()
         if self.handout is not None and not self.done:
             orders += self._assign_waiting()
         return orders
 
     # -- rounds and commits
-
-    def _note(
-        self,
-        kind: Literal["join", "ask", "answer", "lost", "tick"],
-        now: float,
-        worker: int | None = None,
-        update: Any | None = None,
-        flag: bool = False,
-    ) -> None:
-        if self.log is not None:
-            self.log.append(Event(kind, now, worker, copied(update), flag))
-
-    def happen(self, event: Event) -> list[Assign]:
-        """What an event of a log makes the master do."""
-        kind, now, worker, update, flag = event
-        if kind == "join":
-            self.join(now, worker)
-            return []
-        if kind == "tick":
-            return self.tick(now)
-        assert worker is not None
-        if kind == "ask":
-            return self.ask(worker, now)
-        if kind == "lost":
-            return self.lost(worker, now, replacing=flag)
-        return self.answer(worker, update, now, ask=flag)
 
     def _advance(self, now: float) -> None:
         if now > self.time:
@@ -321,10 +272,10 @@ class MasterState:
         if self.handout is not None and part is None:
             member.waiting = True
             return []
-        owes = self._snapshot is not None and worker in self._snapshot.owed
-        order = Assign(worker, self.version, member.k, part, owes)
+        version = self.version
+        order = Assign(worker, version, member.k, part, worker in self.snapshots.owed)
         member.k += 1
-        member.read = member.last_read = self.version
+        member.read = member.last_read = version
         member.part, member.since, member.waiting = part, self.time, False
         return [order]
 
@@ -332,9 +283,14 @@ class MasterState:
         waiting = [(w, member) for w, member in self.members.items() if member.waiting]
         return [order for w, member in waiting for order in self._assign(w, member)]
 
-    def _close_version(self, answer: Answer) -> list[Assign]:
-        """Commit the version if enough of its blocks are answered, else keep the answer until it is."""
+    def _take_part(self, answer: Answer, took: float) -> list[Assign]:
+        """Keep the answer to a part of the data, and commit the version if it was the last one missing."""
         assert self.handout is not None
+        assert answer.part is not None
+        if not self.handout.answered(answer.part, answer.read, self.version, took):
+            # A worker's computations are recorded in its own order, so it waits for those before it.
+            self._answers.append(answer._replace(update=None, counts=False))
+            return []
         if not self.handout.complete:
             # Its worker goes on to other blocks, and may use the arrays again.
             self._answers.append(answer._replace(update=copied(answer.update)))
@@ -345,9 +301,10 @@ class MasterState:
 
     def _take(self, answer: Answer, asked: Stage) -> None:
         """Commit an answer by itself, unless it belongs to a stage that is over or is too old."""
-        oldest = min(math.inf if most is None else most for most in (self.max_staleness, asked.max_delay))
-        kept = self.stage is asked and self.version - answer.read <= oldest
-        if self.stage is asked and self.handout is not None and answer.part is not None:
+        delay, most, stage_most = self.version - answer.read, self.max_staleness, asked.max_delay
+        young = (most is None or delay <= most) and (stage_most is None or delay <= stage_most)
+        kept = young and self.stage is asked
+        if self.handout is not None and answer.part is not None and self.stage is asked:
             self.handout.taken(answer.part, answer.read, kept=kept)
         if kept:
             self._commit([answer])
@@ -372,7 +329,7 @@ class MasterState:
         self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
 
     def _open_round(self, now: float) -> None:
-        if self.stage.closes is Closes.ROUND and self.stage.answers is None:
+        if self.stage.closes is ROUND and self.stage.answers is None:
             self._round_ends = now + self.reach + self.stage.timeout
 
     def _close_round(self) -> list[Assign]:
@@ -392,36 +349,31 @@ class MasterState:
         return self._assign_waiting()
 
     def _commit(self, answers: list[Answer]) -> None:
+        master = self.master
         self.time += self.service
         self.recorder.delivered(answers, self.time)
-        updates = [answer.update for answer in answers if answer.counts]
-        reads = [answer.read for answer in answers if answer.counts]
-        self._tell_progress(reads)
+        updates, staleness = [], []
+        for _, read, _, update, counts in answers:
+            if counts:
+                updates.append(update)
+                staleness.append(master.version - read)
         if self.stopping.max_passes is not None:
             self._count_passes(answers)
-        if not self._guarded(self.master.commit, updates, self.time, reads):
+        if not self._guarded(master.commit, updates, self.time, staleness):
             return
+        self.stage = stage_at(self.stages, master.version)
         if self.handout is not None:
-            self.handout.opened(self.version)
-        if self.version == self.commits:
+            self.handout.opened(master.version)
+        if master.version == self.commits:
             self.stop("completed", f"{self.commits} commits were made.")
-        else:
-            self._begin_checkpoint()
+        elif self.snapshots.due(master.version):
+            self.snapshots.begin(take(self), self.members)
 
     def _count_passes(self, answers: list[Answer]) -> None:
         read = np.array([answer.read for answer in answers], np.int32)
         part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
         rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
         self.master.passes += float(rows.sum()) / self.potential.n_data
-
-    def _tell_progress(self, read: list[int]) -> None:
-        """Mean staleness since the last evaluation, and who is there, for the callback's `Progress`."""
-        if self._evaluations != len(self.master.records):
-            self._evaluations, self._stale_sum, self._stale_rows = len(self.master.records), 0, 0
-        self._stale_sum += self.version * len(read) - sum(read)
-        self._stale_rows += len(read)
-        self.master.staleness = self._stale_sum / self._stale_rows
-        self.master.alive = len(self.members)
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
@@ -439,39 +391,12 @@ class MasterState:
             self.stop(ended.status, f"{ended}, after {self.version} commits.")
         return not self.done
 
-    # -- checkpoints
-
-    def _begin_checkpoint(self) -> None:
-        """Take a snapshot if one is due and none is being taken: every worker owes its state now."""
-        if self._due is not None and self._snapshot is None and self._due(self.version):
-            self._snapshot = Snapshot(take(self), self.members)
-
-    def hand_in_state(self, worker: int, arrays: Arrays) -> None:
-        """A worker's state, as it is before it begins what it was assigned."""
-        if self._snapshot is not None:
-            self._snapshot.hand_in(worker, arrays)
-
-    def whole_checkpoint(self) -> Saved | None:
-        """The checkpoint being taken, handed out once, when every worker's state is in it."""
-        if self._snapshot is None or self._snapshot.owed:
-            return None
-        saved, self._snapshot = self._snapshot.saved, None
-        return saved
-
-    def last_checkpoint(self, states: Mapping[int, Any]) -> Saved:
-        """The checkpoint of the end, after `finish`; workers without a state are not kept."""
-        saved = take(self)
-        saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
-        for worker in map(int, saved.document["workers"]):
-            saved.arrays.update(state_arrays(worker, states[worker]))
-        return saved
-
     # -- the end
 
     def stop(self, status: str, message: str) -> None:
         """End the run with a status (`Run.status`), and why in a sentence."""
         if not self.done:
-            self.status, self.message = status, message
+            self.done, self.status, self.message = True, status, message
 
     def manifest(self) -> dict[str, Any]:
         """What is run, with what, and where."""

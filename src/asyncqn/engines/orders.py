@@ -1,8 +1,8 @@
-"""What passes between the master's state and those who carry messages: orders, answers, events."""
+"""What passes between the master's state and those who carry messages: orders and answers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, flatten
 from asyncqn.core.streams import Stream
@@ -52,15 +52,3 @@ class Answer(NamedTuple):
     part: int | None
     update: Any | None
     counts: bool = True
-
-
-class Event(NamedTuple):
-    """Something that happened to the master; a list of them drives a fresh `MasterState` to the same end."""
-
-    kind: Literal["join", "ask", "answer", "lost", "tick"]
-    now: float
-    worker: int | None = None
-    update: Any | None = None
-    """Of an answer; None: it was rejected."""
-    flag: bool = False
-    """Of an answer: the worker wants work at once; of a loss: another worker is on its way."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from asyncqn.core.master import Master, compute, learn
-from asyncqn.core.read_only import read_only
+from asyncqn.core.master import Master
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.types import Algorithm, Array, Potential, Task
 
 _COMMITS = 3
@@ -21,16 +21,16 @@ def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: 
     every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
     parts = list(range(stage.parts or 1)) if every else [stage.first_part]
     try:
-        potential = read_only(potential)
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
-        local = algorithm.init_worker(potential, theta0)
+        steps = WorkerSteps(algorithm, potential, master.limit)
+        local = algorithm.init_worker(steps.potential, theta0)
         for k in range(_COMMITS):
             updates = []
             for i, part in enumerate(parts):
                 task = Task(0, k, Stream(seed, 0, k * len(parts) + i), part)
-                update = compute(algorithm, potential, master.iterate, local, task, master.limit)
-                local = learn(algorithm, potential, master.iterate, local, task, update)
+                update = steps.compute(master.iterate, local, task)
+                local = steps.learn(master.iterate, local, task, update)
                 updates.append(update)
-            master.commit(updates, 0.0, [k] * len(updates))
+            master.commit(updates, 0.0, [0] * len(updates))
     except Exception:
         return

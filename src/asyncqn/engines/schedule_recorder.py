@@ -44,13 +44,6 @@ class ScheduleRecorder:
     def _columns(self) -> tuple[array[int], array[int], array[float], array[int]]:
         return self._worker, self._read, self._time, self._part
 
-    def _add(self, worker: int, read: int, time: float, kind: int, part: int | None) -> None:
-        self._worker.append(worker << 2 | kind)
-        self._read.append(read)
-        self._time.append(time)
-        if part is not None:
-            self._part.append(part)
-
     def delivered(self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float) -> None:
         """The next commit: (worker, read, part, _, whether it counts), in the order of summation.
 
@@ -58,12 +51,17 @@ class ScheduleRecorder:
         """
         kind = NEW_COMMIT
         for worker, read, part, _, counts in rows:
-            self._add(worker, read, time, kind if counts else IN_VAIN, part)
-            kind = SAME_COMMIT if counts else kind
+            self._worker.append(worker << 2 | (kind if counts else IN_VAIN))
+            self._read.append(read)
+            self._time.append(time)
+            if part is not None:
+                self._part.append(part)
+            if counts:
+                kind = SAME_COMMIT
 
     def dropped(self, worker: int, read: int, time: float, part: int | None = None) -> None:
         """A computation in vain."""
-        self._add(worker, read, time, IN_VAIN, part)
+        self.delivered([(worker, read, part, None, False)], time)
 
     def rows(self, start: int, stop: int) -> npt.NDArray[Any]:
         """A copy of some rows; safe beside a thread that adds others."""

@@ -6,35 +6,57 @@ before the worker begins its next step, so that together they are the run betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.run import rows_computed
 from asyncqn.core.segments import segments_after
+from asyncqn.engines.orders import state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 
 if TYPE_CHECKING:
     from asyncqn.engines.master_state import MasterState
 
 
-class Snapshot:
-    """A checkpoint being taken: the master's part, and the workers that still owe their state."""
+class Snapshots:
+    """The checkpoints of a run, of which at most one is being taken.
 
-    def __init__(self, saved: Saved, workers: Iterable[int]) -> None:
-        self.saved, self.owed = saved, set(workers)
+    due: asked after every commit whether one is wanted; None: never.
+    """
+
+    def __init__(self, due: Callable[[int], bool] | None) -> None:
+        self._due = due
+        self._saved: Saved | None = None
+        self.owed: set[int] = set()
+        """The workers that have not handed in their state yet."""
+
+    def due(self, version: int) -> bool:
+        """Whether a checkpoint is to begin after this commit."""
+        return self._due is not None and self._saved is None and self._due(version)
+
+    def begin(self, saved: Saved, workers: Iterable[int]) -> None:
+        """Take the master's part; every worker owes its state now."""
+        self._saved, self.owed = saved, set(workers)
 
     def hand_in(self, worker: int, arrays: Arrays) -> None:
         """A worker's state, as it is before it begins what it was assigned."""
-        if worker in self.owed:
-            self.saved.arrays.update(arrays)
+        if self._saved is not None and worker in self.owed:
+            self._saved.arrays.update(arrays)
             self.owed.discard(worker)
 
     def forget(self, worker: int) -> None:
         """A worker is lost: the checkpoint does without it."""
-        if worker in self.owed:
+        if self._saved is not None and worker in self.owed:
             self.owed.discard(worker)
-            del self.saved.document["workers"][str(worker)]
+            del self._saved.document["workers"][str(worker)]
+
+    def whole(self) -> Saved | None:
+        """The checkpoint being taken, handed out once, when every worker's state is in it."""
+        if self.owed:
+            return None
+        saved, self._saved = self._saved, None
+        return saved
 
 
 def take(state: MasterState) -> Saved:
@@ -55,6 +77,15 @@ def take(state: MasterState) -> Saved:
         "manifest": state.manifest(),
     }
     saved.document.update(about)
+    return saved
+
+
+def last_checkpoint(state: MasterState, states: Mapping[int, Any]) -> Saved:
+    """The checkpoint of the end, after `finish`; workers without a state are not kept."""
+    saved = take(state)
+    saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
+    for worker in map(int, saved.document["workers"]):
+        saved.arrays.update(state_arrays(worker, states[worker]))
     return saved
 
 

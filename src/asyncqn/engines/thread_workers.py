@@ -19,14 +19,14 @@ import numpy.typing as npt
 
 from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.master import compute, learn
-from asyncqn.core.read_only import read_only
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, time_share
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
+from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import WorkerFailed
 
 LONGEST_WAIT = 0.2
@@ -102,7 +102,7 @@ class ThreadWorkers:
         states = {w: self.states[w] for w in core.members if w in over}
         run = core.finish(states)
         if self.checkpoints is not None and core.status != "diverged":
-            self.checkpoints.write(core.last_checkpoint(states))
+            self.checkpoints.write(last_checkpoint(core, states))
         if core.failure is not None:
             raise core.failure
         return run
@@ -184,7 +184,7 @@ class ThreadWorkers:
     def _send_orders(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         core = self.core
-        if core.time > self.clock.now():
+        if core.service and core.time > self.clock.now():
             self.clock.sleep_until(core.time)  # the service time of a slowed master
         for order in orders:
             if self.alone:
@@ -210,7 +210,8 @@ class ThreadWorkers:
                 self._end("stopped", "a worker failed.")
 
     def _work(self, worker: int, joins: float) -> None:
-        core, algorithm, potential = self.core, self.core.algorithm, read_only(self.core.potential)
+        core = self.core
+        steps = WorkerSteps(core.algorithm, core.potential, core.master.limit)
         local = self._state(worker)
         delays = (
             Delays(self.timing_model, core.seed, worker, core.stages)
@@ -224,9 +225,9 @@ class ThreadWorkers:
             begun = time.perf_counter()
             view, task = self.views[worker], order.task(core.seed)
             try:
-                update = compute(algorithm, potential, view, local, task, core.master.limit)
+                update = steps.compute(view, local, task)
                 if self.alone:
-                    local = learn(algorithm, potential, view, local, task, update)
+                    local = steps.learn(view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
             if delays is not None and not self._stretch(order, delays):
@@ -235,7 +236,7 @@ class ThreadWorkers:
             self._answer(worker, update, computed - begun + learning)
             try:
                 if not self.alone:
-                    local = learn(algorithm, potential, view, local, task, update)
+                    local = steps.learn(view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
             learning = time.perf_counter() - computed - self.answering[worker]
@@ -292,8 +293,8 @@ class ThreadWorkers:
         if order.hand_in:
             arrays = state_arrays(worker, local)
             with self.lock:
-                core.hand_in_state(worker, arrays)
-                self.saved = core.whole_checkpoint() or self.saved
+                core.snapshots.hand_in(worker, arrays)
+                self.saved = core.snapshots.whole() or self.saved
                 if self.saved is not None:
                     self.alert.set()
         return order

@@ -38,7 +38,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
-from asyncqn.kernels.memory import Langevin, langevin_update
+from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
@@ -168,9 +168,9 @@ class ASLBFGS:
         #     d_theta = (H + rho I) u
         #     d_u     = -h (H + rho I) g - gamma u + sqrt(2 h gamma / beta) Z
         H, u, share = tuple(local.memory), view.u, self.overlap / self.batch
-        numbers = Langevin(self.rho, self.h, self.gamma, self.noise(stream.k))
+        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `Langevin`
         g_S, out = local.g_S, tuple(local.update)
-        langevin_update(H, tuple(numbers), u, g_O, g_S, share, tuple(stream), out)
+        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out)
         return local.update
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:

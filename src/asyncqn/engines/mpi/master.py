@@ -35,6 +35,7 @@ from asyncqn.engines.mpi.worker import (
     send_pieces,
 )
 from asyncqn.engines.orders import Assign
+from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
 from asyncqn.types import Task
 
@@ -108,14 +109,14 @@ class MPIMaster:
                 if checkpoints is not None:
                     if checkpoints.interrupted:
                         core.stop(*checkpoints.ending(core.version))
-                    if (saved := core.whole_checkpoint()) is not None:
+                    if (saved := core.snapshots.whole()) is not None:
                         writing = writer.submit(checkpoints.write, saved)
             states = self._dismiss()
             if writing is not None:
                 writing.result()
         run = core.finish(states)
         if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(core.last_checkpoint(states))
+            checkpoints.write(last_checkpoint(core, states))
         if core.failure is not None:
             raise core.failure
         return run
@@ -253,7 +254,7 @@ class MPIMaster:
         if kind == STATE:
             with _Losing(self, i):
                 if (state := self._next_piece(i)) is not None:
-                    core.hand_in_state(rank.worker, state)
+                    core.snapshots.hand_in(rank.worker, state)
                     self._listen(i)
             return
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None

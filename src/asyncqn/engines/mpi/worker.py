@@ -18,10 +18,9 @@ import numpy.typing as npt
 from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.float32_wire import Float32Wire
-from asyncqn.core.master import compute, explosion_limit, learn
-from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.placed_update import PlacedUpdate
@@ -71,11 +70,12 @@ class Worker:
         timing_model: Cluster | None,
         time_unit: float,
     ) -> None:
-        potential, algorithm, theta0 = read_only(request.potential), request.algorithm, request.theta0
-        self.comm, self.potential, self.seed = comm, potential, request.seed
+        algorithm, theta0 = request.algorithm, request.theta0
+        self.comm, self.seed = comm, request.seed
         self.timing_model, self.unit, self.stages = timing_model, time_unit, algorithm.stages
-        self.algorithm: Any = Float32Wire(algorithm, arrived=True) if narrow else algorithm
-        self.limit = explosion_limit(theta0)
+        runs: Any = Float32Wire(algorithm, arrived=True) if narrow else algorithm
+        self.steps = WorkerSteps(runs, request.potential, explosion_limit(theta0))
+        potential = self.steps.potential
         self.local = algorithm.init_worker(potential, theta0)
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
@@ -111,12 +111,12 @@ class Worker:
             turn = 1 - turn
             receiving = self.comm.Irecv(self.frames[turn].buffer, 0, ORDERS)
             try:
-                update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
+                update = self.steps.compute(view, self.local, task)
                 if delays is not None:
                     self._stretch(begun, delays.of(k, read), receiving)
                 computed = time.perf_counter()
                 self._send(update, round(1e9 * (computed - begun + learning)))
-                self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+                self.local = self.steps.learn(view, self.local, task, update)
                 learning = time.perf_counter() - computed
             except Exception as error:
                 raise WorkerFailed(

@@ -40,6 +40,7 @@ from asyncqn.engines.processes.channel import (
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
 from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
+from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.engines.wire import arrays_from_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
 
@@ -107,7 +108,7 @@ class ProcessMaster:
                 writing: Future[None] | None = None
                 while not core.done:
                     self._turn()
-                    if checkpoints is not None and (saved := core.whole_checkpoint()) is not None:
+                    if checkpoints is not None and (saved := core.snapshots.whole()) is not None:
                         writing = writer.submit(checkpoints.write, saved)
                 self._dismiss()
                 if writing is not None:
@@ -118,7 +119,7 @@ class ProcessMaster:
         states = {w: state for w, state in self.states.items() if w in core.members}
         run = core.finish(states)
         if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(core.last_checkpoint(states))
+            checkpoints.write(last_checkpoint(core, states))
         if core.failure is not None:
             raise core.failure
         return run
@@ -251,7 +252,7 @@ class ProcessMaster:
                 self.states[slot.worker] = Saved({}, arrays).tree(f"worker.{slot.worker}", template)
                 self._forget(slot)
             else:
-                core.hand_in_state(slot.worker, arrays)
+                core.snapshots.hand_in(slot.worker, arrays)
         elif kind == FAILED:
             failure = Failure(*json.loads(message.content))
             error = WorkerFailed(failure.sentence)

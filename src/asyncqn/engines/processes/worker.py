@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.master import compute, explosion_limit, learn
-from asyncqn.core.read_only import read_only
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.processes.channel import (
@@ -117,8 +116,8 @@ class Worker:
     def __init__(self, channel: Channel, brief: Brief, room: int, nbytes: int) -> None:
         self.channel, self.brief = channel, brief
         self.algorithm, self.seed = brief.algorithm, brief.seed
-        self.potential = read_only(brief.potential)
-        self.limit = explosion_limit(brief.theta0)
+        self.steps = WorkerSteps(brief.algorithm, brief.potential, explosion_limit(brief.theta0))
+        self.potential = self.steps.potential
         self.iterate = self.algorithm.init(brief.theta0)
         self.fields = sent_fields(self.algorithm, self.iterate)
         sent = tuple(getattr(self.iterate, name) for name in self.fields)
@@ -159,7 +158,7 @@ class Worker:
         """One step of the algorithm."""
         frame, self.turn = self.frames[self.turn], 1 - self.turn
         view, task = self._view(frame), order.task(self.seed)
-        update = compute(self.algorithm, self.potential, view, self.local, task, self.limit)
+        update = self.steps.compute(view, self.local, task)
         if self.brief.timing_model is not None:
             self._stretch(order, self.brief.timing_model)
         computed = time.perf_counter()
@@ -169,7 +168,7 @@ class Worker:
         else:
             self.local = self.placed.pack(update, self.local)
             self.channel.send(UPDATE, spent)
-        self.local = learn(self.algorithm, self.potential, view, self.local, task, update)
+        self.local = self.steps.learn(view, self.local, task, update)
         self.learning = time.perf_counter() - computed
 
     def _view(self, frame: Frame) -> Any:

@@ -24,6 +24,7 @@ from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
+from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import BadInput, WorkerFailed
 
 LONGEST_WAIT = 0.1
@@ -97,7 +98,7 @@ class RayMaster:
                 writing: Future[None] | None = None
                 while not core.done:
                     self._turn()
-                    if checkpoints is not None and (saved := core.whole_checkpoint()) is not None:
+                    if checkpoints is not None and (saved := core.snapshots.whole()) is not None:
                         writing = writer.submit(checkpoints.write, saved)
                 self._dismiss()
                 if writing is not None:
@@ -109,7 +110,7 @@ class RayMaster:
                 self._kill(slot)
         run = core.finish(self.states)
         if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(core.last_checkpoint(self.states))
+            checkpoints.write(last_checkpoint(core, self.states))
         if core.failure is not None:
             raise core.failure
         return run
@@ -295,7 +296,7 @@ class RayMaster:
     def _answered(self, slot: ActorSlot, answer: Answer) -> None:
         core = self.core
         if answer.state is not None:
-            core.hand_in_state(slot.worker, answer.state)
+            core.snapshots.hand_in(slot.worker, answer.state)
         slot.kind = answer.kind or slot.kind
         update = None
         if answer.update is not None:

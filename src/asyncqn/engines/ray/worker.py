@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.master import compute, explosion_limit, learn
-from asyncqn.core.read_only import read_only
+from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.engines.copies import View
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
@@ -110,9 +109,8 @@ class Worker:
             built = source.build() if isinstance(source, Reference) else source
             if built is None:
                 return "data"
-            self.potential = read_only(built)
-            self.limit = explosion_limit(theta0)
-            self.local = self.algorithm.init_worker(self.potential, theta0)
+            self.steps = WorkerSteps(self.algorithm, built, explosion_limit(theta0))
+            self.local = self.algorithm.init_worker(self.steps.potential, theta0)
             if state is not None:
                 self.local = Saved({}, state).tree(f"worker.{worker}", self.local)
             iterate = self.algorithm.init(theta0)
@@ -136,7 +134,7 @@ class Worker:
             state = state_arrays(assign.worker, self.local) if assign.hand_in else None
             self.view = self.copy.take(values)
             task = assign.task(self.seed)
-            update = compute(self.algorithm, self.potential, self.view, self.local, task, self.limit)
+            update = self.steps.compute(self.view, self.local, task)
         except Exception as error:
             return _failed(_where(assign), error)
         self._stretch(begun, assign)
@@ -160,9 +158,7 @@ class Worker:
     def _learn(self, assign: Assign, update: Any | None) -> Failed | None:
         begun = time.perf_counter()
         try:
-            self.local = learn(
-                self.algorithm, self.potential, self.view, self.local, assign.task(self.seed), update
-            )
+            self.local = self.steps.learn(self.view, self.local, assign.task(self.seed), update)
         except Exception as error:
             return _failed(_where(assign), error)
         self.learning_takes = time.perf_counter() - begun

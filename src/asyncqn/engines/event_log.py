@@ -1,0 +1,68 @@
+"""A log of what happened to a master, which drives a fresh one to the same end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from asyncqn.engines.copies import copied
+from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign
+
+
+class Event(NamedTuple):
+    """Something that happened to the master."""
+
+    kind: Literal["join", "ask", "answer", "lost", "tick"]
+    now: float
+    worker: int | None = None
+    update: Any | None = None
+    """Of an answer; None: it was rejected."""
+    flag: bool = False
+    """Of an answer: the worker wants work at once; of a loss: another worker is on its way."""
+
+
+class LoggedMaster:
+    """A `MasterState` whose events are noted in `events`; all else is the state's own."""
+
+    def __init__(self, state: MasterState) -> None:
+        self.state = state
+        self.events: list[Event] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+    def join(self, now: float, worker: int | None = None) -> int:
+        self.events.append(Event("join", now, worker))
+        return self.state.join(now, worker)
+
+    def ask(self, worker: int, now: float) -> list[Assign]:
+        self.events.append(Event("ask", now, worker))
+        return self.state.ask(worker, now)
+
+    def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
+        self.events.append(Event("answer", now, worker, copied(update), ask))
+        return self.state.answer(worker, update, now, ask=ask)
+
+    def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
+        self.events.append(Event("lost", now, worker, None, replacing))
+        return self.state.lost(worker, now, replacing=replacing)
+
+    def tick(self, now: float) -> list[Assign]:
+        self.events.append(Event("tick", now))
+        return self.state.tick(now)
+
+
+def happen(state: MasterState, event: Event) -> list[Assign]:
+    """What an event of a log makes the master do."""
+    kind, now, worker, update, flag = event
+    if kind == "join":
+        state.join(now, worker)
+        return []
+    if kind == "tick":
+        return state.tick(now)
+    assert worker is not None
+    if kind == "ask":
+        return state.ask(worker, now)
+    if kind == "lost":
+        return state.lost(worker, now, replacing=flag)
+    return state.answer(worker, update, now, ask=flag)
