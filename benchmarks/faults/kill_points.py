@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import load_checkpoint
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.run import load_run
 from asyncqn.data import Ratings, open_ratings, save_ratings
 from asyncqn.recommender.estimator import Recommender

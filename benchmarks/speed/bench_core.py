@@ -16,6 +16,7 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
+from asyncqn.kernels.ring import NEWEST
 from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
 from benchmarks.timing import mover, seconds, side_by_side
 
@@ -44,7 +45,7 @@ class Case:
             consider_pair(self.memory, PairRule(1e-8), "pair", s, zero, s + 0.3 * draw(), zero)
         self.u, self.g_O, self.g_S = draw(), draw(), draw()
         self.out = Update(draw(), draw())
-        newest = int(self.memory.ring[1])
+        newest = int(self.memory.ring[NEWEST])
         order = [(newest - a) % M for a in range(M)]  # newest first
         self.S = [self.memory.pairs[0, j] for j in order]
         self.Y = [self.memory.pairs[1, j] for j in order]

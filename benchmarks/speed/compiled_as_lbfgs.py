@@ -17,7 +17,8 @@ from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.linear_gaussian import gradient
-from asyncqn.kernels.memory import Langevin, add_pair, factor, langevin_update, pair_products
+from asyncqn.kernels.memory import Langevin, langevin_update
+from asyncqn.kernels.pairs import add_pair, factor, pair_products
 from asyncqn.kernels.random import fill_rows
 
 

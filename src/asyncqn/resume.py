@@ -7,7 +7,8 @@ from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.checkpoint import Checkpoints, Saved, load_checkpoint
+from asyncqn.core.checkpoint import Checkpoints, Saved
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, potential_entry, rebuilt, stopping_of

@@ -9,6 +9,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import AGAIN, MetricLBFGS
 from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, empty_memory
 from asyncqn.core.streams import Stream
+from asyncqn.kernels.ring import NEWEST
 from asyncqn.types import Task
 
 ONE = aq.Simulator(aq.Cluster(workers=1))
@@ -53,7 +54,7 @@ def test_directions_are_those_of_the_dense_recursion_over_the_metric():
         y = s * np.arange(1.0, 7.0)
         assert metric.learn(s.copy(), y[None].copy())
     S, Y = metric.memory.pairs
-    newest = int(metric.memory.ring[1])
+    newest = int(metric.memory.ring[NEWEST])
     for back in (2, 1, 0):
         s, y = S[(newest - back) % 3], Y[(newest - back) % 3]
         V = np.eye(6) - np.outer(y, s) / (s @ y)

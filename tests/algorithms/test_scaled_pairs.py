@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
 from asyncqn.algorithms.quasi_newton.scaled_pairs import Pairs, empty_memory
 from asyncqn.kernels.conjugation import conjugate
+from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED
 
 DIM = 6
 

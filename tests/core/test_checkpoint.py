@@ -21,7 +21,8 @@ from hypothesis.extra import numpy as hnp
 from sealed import data_file
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, load_checkpoint, unflatten
+from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, unflatten
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.storage import check_of
 
 POTENTIAL = problem()

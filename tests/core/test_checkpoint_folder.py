@@ -18,7 +18,8 @@ from sealed import data_file, reseal
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, load_checkpoint, unflatten
+from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, unflatten
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.master import Master
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.storage import FolderLock, NoLocks

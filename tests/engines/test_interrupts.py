@@ -15,7 +15,7 @@ import pytest
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import load_checkpoint
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.engines import interrupts
 from asyncqn.errors import WorkerFailed
 

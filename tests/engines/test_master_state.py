@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Saved, _unpack
+from asyncqn.core.checkpoint import Saved
+from asyncqn.core.checkpoint_reading import unpack_log
 from asyncqn.core.request import Request
 from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.event_log import LoggedMaster, happen
@@ -38,7 +39,7 @@ def as_loaded(saved: Saved) -> Saved:
     arrays = dict(saved.arrays)
     for name, log in saved.logs.items():
         if log.length:
-            _unpack(name, log.between(0, log.length), arrays)
+            unpack_log(name, log.between(0, log.length), arrays)
     arrays.setdefault("fingerprints", np.empty(0, np.uint32))
     return Saved(saved.document, {k: a for k, a in arrays.items() if not k.startswith("under_way.")})
 

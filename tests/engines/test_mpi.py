@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
-from asyncqn.core.checkpoint import load_checkpoint
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.float32_wire import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate

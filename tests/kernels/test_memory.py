@@ -9,10 +9,6 @@ from hypothesis import strategies as st
 from oracles import dense_bfgs, two_loop
 
 from asyncqn.algorithms.memory import (
-    ACCEPTED,
-    COUNT,
-    NEWEST,
-    REJECTED,
     PairRule,
     clear,
     consider_pair,
@@ -21,6 +17,7 @@ from asyncqn.algorithms.memory import (
 )
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
+from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED
 
 RULE = PairRule(1e-4)
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
+from asyncqn.kernels import pairs as pair_kernels
+from asyncqn.kernels.ring import ACCEPTED, REJECTED, empty_ring, forget_slots, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters, Potential, extra
 
-COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
-
 
 class Memory(NamedTuple):
-    """Pairs in ring slots with their Gram matrices; `ring` = [count, newest slot, accepted, rejected]."""
+    """Pairs in ring slots with their Gram matrices; `ring`: see `kernels.ring`."""
 
     pairs: Array  # (2, M, d): S, and Y or H0 Y
     gram: Array  # (2, M, M): S'Y and Y'H0 Y, float64
@@ -31,8 +31,7 @@ class Memory(NamedTuple):
 
     def sound(self) -> bool:
         """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
-        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
-        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+        return points_inside(self.ring, self.pairs.shape[1])
 
 
 class PairRule(NamedTuple):
@@ -97,7 +96,7 @@ def empty_memory(size: int, scale: InitialScale, potential: Potential | None, th
         middle=np.zeros((2 * size, 2 * size)),
         scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
         diagonal=initial_diagonal(potential, theta0) if scale == "diagonal" else theta0[:0].copy(),
-        ring=np.array([0, -1, 0, 0], np.int64),
+        ring=empty_ring(),
     )
 
 
@@ -113,7 +112,7 @@ def consider_pair(
     """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
     # Plain tuples: numba takes long to recognise named ones.
     H, numbers = tuple(memory), tuple(rule)
-    admitted: bool = kernels.consider(H, numbers, scale == "pair", theta, theta_old, g, g_old)
+    admitted: bool = pair_kernels.consider(H, numbers, scale == "pair", theta, theta_old, g, g_old)
     return admitted
 
 
@@ -144,7 +143,7 @@ def clear(memory: Memory, scale: InitialScale) -> None:
     """Forget all pairs, keeping the counts of what was admitted."""
     for part in (memory.pairs, memory.gram, memory.middle):
         part[...] = 0
-    memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+    forget_slots(memory.ring)
     if scale == "pair":
         memory.scale[0] = 1.0
 

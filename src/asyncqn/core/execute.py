@@ -21,6 +21,7 @@ from asyncqn.core.master import (
     CallbackStopped,
     Diverged,
     Master,
+    new_tuple,
     potential_stopped,
 )
 from asyncqn.core.request import Request
@@ -158,7 +159,8 @@ class Loop:
                 if w not in locals_:
                     locals_[w], steps[w] = master.algorithm.init_worker(side.potential, master.theta0), 0
                 k, local, iterate = steps[w], locals_[w], master.iterate
-                task = Task(w, version, Stream(seed, w, k), None if part is None else part[row])
+                stream = new_tuple(Stream, (seed, w, k))
+                task = new_tuple(Task, (w, version, stream, None if part is None else part[row]))
                 steps[w] = k + 1
                 update = side.compute(iterate, local, task)
                 locals_[w] = side.learn(iterate, local, task, update)

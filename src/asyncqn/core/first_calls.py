@@ -18,17 +18,14 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from asyncqn.core.read_only import read_only
+from asyncqn.core.observed_calls import MARK, NothingToJudge, ObservedCalls, Vector
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Array, Potential, Rows, extra
+from asyncqn.types import Array, Potential, Rows
 
-_MARK = 1.2345678e-30
-"""Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
 _OF_USERS = "asyncqn.potentials.brought."
 """Where our classes call functions of users."""
 _FEW = 8
@@ -41,8 +38,6 @@ _CHUNK = 4096
 """Rows of one call where all are taken, so that a copy of their data stays small."""
 _SEED = 0xC4EC
 """The checks draw the same rows and directions in every run: a mistake is found each time or never."""
-
-Vector = npt.NDArray[np.float64]
 
 
 def check_first_calls(potential: Potential, theta0: Array) -> None:
@@ -61,77 +56,13 @@ def check_first_calls(potential: Potential, theta0: Array) -> None:
 
 def compare_functions(potential: Potential, theta0: Array) -> None:
     """Raise `BadInput` with a sentence that names the mistake, where there clearly is one."""
-    calls = _Calls(potential)
+    calls = ObservedCalls(potential)
     rng = np.random.default_rng(_SEED)
     try:
         with np.errstate(all="ignore"):
             _Comparison(calls, theta0, rng).run()
-    except _NothingToJudge:
+    except NothingToJudge:
         return
-
-
-class _NothingToJudge(Exception):
-    """A function raised an error or is not finite: the run will meet that again, and say where."""
-
-
-class _Calls:
-    """The functions of a potential, called with copies, so that what they change is noticed."""
-
-    def __init__(self, potential: Potential) -> None:
-        # As in the run: a user's compiled functions are compiled once.
-        self.potential, self.name = read_only(potential), type(potential).__name__
-
-    def has(self, function: str) -> bool:
-        return extra(self.potential, function) is not None
-
-    def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
-        """What `value` or `value_rows` returns."""
-        result = self._call(function, theta, rows)
-        return self._as_number(function, result)
-
-    def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:
-        out = np.full_like(theta, fill)
-        returned = self._call("grad", theta, rows, out)
-        if fill == _MARK and bool((out == out.dtype.type(_MARK)).all()):
-            came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
-            raise BadInput(f"{self.name}.grad leaves out as it was{came}: write the gradient, out[:] = ...")
-        return out.astype(np.float64)
-
-    def grad_with_value(self, theta: Array, rows: Rows) -> tuple[Vector, float]:
-        out = np.full_like(theta, np.nan)
-        returned = self._call("grad_with_value", theta, rows, out)
-        return out.astype(np.float64), self._as_number("grad_with_value", returned)
-
-    def _as_number(self, function: str, result: Any) -> float:
-        try:
-            if np.ndim(result) == 0:
-                return float(result)
-        except (TypeError, ValueError):
-            pass
-        raise BadInput(f"{self.name}.{function} must return a number, not {_shown(result)}.")
-
-    def _call(self, function: str, theta: Array, rows: Rows | None, *out: Array) -> Any:
-        given = theta.copy()
-        arguments = [given] if rows is None else [given, rows.copy()]
-        try:
-            result = getattr(self.potential, function)(*arguments, *out)
-        except StopIteration as error:
-            raise BadInput(
-                f"{self.name}.{function} raises StopIteration, which is for callbacks: let it raise another."
-            ) from error
-        except BadInput:
-            raise
-        except Exception as error:
-            raise _NothingToJudge from error
-        require(
-            given.tobytes() == theta.tobytes(),
-            f"{self.name}.{function} changes theta: it must leave theta as it is.",
-        )
-        require(
-            rows is None or arguments[1].tobytes() == rows.tobytes(),
-            f"{self.name}.{function} changes rows: it must leave rows as they are.",
-        )
-        return result
 
 
 class _Slope(NamedTuple):
@@ -157,7 +88,7 @@ class _Slope(NamedTuple):
 class _Comparison:
     """The checks of one potential from one start."""
 
-    def __init__(self, calls: _Calls, theta0: Array, rng: np.random.Generator) -> None:
+    def __init__(self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator) -> None:
         self.calls, self.theta0, self.rng = calls, theta0, rng
         self.name, self.n = calls.name, int(calls.potential.n_data)
         self.eps = float(np.finfo(theta0.dtype).eps)
@@ -195,7 +126,7 @@ class _Comparison:
 
     def _check_purity(self, A: Rows) -> None:
         self.start_value = self.calls.number("value", self.theta0)
-        first = self.calls.grad(self.theta0, A, _MARK)
+        first = self.calls.grad(self.theta0, A, MARK)
         second = self.calls.grad(self.theta0, A)
         if first.tobytes() == second.tobytes():
             return
@@ -214,7 +145,7 @@ class _Comparison:
             self.value = self.calls.number("value", self.theta)
             if math.isfinite(self.value):
                 return
-        raise _NothingToJudge
+        raise NothingToJudge
 
     # -- rows
 
@@ -259,7 +190,7 @@ class _Comparison:
         both = np.concatenate([A, B])
         vA, vB, vC = (calls.number("value_rows", theta, rows) for rows in (A, B, both))
         if not all(map(math.isfinite, (vA, vB, vC))):
-            raise _NothingToJudge
+            raise NothingToJudge
         self.rows_value = vC
         allowed = self.value_tolerance * (abs(vA) + abs(vB) + abs(vC))
         require(
@@ -324,7 +255,7 @@ class _Comparison:
                 return slope
             before = slope
         if before is None:
-            raise _NothingToJudge
+            raise NothingToJudge
         return before._replace(unsure=math.inf)
 
     def _measured(self, function: str, rows: Rows | None, g: Vector, d: Vector) -> tuple[_Slope | None, bool]:
@@ -368,7 +299,7 @@ class _Comparison:
         drawn = self.rng.choice(n, 5 * _SAMPLE, replace=False).astype(np.int64)
         first, *others = (_finite(calls.grad(self.theta, part)) for part in np.array_split(drawn, 5))
         if not first.any():
-            raise _NothingToJudge
+            raise NothingToJudge
         direction = first * (_norm(self.reach) / _norm(first))
         slope = self._slope("value", None, np.zeros_like(first), direction)
         said = [float(g @ slope.step) for g in others]
@@ -427,7 +358,7 @@ def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Arra
 def _finite(g: Vector) -> Vector:
     """g, where it can be judged."""
     if not math.isfinite(_norm(g)):
-        raise _NothingToJudge
+        raise NothingToJudge
     return g
 
 
@@ -438,8 +369,3 @@ def _norm(g: Vector) -> float:
 def _near(a: float, b: float, share: float) -> bool:
     """Whether b is a, but for a share of a."""
     return abs(a - b) <= share * abs(a)
-
-
-def _shown(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    return f"an array of shape {shape}" if shape else f"{value!r}" if value is None else type(value).__name__

@@ -25,8 +25,8 @@ from asyncqn.kernels.vectors import inspect
 from asyncqn.storage import Log
 from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
 
-_new_tuple = tuple.__new__
-"""Makes a named tuple from a plain one in a third of the time: there is one at every commit."""
+new_tuple = tuple.__new__
+"""Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
 
 
 class Diverged(Exception):
@@ -144,7 +144,7 @@ class Master:
         if good:
             self.rejected_in_a_row = 0
             about = version, staleness, self._value, self._inverse_metric_from
-            self.iterate = self._apply(self.iterate, good, _new_tuple(Commit, about))
+            self.iterate = self._apply(self.iterate, good, new_tuple(Commit, about))
         self.version = version
         self.time = time
         if self.iterate.theta is not self._theta:

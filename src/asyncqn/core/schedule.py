@@ -46,6 +46,8 @@ class WorkerSummary(NamedTuple):
 def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
     """The column as int32, refused rather than rounded or wrapped."""
     given = np.asarray(column)
+    if given.dtype == np.int32:
+        return np.ascontiguousarray(given)
     require(
         given.size == 0 or given.dtype.kind in "iu",
         f"schedule: column '{name}' must hold integers, not {given.dtype}.",

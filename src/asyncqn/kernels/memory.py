@@ -7,8 +7,8 @@ and H0 diagonal, the BFGS matrix is (Byrd, Nocedal, Schnabel 1994)
                                            [ -R^-1                      0   ]
 
 so H v needs the 2M inner products [S  H0 Y]'v, one small product with N, and one combination.
-N changes only when a pair is added: `factor` computes it then.  Pairs live in ring slots in any
-order; only `factor` looks at their age.
+N changes only when a pair is added: `kernels.pairs` computes it then.  Pairs live in ring slots in any
+order.
 
 For scalar H0 = c I the second half of the memory holds Y and c is folded into N; for a diagonal
 H0 it holds H0 Y, and `diagonal` is not empty.
@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 
-_TILE = 16 * BLOCK
+TILE = 16 * BLOCK
 """Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK.
 
 Inside a tile every loop runs over slices from 0, over few arrays: so the compiler can prove that
@@ -64,7 +64,7 @@ def _dots(s, y, u, g):
 
 
 @reducing_piece
-def _two_dots(s, y, v):
+def two_dots(s, y, v):
     """s'v, y'v."""
     sv = yv = s.dtype.type(0)
     for i in range(s.size):
@@ -74,7 +74,7 @@ def _two_dots(s, y, v):
 
 
 @reducing_piece
-def _combine(out, a, v, b, w):
+def combine(out, a, v, b, w):
     """out = a v + b w."""
     for i in range(out.size):
         out[i] = a * v[i] + b * w[i]
@@ -140,7 +140,7 @@ def _add_dots(p, memory, u, g, lo, hi):
 
 @reducing_piece
 def _combine_in_place(out, a, b, w):
-    """out = a out + b w; as `_combine` with out among its vectors, which then could not be vectorised."""
+    """out = a out + b w; as `combine` with out among its vectors, which then could not be vectorised."""
     for i in range(out.size):
         out[i] = a * out[i] + b * w[i]
 
@@ -153,7 +153,7 @@ def _scale(out, a, v):
 
 
 @reducing_piece
-def _scale_by(out, diagonal, rho, v):
+def scale_by(out, diagonal, rho, v):
     """out = (diagonal + rho) v."""
     for i in range(out.size):
         out[i] = (diagonal[i] + rho) * v[i]
@@ -200,9 +200,9 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
     kind = memory.dtype.type
     g = d_u  # the blended gradient rests where its update will be written
     p = np.zeros((2, 2 * m))
-    for lo in range(0, d, _TILE):
-        hi = min(lo + _TILE, d)
-        _combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
+    for lo in range(0, d, TILE):
+        hi = min(lo + TILE, d)
+        combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
         _add_dots(p, memory, u, g, lo, hi)
     c = np.zeros((2, 2 * m))
     for r in range(2):
@@ -210,11 +210,11 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
             for j in range(2 * m):
                 c[r, i] += middle[i, j] * p[r, j]
     z = np.zeros(BLOCK)
-    for lo in range(0, d, _TILE):
-        hi = min(lo + _TILE, d)
+    for lo in range(0, d, TILE):
+        hi = min(lo + TILE, d)
         x, v, u_ = d_theta[lo:hi], d_u[lo:hi], u[lo:hi]
         if diagonal.size:
-            _scale_by(x, diagonal[lo:hi], kind(rho), u_)
+            scale_by(x, diagonal[lo:hi], kind(rho), u_)
             _scale_in_place(v, diagonal[lo:hi], kind(rho))
             _combine_in_place(v, kind(-h), kind(-gamma), u_)
         else:
@@ -235,168 +235,20 @@ def product(memory, middle, scale, diagonal, v, out):
     d, m = v.size, memory.shape[1]
     kind = memory.dtype.type
     p = np.zeros(2 * m)
-    for lo in range(0, d, _TILE):
-        hi = min(lo + _TILE, d)
+    for lo in range(0, d, TILE):
+        hi = min(lo + TILE, d)
         for j in range(m):
-            sv, yv = _two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], v[lo:hi])
+            sv, yv = two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], v[lo:hi])
             p[j] += sv
             p[m + j] += yv
     c = np.zeros(2 * m)
     for i in range(2 * m):
         for j in range(2 * m):
             c[i] += middle[i, j] * p[j]
-    for lo in range(0, d, _TILE):
-        hi = min(lo + _TILE, d)
+    for lo in range(0, d, TILE):
+        hi = min(lo + TILE, d)
         if diagonal.size:
-            _scale_by(out[lo:hi], diagonal[lo:hi], kind(0), v[lo:hi])
+            scale_by(out[lo:hi], diagonal[lo:hi], kind(0), v[lo:hi])
         else:
             _scale(out[lo:hi], kind(scale), v[lo:hi])
         _add_memory(out[lo:hi], memory, c, 1.0, lo, hi)
-
-
-@reducing_piece
-def _difference_products(theta, theta_old, g, g_old):
-    """(s's, s'y, y'y) of one tile."""
-    ss = sy = yy = theta.dtype.type(0)
-    for i in range(theta.size):
-        s = theta[i] - theta_old[i]
-        y = g[i] - g_old[i]
-        ss += s * s
-        sy += s * y
-        yy += y * y
-    return ss, sy, yy
-
-
-@reducing_entry
-def pair_products(theta, theta_old, g, g_old):
-    """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
-    ss = sy = yy = 0.0
-    for lo in range(0, theta.size, _TILE):
-        hi = min(lo + _TILE, theta.size)
-        a, b, c = _difference_products(theta[lo:hi], theta_old[lo:hi], g[lo:hi], g_old[lo:hi])
-        ss += a
-        sy += b
-        yy += c
-    return ss, sy, yy
-
-
-@reducing_entry
-def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
-    """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
-
-    gram[0, i, j] = s_i'y_j for i not younger than j (the only entries that R needs);
-    gram[1, i, j] = y_i'H0 y_j, with H0 = I unless a diagonal is given.
-    """
-    m, d = memory.shape[1], theta.size
-    one = memory.dtype.type(1)
-    for j in range(m):
-        gram[0, j, slot] = 0.0
-        gram[1, j, slot] = 0.0
-    for lo in range(0, d, _TILE):
-        hi = min(lo + _TILE, d)
-        s, y = memory[0, slot, lo:hi], memory[1, slot, lo:hi]
-        _combine(s, one, theta[lo:hi], -one, theta_old[lo:hi])
-        _combine(y, one, g[lo:hi], -one, g_old[lo:hi])
-        # y is still the raw difference of gradients here; the others' second halves are H0 y.
-        for j in range(m):
-            sy, yy = _two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], y)
-            gram[0, j, slot] += sy
-            if j != slot or not diagonal.size:
-                gram[1, j, slot] += yy
-        if diagonal.size:
-            scaled = np.empty_like(y)
-            _scale_by(scaled, diagonal[lo:hi], one - one, y)
-            own, _ = _two_dots(scaled, y, y)
-            gram[1, slot, slot] += own
-            for i in range(y.size):
-                y[i] = scaled[i]
-    for j in range(m):
-        gram[1, slot, j] = gram[1, j, slot]
-
-
-_LONG = 12
-"""Beyond so many pairs the corner of N is made in two products, M^3 instead of M^4."""
-
-
-@reducing_piece
-def _corner(gram, slot, scale, inverse, middle):
-    """The corner R^-T (D + scale Y'Y) R^-1 of N for a long memory, by rows."""
-    count = slot.size
-    right = np.zeros((count, count))  # (D + scale Y'Y) R^-1
-    for i in range(count):
-        row = right[i]
-        for q in range(count):
-            entry = scale * gram[1, slot[i], slot[q]]
-            if i == q:
-                entry += gram[0, slot[i], slot[i]]
-            for b in range(count):
-                row[b] += entry * inverse[q, b]
-    row = np.zeros(count)
-    for a in range(count):
-        row[:] = 0.0
-        for i in range(a + 1):
-            entry = inverse[i, a]
-            for b in range(count):
-                row[b] += entry * right[i, b]
-        for b in range(count):
-            middle[slot[a], slot[b]] = row[b]
-
-
-@reducing_entry
-def factor(gram, count, newest, scale, middle):
-    """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
-    m = gram.shape[1]
-    middle[:] = 0.0
-    slot = np.empty(count, np.int64)
-    for a in range(count):  # a = 0 is the oldest
-        slot[a] = (newest - (count - 1) + a) % m
-    inverse = np.zeros((count, count))  # R^-1, upper triangular
-    for j in range(count):
-        diag = gram[0, slot[j], slot[j]]
-        inverse[j, j] = 1.0 / diag
-        for i in range(j):
-            total = 0.0
-            for q in range(i, j):
-                total += inverse[i, q] * gram[0, slot[q], slot[j]]
-            inverse[i, j] = -total / diag
-    if count > _LONG:
-        _corner(gram, slot, scale, inverse, middle)
-    for a in range(count):
-        for b in range(count):
-            if count <= _LONG:
-                total = 0.0  # (R^-T (D + scale Y'Y) R^-1)_ab
-                for i in range(a + 1):
-                    for j in range(b + 1):
-                        entry = scale * gram[1, slot[i], slot[j]]
-                        if i == j:
-                            entry += gram[0, slot[i], slot[i]]
-                        total += inverse[i, a] * entry * inverse[j, b]
-                middle[slot[a], slot[b]] = total
-            middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
-            middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
-
-
-@reducing_kernel
-def consider(H, rule, scaled, theta, theta_old, g, g_old):
-    """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
-
-    ring = [pairs, newest slot, admitted, rejected]; the oldest pair makes room.  With `scaled` H0
-    follows the newest pair: scale = s'y / y'y.
-    """
-    memory, gram, middle, scale, diagonal, ring = H
-    epsilon, cosine = rule
-    size = memory.shape[1]
-    ss, sy, yy = pair_products(theta, theta_old, g, g_old)
-    usable = size > 0 and ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
-    if not (usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)):
-        ring[3] += 1
-        return False
-    slot = (ring[1] + 1) % size
-    add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
-    ring[0] = min(ring[0] + 1, size)
-    ring[1] = slot
-    ring[2] += 1
-    if scaled:
-        scale[0] = sy / yy
-    factor(gram, ring[0], slot, 1.0 if diagonal.size else scale[0], middle)
-    return True

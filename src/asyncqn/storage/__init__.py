@@ -3,21 +3,10 @@
 May import: errors.
 """
 
+from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec, map_array, read_arrays
 from asyncqn.storage.locks import FolderLock, NoLocks, held_by
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
-from asyncqn.storage.reading import (
-    FLOATS,
-    INT32,
-    INT64,
-    TEXT,
-    Document,
-    Spec,
-    decode,
-    map_array,
-    read_arrays,
-    read_document,
-    telling_damage,
-)
+from asyncqn.storage.reading import Document, decode, read_document, telling_damage
 from asyncqn.storage.writing import (
     FileEntry,
     Kind,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.memory import (
-    COUNT,
     InitialScale,
     Memory,
     PairRule,
@@ -28,6 +27,7 @@ from asyncqn.algorithms.memory import (
     softness,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
 

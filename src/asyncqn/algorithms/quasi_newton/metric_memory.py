@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 
-from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED, Memory
+from asyncqn.algorithms.memory import Memory
 from asyncqn.kernels import memory as kernels
+from asyncqn.kernels.pairs import factor
+from asyncqn.kernels.ring import COUNT, REJECTED, next_slot
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array
 
@@ -25,14 +27,12 @@ def consider_pair(memory: Memory, s: Array, y: Array, image: Array) -> bool:
     if not (0.0 < size < math.inf and sy > COSINE * size and 0.0 < dot(y, image) < math.inf):
         ring[REJECTED] += 1
         return False
-    slot = (int(ring[NEWEST]) + 1) % len(S)
+    slot = next_slot(ring, len(S))
     S[slot], images[slot] = s, image
     for j in range(len(S)):
         memory.gram[0, j, slot] = dot(S[j], y)
         memory.gram[1, j, slot] = memory.gram[1, slot, j] = dot(images[j], y)
-    ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, len(S)), slot
-    ring[ACCEPTED] += 1
-    kernels.factor(memory.gram, int(ring[COUNT]), slot, 1.0, memory.middle)
+    factor(memory.gram, int(ring[COUNT]), slot, 1.0, memory.middle)
     return True
 
 

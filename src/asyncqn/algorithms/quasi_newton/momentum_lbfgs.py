@@ -21,8 +21,6 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_batch, check_positive, check_step
 from asyncqn.algorithms.memory import (
-    COUNT,
-    NEWEST,
     InitialScale,
     Memory,
     PairRule,
@@ -37,6 +35,7 @@ from asyncqn.algorithms.memory import (
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.correlated_noise import correlate
+from asyncqn.kernels.ring import COUNT, NEWEST
 from asyncqn.kernels.vectors import add_one, add_scaled
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
 from asyncqn.kernels.recursion import first_loop, second_loop
+from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
@@ -23,7 +23,7 @@ COSINE = 1e-5
 
 
 class Memory(NamedTuple):
-    """Pairs in ring slots; `ring` = [count, newest slot, accepted, rejected]."""
+    """Pairs in ring slots; `ring`: see `kernels.ring`."""
 
     pairs: Array  # (2, M, d): S, Y
     products: Array  # (3, M): s'y, s's and y'y, 0 in empty slots, float64
@@ -32,8 +32,7 @@ class Memory(NamedTuple):
 
     def sound(self) -> bool:
         """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
-        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
-        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+        return points_inside(self.ring, self.pairs.shape[1])
 
 
 def empty_memory(size: int, curvature: int, theta0: Array) -> Memory:
@@ -42,7 +41,7 @@ def empty_memory(size: int, curvature: int, theta0: Array) -> Memory:
         pairs=np.zeros((2, size, theta0.size), theta0.dtype),
         products=np.zeros((3, size)),
         summary=np.zeros(curvature),
-        ring=np.array([0, -1, 0, 0], np.int64),
+        ring=empty_ring(),
     )
 
 
@@ -80,11 +79,9 @@ class PairsOverMetric:
         if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
             ring[REJECTED] += 1
             return False
-        slot = (int(ring[NEWEST]) + 1) % memory.pairs.shape[1]
+        slot = next_slot(ring, memory.pairs.shape[1])
         memory.pairs[0, slot], memory.pairs[1, slot] = s, y
         memory.products[:, slot] = sy, ss, yy
-        ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, memory.pairs.shape[1]), slot
-        ring[ACCEPTED] += 1
         return True
 
     def fits(self, s: Array, y: Array) -> bool:
@@ -94,7 +91,7 @@ class PairsOverMetric:
         """Empty the memory but for H0."""
         memory = self.memory
         memory.pairs[...], memory.products[...] = 0, 0.0
-        memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+        forget_slots(memory.ring)
 
     def forget(self) -> None:
         """H0 goes too: a direction that keeps failing may be its fault."""

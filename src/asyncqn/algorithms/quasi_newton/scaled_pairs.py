@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.recursion import fit_diagonal, two_loops, weighed
+from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
@@ -40,7 +40,7 @@ COSINE = 1e-5
 
 
 class Memory(NamedTuple):
-    """Pairs in ring slots; `ring` = [count, newest slot, accepted, rejected]."""
+    """Pairs in ring slots; `ring`: see `kernels.ring`."""
 
     pairs: Array  # (2, M, d): S, Y
     products: Array  # (2, M): s'y and s's, 0 in empty slots, float64
@@ -50,8 +50,7 @@ class Memory(NamedTuple):
 
     def sound(self) -> bool:
         """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
-        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
-        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+        return points_inside(self.ring, self.pairs.shape[1])
 
 
 def empty_memory(size: int, theta0: Array) -> Memory:
@@ -61,7 +60,7 @@ def empty_memory(size: int, theta0: Array) -> Memory:
         products=np.zeros((2, size)),
         diagonal=np.ones_like(theta0),
         numbers=np.array([1.0, 0.0]),
-        ring=np.array([0, -1, 0, 0], np.int64),
+        ring=empty_ring(),
     )
 
 
@@ -96,11 +95,9 @@ class Pairs(NamedTuple):
         if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
             ring[REJECTED] += 1
             return False
-        slot = (int(ring[NEWEST]) + 1) % memory.pairs.shape[1]
+        slot = next_slot(ring, memory.pairs.shape[1])
         memory.pairs[0, slot], memory.pairs[1, slot] = s, y
         memory.products[:, slot] = sy, ss
-        ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, memory.pairs.shape[1]), slot
-        ring[ACCEPTED] += 1
         fit_diagonal(memory.pairs, memory.products[0], WIDEST, memory.diagonal)
         used = self._used()
         memory.numbers[0] = sy / (weighed(y, used)[0] if used.size else yy)
@@ -120,7 +117,7 @@ class Pairs(NamedTuple):
         memory = self.memory
         memory.pairs[...], memory.products[...], memory.diagonal[...] = 0, 0.0, 1.0
         memory.numbers[...] = 1.0, 0.0
-        memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+        forget_slots(memory.ring)
 
     def softness(self) -> float:
         own, lengths = self.memory.products

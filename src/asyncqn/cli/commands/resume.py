@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
         With --change the run records from which commit on it had which parameters, and replays so.
         """
-        from asyncqn.core.checkpoint import load_checkpoint
+        from asyncqn.core.checkpoint_reading import load_checkpoint
         from asyncqn.resume import resume as resume_run
 
         out, one_voice = speaking(json, quiet, mpi=under_mpiexec())

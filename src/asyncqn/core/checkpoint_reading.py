@@ -1,0 +1,150 @@
+"""Reading a folder of checkpoints (`core.checkpoint` says what it holds): the newest whole generation."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.checkpoint import (
+    CHECKPOINT,
+    FINGERPRINT,
+    GENERATIONS,
+    Arrays,
+    CheckpointWarning,
+    Saved,
+    documents_in,
+)
+from asyncqn.core.documents import Count, Manifest
+from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage import (
+    FLOATS,
+    LogEntry,
+    LogFile,
+    Spec,
+    read_arrays,
+    read_document,
+    read_log,
+    telling_damage,
+)
+
+_NUMBERS = ("f", "i", "u", "b")
+
+SCHEMA = {
+    "theta0": Spec(FLOATS, ("dim",)),
+    "iterate.*": Spec(_NUMBERS, None),
+    "worker.*": Spec(_NUMBERS, None),
+    "pending.*": Spec(_NUMBERS, None),
+    "under_way.*": Spec(_NUMBERS, ("under way",)),
+    "fingerprints": Spec(("<u4",), ("commits",), optional=True),
+    "schedule.*": Spec(_NUMBERS, ("rows",)),
+    "metrics.*": Spec(_NUMBERS, ("evaluations",)),
+}
+
+
+class CheckpointDocument(msgspec.Struct):
+    """What checkpoint.json must at least say; `workers` counts the steps of each worker."""
+
+    commit: Count
+    serial: Count
+    generation: Literal["a", "b"]
+    manifest: Manifest
+    last_time: float
+    rejected: Count
+    rejected_in_a_row: Count
+    workers: dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")], Count]
+    run: str = ""
+    time: float = 0.0
+    next: Count = 0
+    lost: Count = 0
+    joined: Count = 0
+    pending: list[Count] = []
+    rejected_pending: list[Count] = []
+    logs: dict[Literal["schedule", "fingerprints", "metrics"], LogEntry] = {}
+
+
+def load_checkpoint(folder: str | Path) -> Saved:
+    """The newest whole checkpoint in `folder`; a damaged one is passed over with a warning."""
+    folder = Path(folder)
+    for _ in range(10):
+        seen = documents_in(folder)
+        if not seen:
+            raise BadInput(f"{folder} holds no checkpoint.")
+        whole, troubles = _read_all(folder, seen)
+        if not troubles or documents_in(folder) == seen:
+            break  # else a living run has written meanwhile: what was read is no damage
+    if not whole:
+        raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
+    newest = max(whole, key=lambda saved: int(saved.document["serial"]))
+    if newest.document["serial"] == 1:
+        troubles = []  # the second generation was being written for the first time
+    for trouble in troubles:
+        warnings.warn(
+            f"{trouble} The run goes on from commit {newest.commit}.", CheckpointWarning, stacklevel=2
+        )
+    return newest
+
+
+def _read_all(folder: Path, seen: dict[str, str]) -> tuple[list[Saved], list[str]]:
+    """The generations that are whole, and what is wrong with the others."""
+    whole: list[Saved] = []
+    troubles: list[str] = []
+    for name in GENERATIONS:
+        if os.path.isdir(folder / name):
+            try:
+                whole.append(_read(folder / name, seen))
+            except (DamagedFile, BadInput) as damage:
+                troubles.append(str(damage))
+    return whole, troubles
+
+
+def _read(path: Path, seen: dict[str, str]) -> Saved:
+    document = read_document(path, CHECKPOINT)
+    with telling_damage(path, CHECKPOINT):
+        said = document.typed(CheckpointDocument)
+        sizes = {"dim": said.manifest.potential.dim}
+        arrays = read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
+        files: dict[str, LogFile] = {}
+        for name, entry in said.logs.items():
+            records, files[name] = read_log(path.parent, entry)
+            unpack_log(name, records, arrays)
+        for key in [key for key in arrays if key.startswith("under_way.")]:
+            del arrays[key]
+        _check_lengths(path, said.commit, arrays)
+        filled = {name: getattr(said, name) for name in ("time", "next", "lost", "joined", "pending")}
+        filled["rejected_pending"] = said.rejected_pending
+        return Saved(filled | document.plain, arrays, files=files, seen=seen)
+
+
+def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
+    """Put the records of a log where older formats had them: in named columns."""
+    if name == "fingerprints" and records.dtype == FINGERPRINT:
+        arrays["fingerprints"] = records["fingerprint"].copy()
+    elif name == "metrics":
+        for column in records.dtype.names or ():
+            kind = np.int64 if column == "commit" else np.float64
+            arrays[f"metrics.{column}"] = records[column].astype(kind)
+    elif name == "schedule" and records.dtype in (ROW, ROW_OF_PART):
+        under_way = np.empty(arrays["under_way.worker"].size, records.dtype)
+        for column in (records.dtype.names or ()) if under_way.size else ():
+            under_way[column] = arrays[f"under_way.{column}"]
+        schedule = Schedule.from_rows(np.concatenate([records, under_way]))
+        arrays |= {f"schedule.{column}": a for column, a in schedule.arrays().items()}
+    else:
+        raise DamagedFile(f"the log of the {name} was not written by asyncqn.")
+
+
+def _check_lengths(path: Path, commit: int, arrays: Arrays) -> None:
+    """Fingerprints and the schedule, where there is one, must end at the checkpoint's commit."""
+    arrays.setdefault("fingerprints", np.empty(0, np.uint32))
+    schedule = arrays.get("schedule.commit")
+    if arrays["fingerprints"].size != commit or (
+        schedule is not None and int(schedule.max(initial=0)) != commit
+    ):
+        raise DamagedFile(f"the checkpoint {path} is damaged: its parts end at different commits.")

@@ -1,0 +1,87 @@
+"""The functions of a potential, called with copies, so that what they change is noticed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.read_only import read_only
+from asyncqn.errors import BadInput, require
+from asyncqn.types import Array, Potential, Rows, extra
+
+MARK = 1.2345678e-30
+"""Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
+
+Vector = npt.NDArray[np.float64]
+
+
+class NothingToJudge(Exception):
+    """A function raised an error or is not finite: the run will meet that again, and say where."""
+
+
+class ObservedCalls:
+    """The functions of a potential, called with copies, so that what they change is noticed."""
+
+    def __init__(self, potential: Potential) -> None:
+        # As in the run: a user's compiled functions are compiled once.
+        self.potential, self.name = read_only(potential), type(potential).__name__
+
+    def has(self, function: str) -> bool:
+        return extra(self.potential, function) is not None
+
+    def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
+        """What `value` or `value_rows` returns."""
+        result = self._call(function, theta, rows)
+        return self._as_number(function, result)
+
+    def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:
+        out = np.full_like(theta, fill)
+        returned = self._call("grad", theta, rows, out)
+        if fill == MARK and bool((out == out.dtype.type(MARK)).all()):
+            came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
+            raise BadInput(f"{self.name}.grad leaves out as it was{came}: write the gradient, out[:] = ...")
+        return out.astype(np.float64)
+
+    def grad_with_value(self, theta: Array, rows: Rows) -> tuple[Vector, float]:
+        out = np.full_like(theta, np.nan)
+        returned = self._call("grad_with_value", theta, rows, out)
+        return out.astype(np.float64), self._as_number("grad_with_value", returned)
+
+    def _as_number(self, function: str, result: Any) -> float:
+        try:
+            if np.ndim(result) == 0:
+                return float(result)
+        except (TypeError, ValueError):
+            pass
+        raise BadInput(f"{self.name}.{function} must return a number, not {_shown(result)}.")
+
+    def _call(self, function: str, theta: Array, rows: Rows | None, *out: Array) -> Any:
+        given = theta.copy()
+        arguments = [given] if rows is None else [given, rows.copy()]
+        try:
+            result = getattr(self.potential, function)(*arguments, *out)
+        except StopIteration as error:
+            raise BadInput(
+                f"{self.name}.{function} raises StopIteration, which is for callbacks: let it raise another."
+            ) from error
+        except BadInput:
+            raise
+        except Exception as error:
+            raise NothingToJudge from error
+        require(
+            given.tobytes() == theta.tobytes(),
+            f"{self.name}.{function} changes theta: it must leave theta as it is.",
+        )
+        require(
+            rows is None or arguments[1].tobytes() == rows.tobytes(),
+            f"{self.name}.{function} changes rows: it must leave rows as they are.",
+        )
+        return result
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {shape}" if shape else f"{value!r}" if value is None else type(value).__name__

@@ -1,0 +1,156 @@
+"""Which curvature pairs are admitted to a memory, and the small matrix N of `kernels.memory` after one is.
+
+Pairs live in ring slots in any order; only `factor` looks at their age.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
+from asyncqn.kernels.memory import TILE, combine, scale_by, two_dots
+from asyncqn.kernels.ring import COUNT, REJECTED, next_slot
+
+
+@reducing_piece
+def _difference_products(theta, theta_old, g, g_old):
+    """(s's, s'y, y'y) of one tile."""
+    ss = sy = yy = theta.dtype.type(0)
+    for i in range(theta.size):
+        s = theta[i] - theta_old[i]
+        y = g[i] - g_old[i]
+        ss += s * s
+        sy += s * y
+        yy += y * y
+    return ss, sy, yy
+
+
+@reducing_entry
+def pair_products(theta, theta_old, g, g_old):
+    """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
+    ss = sy = yy = 0.0
+    for lo in range(0, theta.size, TILE):
+        hi = min(lo + TILE, theta.size)
+        a, b, c = _difference_products(theta[lo:hi], theta_old[lo:hi], g[lo:hi], g_old[lo:hi])
+        ss += a
+        sy += b
+        yy += c
+    return ss, sy, yy
+
+
+@reducing_entry
+def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
+    """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
+
+    gram[0, i, j] = s_i'y_j for i not younger than j (the only entries that R needs);
+    gram[1, i, j] = y_i'H0 y_j, with H0 = I unless a diagonal is given.
+    """
+    m, d = memory.shape[1], theta.size
+    one = memory.dtype.type(1)
+    for j in range(m):
+        gram[0, j, slot] = 0.0
+        gram[1, j, slot] = 0.0
+    for lo in range(0, d, TILE):
+        hi = min(lo + TILE, d)
+        s, y = memory[0, slot, lo:hi], memory[1, slot, lo:hi]
+        combine(s, one, theta[lo:hi], -one, theta_old[lo:hi])
+        combine(y, one, g[lo:hi], -one, g_old[lo:hi])
+        # y is still the raw difference of gradients here; the others' second halves are H0 y.
+        for j in range(m):
+            sy, yy = two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], y)
+            gram[0, j, slot] += sy
+            if j != slot or not diagonal.size:
+                gram[1, j, slot] += yy
+        if diagonal.size:
+            scaled = np.empty_like(y)
+            scale_by(scaled, diagonal[lo:hi], one - one, y)
+            own, _ = two_dots(scaled, y, y)
+            gram[1, slot, slot] += own
+            for i in range(y.size):
+                y[i] = scaled[i]
+    for j in range(m):
+        gram[1, slot, j] = gram[1, j, slot]
+
+
+_LONG = 12
+"""Beyond so many pairs the corner of N is made in two products, M^3 instead of M^4."""
+
+
+@reducing_piece
+def _corner(gram, slot, scale, inverse, middle):
+    """The corner R^-T (D + scale Y'Y) R^-1 of N for a long memory, by rows."""
+    count = slot.size
+    right = np.zeros((count, count))  # (D + scale Y'Y) R^-1
+    for i in range(count):
+        row = right[i]
+        for q in range(count):
+            entry = scale * gram[1, slot[i], slot[q]]
+            if i == q:
+                entry += gram[0, slot[i], slot[i]]
+            for b in range(count):
+                row[b] += entry * inverse[q, b]
+    row = np.zeros(count)
+    for a in range(count):
+        row[:] = 0.0
+        for i in range(a + 1):
+            entry = inverse[i, a]
+            for b in range(count):
+                row[b] += entry * right[i, b]
+        for b in range(count):
+            middle[slot[a], slot[b]] = row[b]
+
+
+@reducing_entry
+def factor(gram, count, newest, scale, middle):
+    """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
+    m = gram.shape[1]
+    middle[:] = 0.0
+    slot = np.empty(count, np.int64)
+    for a in range(count):  # a = 0 is the oldest
+        slot[a] = (newest - (count - 1) + a) % m
+    inverse = np.zeros((count, count))  # R^-1, upper triangular
+    for j in range(count):
+        diag = gram[0, slot[j], slot[j]]
+        inverse[j, j] = 1.0 / diag
+        for i in range(j):
+            total = 0.0
+            for q in range(i, j):
+                total += inverse[i, q] * gram[0, slot[q], slot[j]]
+            inverse[i, j] = -total / diag
+    if count > _LONG:
+        _corner(gram, slot, scale, inverse, middle)
+    for a in range(count):
+        for b in range(count):
+            if count <= _LONG:
+                total = 0.0  # (R^-T (D + scale Y'Y) R^-1)_ab
+                for i in range(a + 1):
+                    for j in range(b + 1):
+                        entry = scale * gram[1, slot[i], slot[j]]
+                        if i == j:
+                            entry += gram[0, slot[i], slot[i]]
+                        total += inverse[i, a] * entry * inverse[j, b]
+                middle[slot[a], slot[b]] = total
+            middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
+            middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
+
+
+@reducing_kernel
+def consider(H, rule, scaled, theta, theta_old, g, g_old):
+    """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
+
+    The oldest pair makes room.  With `scaled` H0 follows the newest pair: scale = s'y / y'y.
+    """
+    memory, gram, middle, scale, diagonal, ring = H
+    epsilon, cosine = rule
+    size = memory.shape[1]
+    ss, sy, yy = pair_products(theta, theta_old, g, g_old)
+    usable = size > 0 and ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
+    if not (usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)):
+        ring[REJECTED] += 1
+        return False
+    slot = next_slot(ring, size)
+    add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
+    if scaled:
+        scale[0] = sy / yy
+    factor(gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle)
+    return True
