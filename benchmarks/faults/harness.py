@@ -92,11 +92,11 @@ class Victim:
         )
 
     def rows(self) -> list[list[float]]:
-        """Of every evaluation: when, commit, workers, bytes of memory."""
+        """Of every evaluation: when, commit, workers, bytes of memory, processor time."""
         file = self.folder / "progress"
         lines = file.read_text().splitlines() if file.exists() else []
         rows = [[float(word) for word in line.split()] for line in lines]
-        return [row for row in rows if len(row) == 4]
+        return [row for row in rows if len(row) == 5]
 
     def commit(self) -> int:
         """The last commit that was evaluated."""

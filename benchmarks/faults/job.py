@@ -1,9 +1,9 @@
 """What the fault programs run and injure: `python -m benchmarks.faults.job FOLDER SETTINGS`.
 
 SETTINGS is the JSON of `Settings`.  In FOLDER, `checkpoints` and `run` are written; `progress` gets a line
-per evaluation (when, commit, workers, bytes of memory), `pid.RANK` says who runs.  Where there are
-checkpoints the run goes on from them.  The last line of the output is JSON: how the run ended, and
-whether it replays to the bit.
+per evaluation (when, commit, workers, bytes of memory, processor time), `pid.RANK` says who runs.  Where
+there are checkpoints the run goes on from them.  The last line of the output is JSON: how the run ended,
+and whether it replays to the bit.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main(folder: Path, settings: Settings) -> None:
     log = (folder / "progress").open("a", buffering=1)
 
     def tell(now: Progress) -> None:
-        log.write(f"{time.time():.4f} {now.commit} {now.workers} {memory()}\n")
+        log.write(f"{time.time():.4f} {now.commit} {now.workers} {memory()} {time.process_time():.4f}\n")
 
     potential, checkpoints = Bowl(settings.dim), folder / "checkpoints"
     if newest_commit(checkpoints) is not None:

@@ -92,6 +92,6 @@ def killed_and_resumed(scratch: Path, count: int, dice: random.Random, what: str
 
 def _time_to_notice(victim: Victim, tally: Tally, moment: float, workers: int) -> None:
     """Until the master counted so few workers."""
-    after = [when for when, _, alive, _ in victim.rows() if alive <= workers and when > moment]
+    after = [row[0] for row in victim.rows() if row[2] <= workers and row[0] > moment]
     if after:
         tally.noticed(after[0] - moment)

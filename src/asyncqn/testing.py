@@ -238,8 +238,16 @@ def check_algorithm(
     """
     name = type(algorithm).__name__
     methods = (
-        "stages", "check", "init", "init_worker", "step", "learn", "forget", "apply", "counters",
-    )  # fmt: skip
+        "stages",
+        "check",
+        "init",
+        "init_worker",
+        "step",
+        "learn",
+        "forget",
+        "apply",
+        "counters",
+    )
     for attribute in methods:
         require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
     check_stages(algorithm.stages, name)
@@ -261,8 +269,11 @@ def check_algorithm(
         replay(runs[0], potential, algorithm)
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay: {error}") from None
-    others = {kind: _tried(kind, algorithm, potential, min(workers, most), commits, seed, name)
-              for kind in engines if kind != "simulator"}  # fmt: skip
+    others = {
+        kind: _tried(kind, algorithm, potential, min(workers, most), commits, seed, name)
+        for kind in engines
+        if kind != "simulator"
+    }
     return {"simulator": PASSED, **others}
 
 
@@ -290,13 +301,15 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
     )
     elsewhere = Task(1, 0, Stream(seed, 1, 0), part)
     same(
-        lambda: algorithm.step(iterate, other, potential, elsewhere), update,
+        lambda: algorithm.step(iterate, other, potential, elsewhere),
+        update,
         f"{name}.step overwrites the update of another worker: buffers belong in the worker's state.",
-    )  # fmt: skip
+    )
     first = same(
-        lambda: algorithm.learn(iterate, first, potential, task), (iterate, update),
+        lambda: algorithm.learn(iterate, first, potential, task),
+        (iterate, update),
         f"{name}.learn writes to its view or to the update that was sent.",
-    )  # fmt: skip
+    )
     twin, message = copy.deepcopy((iterate, update))
     commit = Commit(1, [0], potential.value, extra(potential, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)

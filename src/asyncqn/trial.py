@@ -131,9 +131,13 @@ def _environment() -> dict[str, str]:
 def _call(command: list[str], environment: dict[str, str]) -> str:
     """Run a command to its end, or for as long as it may take; what it wrote to stderr."""
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         try:
             return process.communicate(timeout=LONGEST)[1]
         except BaseException as error:

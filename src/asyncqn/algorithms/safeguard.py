@@ -174,9 +174,16 @@ def advance(
 
 
 def _see(
-    walk: Walk, metric: Metric, g: Array, value: float, ask: Callable[[Array], float] | None, step: Array,
-    a: float, b: float, y: Array,
-) -> tuple[float, bool]:  # fmt: skip
+    walk: Walk,
+    metric: Metric,
+    g: Array,
+    value: float,
+    ask: Callable[[Array], float] | None,
+    step: Array,
+    a: float,
+    b: float,
+    y: Array,
+) -> tuple[float, bool]:
     """U at the trial, and whether it is known rather than taken from the slopes."""
     trial = walk.trial
     guess = trial.value + 0.5 * (a + b)

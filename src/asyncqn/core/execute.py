@@ -217,9 +217,14 @@ class Loop:
 
 
 def conclude(
-    master: Master, schedule: Schedule, locals_: Sequence[Any], status: str, message: str, theta0: Array,
+    master: Master,
+    schedule: Schedule,
+    locals_: Sequence[Any],
+    status: str,
+    message: str,
+    theta0: Array,
     about: dict[str, Any],
-) -> Run:  # fmt: skip
+) -> Run:
     """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
     totals = master.algorithm.counters(master.iterate, locals_)
     standing = master.standing()
@@ -237,7 +242,8 @@ def conclude(
         schedule=schedule,
         metrics=master.metrics(),
         counters={
-            "pairs_accepted": 0, "pairs_rejected": 0,
+            "pairs_accepted": 0,
+            "pairs_rejected": 0,
             **{name: int(total) for name, total in totals.items()},
             "updates_rejected": master.rejected,
             "staleness_max": int(schedule.staleness.max(initial=0)),
@@ -247,7 +253,7 @@ def conclude(
         fingerprints=np.array(master.fingerprints, np.uint32),
         algorithm=master.algorithm,
         potential=master.potential,
-    )  # fmt: skip
+    )
 
 
 def evaluate_the_end(master: Master) -> None:

@@ -105,8 +105,8 @@ class Master:
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
         self._columns: dict[str, None] = {}
-        self._delays: list[int] = []
-        """l_n of the updates since the callback was last called."""
+        self._delays = self._delayed = 0
+        """The sum of l_n over the updates since the callback was last called, and how many they are."""
         self._look()
 
     def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
@@ -133,7 +133,8 @@ class Master:
         Raises `Diverged`, `Ended`, and `CallbackStopped` or `CallbackFailed` where the callback raises.
         """
         if self.callback is not None:
-            self._delays += staleness
+            self._delays += sum(staleness)
+            self._delayed += len(staleness)
         good: Sequence[Any] = updates
         if None in updates:
             kept = [(update, l_n) for update, l_n in zip(updates, staleness) if update is not None]
@@ -207,8 +208,8 @@ class Master:
         if not np.isfinite(fun):
             raise Diverged(f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            delay = sum(self._delays) / max(1, len(self._delays))
-            self._delays = []
+            delay = self._delays / max(1, self._delayed)
+            self._delays = self._delayed = 0
             progress = Progress(self.version, time, theta.copy(), dict(record), delay, self.alive)
             try:
                 self.callback(progress)

@@ -132,8 +132,11 @@ class Schedule:
         return all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("worker", "read", "commit", "time")
-        ) and (np.array_equal(self.part, other.part) if self.part is not None and other.part is not None
-               else self.part is other.part)  # fmt: skip
+        ) and (
+            np.array_equal(self.part, other.part)
+            if self.part is not None and other.part is not None
+            else self.part is other.part
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

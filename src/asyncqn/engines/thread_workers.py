@@ -24,9 +24,9 @@ from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
+from asyncqn.engines.ending import concluded
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import WorkerFailed
 
 LONGEST_WAIT = 0.2
@@ -100,12 +100,7 @@ class ThreadWorkers:
             raise self.failure
         over = {_number(thread) for thread in threads if not thread.is_alive()}
         states = {w: self.states[w] for w in core.members if w in over}
-        run = core.finish(states)
-        if self.checkpoints is not None and core.status != "diverged":
-            self.checkpoints.write(last_checkpoint(core, states))
-        if core.failure is not None:
-            raise core.failure
-        return run
+        return concluded(core, states, self.checkpoints)
 
     def _break_off(self, threads: list[threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""

@@ -120,9 +120,15 @@ def _add_dots(p, memory, u, g, lo, hi):
     j = 0
     while j + 3 <= m:
         su, sg, yu, yg = _dots_of_three(
-            memory[0, j, lo:hi], memory[0, j + 1, lo:hi], memory[0, j + 2, lo:hi],
-            memory[1, j, lo:hi], memory[1, j + 1, lo:hi], memory[1, j + 2, lo:hi], u[lo:hi], g[lo:hi],
-        )  # fmt: skip
+            memory[0, j, lo:hi],
+            memory[0, j + 1, lo:hi],
+            memory[0, j + 2, lo:hi],
+            memory[1, j, lo:hi],
+            memory[1, j + 1, lo:hi],
+            memory[1, j + 2, lo:hi],
+            u[lo:hi],
+            g[lo:hi],
+        )
         for a in range(3):
             p[0, j + a] += su[a]
             p[1, j + a] += sg[a]

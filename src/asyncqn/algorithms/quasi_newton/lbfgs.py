@@ -127,9 +127,13 @@ class LBFGS:
 
         return Worker(
             memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
-            theta_old=vector(), g=vector(), g_old=vector(), d_theta=vector(),
-            rows=np.arange(potential.n_data), steps=np.zeros(1, np.int64),
-        )  # fmt: skip
+            theta_old=vector(),
+            g=vector(),
+            g_old=vector(),
+            d_theta=vector(),
+            rows=np.arange(potential.n_data),
+            steps=np.zeros(1, np.int64),
+        )
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         theta, g, d_theta = view.theta, local.g, local.d_theta

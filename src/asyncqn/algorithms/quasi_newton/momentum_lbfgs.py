@@ -171,9 +171,14 @@ class MomentumLBFGS:
             g_prime = local.g  # free again once the update is sent
             potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
             consider_pair(
-                local.memory, self.rule, self.initial_scale,
-                view.theta, local.theta_old, g_prime, local.g_O[before],
-            )  # fmt: skip
+                local.memory,
+                self.rule,
+                self.initial_scale,
+                view.theta,
+                local.theta_old,
+                g_prime,
+                local.g_O[before],
+            )
         local.theta_old[...] = view.theta
         local.steps[0] += 1
         return local

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
 from asyncqn.core.run import Run
 from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.ending import concluded, written_beside
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.worker import (
@@ -35,7 +35,6 @@ from asyncqn.engines.mpi.worker import (
     send_pieces,
 )
 from asyncqn.engines.orders import Assign
-from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
 from asyncqn.types import Task
 
@@ -99,27 +98,17 @@ class MPIMaster:
         core.begin()
         for rank in self.ranks:
             self._send_orders(core.ask(rank.worker, clock.now()))
-        with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
-            writing: Future[None] | None = None
+        with written_beside(core, checkpoints) as write_whole:
             while not core.done:
                 for i in self._arrived(clock.remaining(core.deadline) if self.timed else math.inf):
                     self._serve(i)
                 if self.timed:
                     self._send_orders(core.tick(clock.now()))
-                if checkpoints is not None:
-                    if checkpoints.interrupted:
-                        core.stop(*checkpoints.ending(core.version))
-                    if (saved := core.snapshots.whole()) is not None:
-                        writing = writer.submit(checkpoints.write, saved)
+                if checkpoints is not None and checkpoints.interrupted:
+                    core.stop(*checkpoints.ending(core.version))
+                write_whole()
             states = self._dismiss()
-            if writing is not None:
-                writing.result()
-        run = core.finish(states)
-        if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(last_checkpoint(core, states))
-        if core.failure is not None:
-            raise core.failure
-        return run
+        return concluded(core, states, checkpoints)
 
     # -- the beginning and the end
 
@@ -219,8 +208,11 @@ class MPIMaster:
 
     def _after(self, error: Exception) -> list[int]:
         """Dismiss the ranks that failed; those whose message is there all the same."""
-        there = [i for i, rank in enumerate(self.ranks)
-                 if self.receiving[i] == self.mpi.REQUEST_NULL and rank.inbox.header[0] != 0]  # fmt: skip
+        there = [
+            i
+            for i, rank in enumerate(self.ranks)
+            if self.receiving[i] == self.mpi.REQUEST_NULL and rank.inbox.header[0] != 0
+        ]
         before = len(self.gone)
         for i in self.failed(error):
             self.lose(i)

@@ -14,7 +14,6 @@ import select
 import signal
 import time
 import warnings
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.ending import concluded, written_beside
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
@@ -40,7 +40,6 @@ from asyncqn.engines.processes.channel import (
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
 from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
-from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.engines.wire import arrays_from_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
 
@@ -104,25 +103,16 @@ class ProcessMaster:
         core.begin()
         try:
             self._join_workers()
-            with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
-                writing: Future[None] | None = None
+            with written_beside(core, checkpoints) as write_whole:
                 while not core.done:
                     self._turn()
-                    if checkpoints is not None and (saved := core.snapshots.whole()) is not None:
-                        writing = writer.submit(checkpoints.write, saved)
+                    write_whole()
                 self._dismiss()
-                if writing is not None:
-                    writing.result()
         finally:
             for slot in list(self.slots.values()):
                 self._forget(slot)
         states = {w: state for w, state in self.states.items() if w in core.members}
-        run = core.finish(states)
-        if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(last_checkpoint(core, states))
-        if core.failure is not None:
-            raise core.failure
-        return run
+        return concluded(core, states, checkpoints)
 
     # -- the beginning and the end
 

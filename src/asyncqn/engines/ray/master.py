@@ -12,7 +12,7 @@ import queue
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -21,10 +21,10 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
+from asyncqn.engines.ending import concluded, written_beside
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
-from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import BadInput, WorkerFailed
 
 LONGEST_WAIT = 0.1
@@ -94,26 +94,17 @@ class RayMaster:
         core.begin()
         try:
             self._join_workers()
-            with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
-                writing: Future[None] | None = None
+            with written_beside(core, checkpoints) as write_whole:
                 while not core.done:
                     self._turn()
-                    if checkpoints is not None and (saved := core.snapshots.whole()) is not None:
-                        writing = writer.submit(checkpoints.write, saved)
+                    write_whole()
                 self._dismiss()
-                if writing is not None:
-                    writing.result()
         except self.ray.exceptions.RayError as error:
             raise self._cluster_died(" ".join(str(error).split()).rstrip(".")) from error
         finally:
             for slot in [*self.starting, *self.at.values()]:
                 self._kill(slot)
-        run = core.finish(self.states)
-        if checkpoints is not None and core.status != "diverged":
-            checkpoints.write(last_checkpoint(core, self.states))
-        if core.failure is not None:
-            raise core.failure
-        return run
+        return concluded(core, self.states, checkpoints)
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
         """Ray itself is gone, and the states of all workers with it."""
