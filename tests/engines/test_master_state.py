@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engines.event_log import LoggedMaster, happen
 from engines.runs import assert_replays, problem
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from asyncqn.core.checkpoint import Saved
 from asyncqn.core.checkpoint_reading import unpack_log
 from asyncqn.core.request import Request
 from asyncqn.core.worker_steps import WorkerSteps
-from asyncqn.engines.event_log import LoggedMaster, happen
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder

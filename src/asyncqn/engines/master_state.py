@@ -70,7 +70,6 @@ class MasterState:
     is dropped; give_up_after: a worker that computes longer counts as lost; reach: time a broadcast needs
     to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
     engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
-    `engines.event_log` notes what happens to it.
     """
 
     def __init__(
