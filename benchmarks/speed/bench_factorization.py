@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from asyncqn import ASLBFGS, AsyncSGD
-from asyncqn.core.master import compute, explosion_limit, learn
 from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Commit, Task
@@ -144,13 +144,13 @@ def alternating_least_squares() -> list[Record]:
 def one_step(algorithm: Any, model: MatrixFactorization, theta: np.ndarray) -> Callable[[], None]:
     """A worker's whole step and the master's commit, again and again on one worker."""
     iterate, local, counter = algorithm.init(theta), algorithm.init_worker(model, theta), itertools.count()
-    limit = explosion_limit(theta)
+    steps = WorkerSteps(algorithm, model, explosion_limit(theta))
 
     def step() -> None:
         k = next(counter)
         task = Task(0, k, Stream(1, 0, k))
-        update = compute(algorithm, model, iterate, local, task, limit)
-        learn(algorithm, model, iterate, local, task, update)
+        update = steps.compute(iterate, local, task)
+        steps.learn(iterate, local, task, update)
         algorithm.apply(iterate, [update], Commit(1, [0], model.value))
 
     return step

@@ -11,8 +11,8 @@ from oracles import one_sentence
 
 import asyncqn as aq
 from asyncqn.core.cluster_fit import with_workers
-from asyncqn.core.master import compute
 from asyncqn.core.request import Request
+from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.master_state import MasterState
 from asyncqn.errors import BadInput
 
@@ -33,7 +33,8 @@ def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.R
         for order in orders:
             local = algorithm.init_worker(PROBLEM, request.theta0)
             task = order.task(0)
-            update = compute(algorithm, PROBLEM, core.master.iterate, local, task, core.master.limit)
+            steps = WorkerSteps(algorithm, PROBLEM, core.master.limit)
+            update = steps.compute(core.master.iterate, local, task)
             spent = next(times[order.worker])
             heapq.heappush(arrivals, (now + cluster.message + spent, order.worker, spent, update))
 
