@@ -97,7 +97,9 @@ def parameters_of(make: Callable[..., Any]) -> tuple[dict[str, Any], tuple[str, 
 
 
 def _convertible(hint: Any) -> Any:
-    """The type, or Any where a file can hold nothing of it."""
+    """The type, or Any where a file can hold nothing of it; dataclasses are made by `from_json` itself."""
+    if _dataclasses_in(hint):
+        return hint
     try:
         info = msgspec.inspect.type_info(hint)
     except (TypeError, NotImplementedError):
@@ -119,6 +121,8 @@ def _converted(value: Any, hint: Any, what: str) -> Any:
     for nested in _dataclasses_in(hint):
         if isinstance(value, Mapping):
             return from_json(nested, value, what)
+        if value is None and type(None) in typing.get_args(hint):
+            return None
     try:
         return msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:
