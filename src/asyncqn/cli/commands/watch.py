@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
         With --json: one object, when the watching ends.
         """
-        from asyncqn.core.checkpoint import load_checkpoint
+        from asyncqn.core.checkpoint_reading import load_checkpoint
         from asyncqn.errors import BadInput, require
         from asyncqn.storage import held_by
 

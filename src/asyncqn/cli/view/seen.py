@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncqn.core.checkpoint import GENERATIONS, Saved, load_checkpoint
+from asyncqn.core.checkpoint import GENERATIONS, Saved
+from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.run import load_run
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.table import Table
