@@ -23,6 +23,7 @@ from .algorithms.defaults import default_algorithm
 from .algorithms.quasi_newton.table_lbfgs import table_algorithm
 from .core.blame import blame
 from .core.cluster import Cluster
+from .core.draws import Draws
 from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay
 from .core.run import Run, load_run
@@ -71,6 +72,7 @@ __all__ = [
     "DamagedFile",
     "DelayAdaptiveSGD",
     "DifferenceLBFGS",
+    "Draws",
     "Engine",
     "Exponential",
     "FiniteSum",

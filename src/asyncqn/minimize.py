@@ -44,6 +44,7 @@ def minimize(
     checkpoint: str | Path | None = None,
     checkpoint_every: int | float = 30.0,
     check: bool = True,
+    keep: int | None = None,
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -65,6 +66,8 @@ def minimize(
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     check: compare a potential of your own with itself before the run (`core.first_calls`): its gradient with
     its values, rows with rows, equal calls with each other.
+    keep: store every so many commits the iterate, as `Run.keep`; not with checkpoints, which do not hold
+    them: `replay(run, keep=...)` gives them of any run.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -72,6 +75,11 @@ def minimize(
     >>> run.status, run.fun - problem.optimum < 1e-6
     ('converged', True)
     """
+    keep = None if keep is None else _count("keep", keep)
+    require(
+        keep is None or checkpoint is None,
+        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
+    )
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     check_objects(potential, algorithm, engine, callback, checkpoint)
     if engine is None:
@@ -91,7 +99,9 @@ def minimize(
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     with nullcontext() if checkpoints is None else closing(checkpoints):
         run = engine.minimize(
-            Request(potential, algorithm, start, commits, seed, evaluate, callback, stopping, checkpoints)
+            Request(
+                potential, algorithm, start, commits, seed, evaluate, callback, stopping, checkpoints, keep
+            )
         )
     if run is None or run.status != "completed" or (asked and target is None):
         return run  # None: another rank of MPI has the run

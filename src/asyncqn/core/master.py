@@ -16,14 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten
+from asyncqn.core.draws import Draws
 from asyncqn.core.read_only import read_only
 from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
 from asyncqn.core.worker_steps import explosion_limit
 from asyncqn.errors import WorkerFailed, require
+<<<<<<< HEAD
 from asyncqn.kernels.vectors import inspect
 from asyncqn.storage import Log
 from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
+=======
+from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
+from asyncqn.storage import GrowingRows, Log
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
+>>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
 
 new_tuple = tuple.__new__
 """Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
@@ -70,7 +77,12 @@ class Master:
     A rejected update still takes its commit number; it just changes nothing.
     stopping: when to end by itself; whoever drives the master keeps `passes` where `max_passes` needs it.
     pause: entered around every evaluation, so that an engine's clock can stand still.
+<<<<<<< HEAD
     alive: how many workers there are, for the callback's `Progress`.
+=======
+    keep: every so many commits theta is kept for `Run.keep`.
+    staleness, alive: what an engine wants its callback to see in `Progress`.
+>>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
     """
 
     def __init__(
@@ -84,9 +96,14 @@ class Master:
         evaluate: int,
         callback: Callback | None = None,
         stopping: Stopping = TO_THE_END,
+<<<<<<< HEAD
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.stopping = stopping
+=======
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext, keep: int | None = None,
+    ) -> None:  # fmt: skip
+>>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
         self.go_on_with(algorithm, potential)
         self.theta0 = theta0
         self.iterate = algorithm.init(theta0)
@@ -98,6 +115,8 @@ class Master:
         self.callback = callback
         self.passes = 0.0
         self.pause = pause
+        self.keep = keep
+        self._kept = GrowingRows(theta0.size, theta0.dtype)
         self.time = 0.0
         self.alive = workers
         self.rejected = 0
@@ -158,7 +177,13 @@ class Master:
             raise Diverged(
                 f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {version}"
             )
+<<<<<<< HEAD
         if version % self.evaluate_every == 0 or version == self.last:
+=======
+        if self.keep is not None and self.version % self.keep == 0:
+            self._kept.append(self._theta)
+        if self.version % self.evaluate_every == 0 or self.version == self.last:
+>>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()
@@ -229,6 +254,10 @@ class Master:
         )
         if record[metric] <= target:
             raise Ended("converged", f"{metric} is {record[metric]:.6g}, at or below the target {target:g}")
+
+    def draws(self) -> Draws | None:
+        """The iterates that were kept, where any were to be."""
+        return None if self.keep is None else Draws(self.keep, self._kept.table())
 
     def metrics(self) -> Table:
         table = Table.from_records(self.records)

@@ -28,6 +28,7 @@ def replay(
     *,
     allow_imports: bool = False,
     earlier: Sequence[tuple[Potential | None, Algorithm | None]] = (),
+    keep: int | None = None,
 ) -> Run:
     """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
 
@@ -35,6 +36,7 @@ def replay(
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     earlier: those of the segments before the last, where the run went on with others (`resume` with `change`)
     and they cannot be rebuilt; None where they can.
+    keep: store every so many commits the iterate, as `Run.keep`; by default as the run did.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -58,6 +60,10 @@ def replay(
         f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
         "pass the potential that was minimised.",
     )
+    require(
+        keep is None or (isinstance(keep, int) and keep >= 1),
+        f"keep must be an integer of at least 1, not {keep!r}.",
+    )
     check_fit(algorithm, potential)
     about = recorded.manifest
     request = Request(
@@ -68,6 +74,7 @@ def replay(
         seed=about["seed"],
         evaluate=about["evaluate"],
         stopping=stopping_of(about),
+        keep=about.get("keep") if keep is None else keep,
     )
     segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
     again = execute(request, recorded.schedule, engine=about["engine"], **segments)

@@ -22,3 +22,4 @@ class Request:
     callback: Callback | None = None
     stopping: Stopping = TO_THE_END
     checkpoints: Checkpoints | None = None
+    keep: int | None = None

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.core.documents import Manifest
+from asyncqn.core.draws import Draws
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
@@ -27,6 +28,8 @@ from asyncqn.storage import (
     INT32,
     Kind,
     Spec,
+    map_array,
+    npy,
     npz,
     read_arrays,
     read_document,
@@ -38,7 +41,7 @@ from asyncqn.types import Algorithm, Array, Potential, extra
 if TYPE_CHECKING:
     from asyncqn.core.cluster import Cluster
 
-RUN = Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz",))
+RUN = Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
 """Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
 
 SCHEMA = {
@@ -50,6 +53,7 @@ SCHEMA = {
     "schedule.commit": Spec(INT32, ("rows",)),
     "schedule.time": Spec(("<f8",), ("rows",)),
     "schedule.part": Spec(INT32, ("rows",), optional=True),
+    "draws": Spec(FLOATS, ("draws", "dim"), optional=True),
     "metrics.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
@@ -89,6 +93,8 @@ class Run:
     fingerprints: npt.NDArray[np.uint32] = field(repr=False)
     algorithm: Algorithm | None = None
     potential: Potential | None = field(default=None, repr=False)
+    keep: Draws | None = field(default=None, repr=False)
+    """Every k-th iterate, where `minimize` was given `keep`."""
 
     def __repr__(self) -> str:
         return (
@@ -202,7 +208,10 @@ class Run:
             "counters": self.counters,
             "manifest": self.manifest,
         }
-        return write_folder(folder, RUN, document, {"arrays.npz": npz(arrays)})
+        files = {"arrays.npz": npz(arrays)}
+        if self.keep is not None:
+            files["draws.npy"] = npy(self.keep.theta)
+        return write_folder(folder, RUN, document, files)
 
 
 def load_run(
@@ -234,6 +243,10 @@ def load_run(
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
         plain = document.plain["manifest"]
+        keep = None
+        if "draws.npy" in document.files:
+            sizes = {"dim": said.manifest.potential.dim}
+            keep = Draws(int(plain["keep"]), map_array(document.path("draws.npy"), "draws", SCHEMA, sizes))
         run = Run(
             theta=arrays["theta"],
             fun=float(said.fun),
@@ -245,6 +258,7 @@ def load_run(
             manifest=plain,
             theta0=arrays["theta0"],
             fingerprints=arrays["fingerprints"],
+            keep=keep,
         )
         if algorithm is None:
             try:
@@ -323,6 +337,7 @@ def manifest(request: Request, engine: dict[str, Any]) -> dict[str, Any]:
         "seed": request.seed,
         "commits": int(request.commits),
         "evaluate": int(request.evaluate),
+        **({} if request.keep is None else {"keep": int(request.keep)}),
         "versions": dict(versions()),
         "code": code_digest(),
     }

@@ -59,6 +59,7 @@ def changed(run: Run, change: Change) -> Run:
         seed=seed,
         evaluate=about["evaluate"],
         stopping=stopping_of(about),
+        keep=about.get("keep"),
     )
     return execute(request, schedule, engine=_engine(run, change, schedule, cluster))
 

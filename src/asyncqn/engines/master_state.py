@@ -98,6 +98,7 @@ class MasterState:
             callback=request.callback,
             stopping=request.stopping,
             pause=pause,
+            keep=request.keep,
         )
         self.request, self.master = request, master
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0

@@ -3,7 +3,11 @@
 May import: errors.
 """
 
+<<<<<<< HEAD
 from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec, map_array, read_arrays
+=======
+from asyncqn.storage.growing import GrowingRows
+>>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
 from asyncqn.storage.locks import FolderLock, NoLocks, held_by
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
 from asyncqn.storage.reading import Document, decode, read_document, telling_damage
@@ -15,6 +19,7 @@ from asyncqn.storage.writing import (
     check_place,
     crc32_of,
     move,
+    npy,
     npz,
     remove_quietly,
     sha256_of,
@@ -31,6 +36,7 @@ __all__ = [
     "Document",
     "FileEntry",
     "FolderLock",
+    "GrowingRows",
     "Kind",
     "Log",
     "LogEntry",
@@ -45,6 +51,7 @@ __all__ = [
     "held_by",
     "map_array",
     "move",
+    "npy",
     "npz",
     "read_arrays",
     "read_document",

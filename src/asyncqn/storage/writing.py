@@ -108,6 +108,11 @@ def npz(arrays: Mapping[str, npt.NDArray[Any]]) -> Write:
     return lambda file: np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
+def npy(array: npt.NDArray[Any]) -> Write:
+    """Writes one array as it lies in memory, or in the file it is mapped from."""
+    return lambda file: np.save(file, array, allow_pickle=False)
+
+
 def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
     """Write beside `path`, force to disk, then move into place: nobody ever sees half a file.
 

@@ -1,0 +1,73 @@
+"""Draws: the iterates that a run kept, for those who look at it as a sampler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Every `every`-th iterate of a run: row i of `theta` is the iterate after commit (i + 1) every.
+
+    Beyond 256 MB they lie in a file and are mapped.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=2))
+    >>> run = aq.minimize(problem, aq.SGLD(h=1e-3, beta=1.0, batch=30), engine=engine, commits=50, keep=5)
+    >>> run.keep.theta.shape, run.keep.commit[:3].tolist(), isinstance(run.keep, aq.Draws)
+    ((10, 3), [5, 10, 15], True)
+    """
+
+    every: int
+    theta: npt.NDArray[Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    @property
+    def commit(self) -> npt.NDArray[np.int64]:
+        """After which commit each iterate stood."""
+        return self.every * np.arange(1, len(self) + 1)
+
+    def to_arviz(self, *others: Draws, burn_in: int = 0) -> Any:
+        """These draws, and those of other runs, as the chains of an ArviZ data tree (group "posterior").
+
+        others: draws of the same problem, best with other seeds; burn_in: draws that each chain leaves out.
+        It needs the extra `arviz`.
+
+        >>> import asyncqn as aq
+        >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+        >>> def chain(seed):
+        ...     engine, method = aq.Simulator(aq.Cluster(workers=1)), aq.SGLD(h=1e-3, beta=1.0, batch=30)
+        ...     return aq.minimize(problem, method, engine=engine, commits=60, keep=2, seed=seed).keep
+        >>> tree = chain(0).to_arviz(chain(1), chain(2), burn_in=10)
+        >>> dict(tree["posterior"].sizes)
+        {'chain': 3, 'draw': 20, 'theta_dim': 3}
+        """
+        try:
+            from arviz_base import from_dict
+        except ImportError:
+            raise BadInput("this needs ArviZ: pip install 'asyncqn[arviz]'.") from None
+        chains = (self, *others)
+        require(
+            all(isinstance(draws, Draws) and draws.theta.shape[1] == self.theta.shape[1] for draws in chains),
+            "the chains must be the draws of runs of one problem, as in run.keep.to_arviz(other.keep).",
+        )
+        shortest = min(map(len, chains))
+        require(
+            0 <= burn_in < shortest,
+            f"burn_in must leave something of the shortest chain, of {shortest} draws, not {burn_in!r}.",
+        )
+        theta = np.stack([draws.theta[burn_in:shortest] for draws in chains])
+        return from_dict(
+            {"posterior": {"theta": theta}},
+            dims={"theta": ["theta_dim"]},
+            coords={"draw": self.commit[burn_in:shortest]},
+        )

@@ -1,0 +1,52 @@
+"""GrowingRows: rows that are added one by one, in memory while they are few and in a nameless file after."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+IN_MEMORY = 1 << 28
+"""Bytes of rows that are kept in memory."""
+
+
+class GrowingRows:
+    """A table of `width` columns; the file has no name, so that nothing is left behind however a run ends."""
+
+    def __init__(self, width: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> None:
+        self._rows = np.empty((0, width), dtype)
+        self._count, self._most = 0, in_memory
+        self._file: IO[bytes] | None = None
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()  # what is mapped stays
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, row: npt.NDArray[Any]) -> None:
+        """Add a copy of a row."""
+        if self._file is None and (self._count + 1) * row.nbytes > self._most:
+            self._file = tempfile.TemporaryFile(prefix="asyncqn-")  # noqa: SIM115 - open as long as this is
+            self._file.write(self._rows[: self._count].tobytes())
+            self._rows = self._rows[:0].copy()
+        if self._file is not None:
+            self._file.write(np.ascontiguousarray(row, self._rows.dtype).tobytes())
+        else:
+            if self._count == len(self._rows):
+                self._rows = np.resize(self._rows, (max(16, 2 * self._count), self._rows.shape[1]))
+            self._rows[self._count] = row
+        self._count += 1
+
+    def table(self) -> npt.NDArray[Any]:
+        """All rows, not to be written to; a memory map where they lie in the file."""
+        if self._file is None:
+            rows = self._rows[: self._count].copy()
+            rows.flags.writeable = False
+            return rows
+        self._file.flush()
+        shape = (self._count, self._rows.shape[1])
+        return np.memmap(self._file, self._rows.dtype, "r", shape=shape)

@@ -1,0 +1,99 @@
+"""Draws: the iterates that a run keeps, in memory or in a file, saved with it and made again by a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles import one_sentence
+from sealed import data_file
+
+import asyncqn as aq
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage import GrowingRows
+
+PROBLEM = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)
+SGLD = aq.SGLD(h=1e-3, beta=1.0, batch=50)
+
+
+def chain(seed: int = 0, keep: int | None = 4, engine: aq.Engine | None = None) -> aq.Run:
+    engine = engine or aq.Simulator(aq.Cluster(1))
+    return aq.minimize(PROBLEM, SGLD, engine=engine, commits=42, keep=keep, seed=seed, evaluate=1)
+
+
+def test_every_k_th_iterate_is_kept_on_every_kind_of_engine():
+    seen: dict[int, np.ndarray] = {}
+    run = aq.minimize(
+        PROBLEM, SGLD, engine=aq.Threads(1), commits=42, keep=4, evaluate=1,
+        callback=lambda progress: seen.update({progress.commit: progress.theta}),
+    )  # fmt: skip
+    assert run.keep.commit.tolist() == list(range(4, 43, 4))
+    for commit, theta in zip(run.keep.commit, run.keep.theta):
+        np.testing.assert_array_equal(theta, seen[commit])
+    assert chain().keep.theta.tobytes() == run.keep.theta.tobytes()
+    assert chain(keep=None).keep is None
+
+
+def test_a_saved_run_has_its_draws_and_a_replay_makes_them_again(tmp_path: Path):
+    run = chain()
+    run.save(tmp_path / "run")
+    loaded = aq.load_run(tmp_path / "run")
+    assert loaded.keep.every == 4
+    assert loaded.keep.theta.tobytes() == run.keep.theta.tobytes() == aq.replay(loaded).keep.theta.tobytes()
+    np.testing.assert_array_equal(aq.replay(chain(keep=None), keep=8).keep.theta, run.keep.theta[1::2])
+    chain(keep=None).save(tmp_path / "run")
+    assert aq.load_run(tmp_path / "run").keep is None
+    assert len(list((tmp_path / "run").iterdir())) == 2, "the older draws are gone"
+
+
+def test_altered_draws_are_found(tmp_path: Path):
+    chain().save(tmp_path / "run")
+    path = next((tmp_path / "run").glob("draws-*.npy"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedFile, match="checksum"):
+        aq.load_run(tmp_path / "run")
+    assert data_file(tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("in_memory", [0, 100, 10**6])
+def test_rows_beyond_memory_lie_in_a_file_and_are_the_same(in_memory):
+    rows, given = GrowingRows(3, np.float64, in_memory), np.arange(120.0).reshape(40, 3)
+    for row in given:
+        rows.append(row)
+    table = rows.table()
+    np.testing.assert_array_equal(table, given)
+    assert isinstance(table, np.memmap) == (in_memory < 960)
+    del rows
+    np.testing.assert_array_equal(table, given)  # the map outlives its maker
+    with pytest.raises(ValueError, match="read-only"):
+        table[0] = 0.0
+
+
+def test_chains_over_seeds_become_a_data_tree():
+    runs = [chain(seed) for seed in range(3)]
+    tree = runs[0].keep.to_arviz(*(run.keep for run in runs[1:]), burn_in=2)
+    theta = tree["posterior"]["theta"]
+    assert theta.dims == ("chain", "draw", "theta_dim")
+    assert theta["draw"].values.tolist() == list(range(12, 43, 4))
+    np.testing.assert_array_equal(theta.values[2], runs[2].keep.theta[2:])
+
+
+def test_mistakes_get_one_sentence(tmp_path: Path):
+    other = aq.minimize(aq.LinearGaussian.random(dim=2, n_data=9), SGLD.__class__(h=1e-3, beta=1.0, batch=9),
+                        engine=aq.Simulator(aq.Cluster(1)), commits=8, keep=2)  # fmt: skip
+    for wrong, words in (
+        (lambda: chain(keep=0), "keep must be"),
+        (lambda: aq.replay(chain(), keep=0), "keep must be"),
+        (
+            lambda: aq.minimize(PROBLEM, SGLD, commits=9, keep=3, checkpoint=tmp_path / "c"),
+            "keep does not go",
+        ),
+        (lambda: chain().keep.to_arviz(other.keep), "one problem"),
+        (lambda: chain().keep.to_arviz(burn_in=10), "burn_in must leave"),
+    ):
+        with pytest.raises(BadInput, match=words) as caught:
+            wrong()
+        assert one_sentence(caught.value)
