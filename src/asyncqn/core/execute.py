@@ -254,12 +254,8 @@ def conclude(
         fingerprints=np.array(master.fingerprints, np.uint32),
         algorithm=master.algorithm,
         potential=master.potential,
-<<<<<<< HEAD
-    )
-=======
         keep=master.draws(),
-    )  # fmt: skip
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
+    )
 
 
 def evaluate_the_end(master: Master) -> None:

@@ -22,15 +22,9 @@ from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
 from asyncqn.core.table import Table
 from asyncqn.core.worker_steps import explosion_limit
 from asyncqn.errors import WorkerFailed, require
-<<<<<<< HEAD
 from asyncqn.kernels.vectors import inspect
-from asyncqn.storage import Log
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
-=======
-from asyncqn.kernels.vectors import inspect, sum_of_squares, sum_of_two_squares
 from asyncqn.storage import GrowingRows, Log
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, Task, extra
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
+from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
 
 new_tuple = tuple.__new__
 """Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
@@ -77,12 +71,8 @@ class Master:
     A rejected update still takes its commit number; it just changes nothing.
     stopping: when to end by itself; whoever drives the master keeps `passes` where `max_passes` needs it.
     pause: entered around every evaluation, so that an engine's clock can stand still.
-<<<<<<< HEAD
     alive: how many workers there are, for the callback's `Progress`.
-=======
     keep: every so many commits theta is kept for `Run.keep`.
-    staleness, alive: what an engine wants its callback to see in `Progress`.
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
     """
 
     def __init__(
@@ -96,14 +86,10 @@ class Master:
         evaluate: int,
         callback: Callback | None = None,
         stopping: Stopping = TO_THE_END,
-<<<<<<< HEAD
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+        keep: int | None = None,
     ) -> None:
         self.stopping = stopping
-=======
-        pause: Callable[[], AbstractContextManager[None]] = nullcontext, keep: int | None = None,
-    ) -> None:  # fmt: skip
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
         self.go_on_with(algorithm, potential)
         self.theta0 = theta0
         self.iterate = algorithm.init(theta0)
@@ -177,13 +163,9 @@ class Master:
             raise Diverged(
                 f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {version}"
             )
-<<<<<<< HEAD
-        if version % self.evaluate_every == 0 or version == self.last:
-=======
-        if self.keep is not None and self.version % self.keep == 0:
+        if self.keep is not None and version % self.keep == 0:
             self._kept.append(self._theta)
-        if self.version % self.evaluate_every == 0 or self.version == self.last:
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
+        if version % self.evaluate_every == 0 or version == self.last:
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()

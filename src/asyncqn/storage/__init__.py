@@ -3,11 +3,8 @@
 May import: errors.
 """
 
-<<<<<<< HEAD
 from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec, map_array, read_arrays
-=======
 from asyncqn.storage.growing import GrowingRows
->>>>>>> 26a2855 (Draws: every k-th iterate kept with a run, chains for ArviZ, what staleness does to them on a Gaussian)
 from asyncqn.storage.locks import FolderLock, NoLocks, held_by
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
 from asyncqn.storage.reading import Document, decode, read_document, telling_damage
