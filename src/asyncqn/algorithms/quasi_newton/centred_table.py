@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.memory import COUNT
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter
 from asyncqn.algorithms.safeguard import FIRST, LONGEST
 from asyncqn.algorithms.scatter_metric import note_answer
+from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.table import replace_entry
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array
