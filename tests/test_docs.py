@@ -206,3 +206,10 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp
     )
     assert done.returncode == 0, done.stderr
     assert ast.literal_eval(done.stdout.strip()) == dict.fromkeys(ENGINES, "passed")
+
+
+def test_a_page_says_what_is_trusted_and_that_a_checksum_is_no_signature() -> None:
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    assert "explanation/security.md" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    asked = ("A checksum is not a signature", "MPI", "Ray", "numba's cache", "--allow-imports", "report")
+    assert [word for word in asked if word not in page] == []

@@ -211,7 +211,7 @@ def extra(of: Potential | Algorithm | None, name: str) -> Any:
 class Progress(NamedTuple):
     """What a callback is shown: the state right after commit `commit`; `theta` is a copy.
 
-    Real engines add the mean staleness since the last call and how many workers are there.
+    staleness: the mean over the updates since the last call; workers: how many are there.
     """
 
     commit: int

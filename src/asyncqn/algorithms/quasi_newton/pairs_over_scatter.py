@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import ACCEPTED, COUNT, NEWEST, REJECTED
 from asyncqn.algorithms.quasi_newton.scaled_pairs import COSINE, fit_one_quadratic
 from asyncqn.algorithms.scatter_metric import ScatterMetric, apply_inverse, make_metric, new_metric
 from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.recursion import first_loop, second_loop
+from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
 
 class Memory(NamedTuple):
-    """Pairs in ring slots; `ring` = [count, newest slot, accepted, rejected]."""
+    """Pairs in ring slots; `ring`: see `kernels.ring`."""
 
     pairs: Array  # (2, M, d): S, Y
     products: Array  # (2, M): s'y and s's, 0 in empty slots, float64
@@ -31,8 +31,7 @@ class Memory(NamedTuple):
 
     def sound(self) -> bool:
         """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
-        count, newest, size = int(self.ring[COUNT]), int(self.ring[NEWEST]), self.pairs.shape[1]
-        return bool(0 <= count <= size and (0 if count else -1) <= newest < size)
+        return points_inside(self.ring, self.pairs.shape[1])
 
 
 def empty_memory(size: int, theta0: Array) -> Memory:
@@ -41,7 +40,7 @@ def empty_memory(size: int, theta0: Array) -> Memory:
         pairs=np.zeros((2, size, theta0.size), theta0.dtype),
         products=np.zeros((2, size)),
         scale=np.ones(1),
-        ring=np.array([0, -1, 0, 0], np.int64),
+        ring=empty_ring(),
         metric=new_metric(theta0),
     )
 
@@ -96,11 +95,9 @@ class PairsOverScatter(NamedTuple):
         if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
             ring[REJECTED] += 1
             return False
-        slot = (int(ring[NEWEST]) + 1) % memory.pairs.shape[1]
+        slot = next_slot(ring, memory.pairs.shape[1])
         memory.pairs[0, slot], memory.pairs[1, slot] = s, y
         memory.products[:, slot] = sy, ss
-        ring[COUNT], ring[NEWEST] = min(int(ring[COUNT]) + 1, memory.pairs.shape[1]), slot
-        ring[ACCEPTED] += 1
         self._rescale()
         return True
 
@@ -111,7 +108,7 @@ class PairsOverScatter(NamedTuple):
         """Empty the memory but for the scatter: that is no guess, and c comes with the next pair."""
         memory = self.memory
         memory.pairs[...], memory.products[...] = 0, 0.0
-        memory.ring[COUNT], memory.ring[NEWEST] = 0, -1
+        forget_slots(memory.ring)
 
     def softness(self) -> float:
         own, lengths = self.memory.products
