@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.kernels import factorization, grouping, profiled
+from asyncqn.kernels import grouping, profiled
 
 if TYPE_CHECKING:
     from asyncqn.types import Array
@@ -56,17 +56,15 @@ def solve_side(side: Grouped, fixed: Array, ridges: Array, rank: int, out: Array
     cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
     cuts[0], cuts[-1] = 0, n_rows
 
+    rows = profiled.padded_rows(fixed, rank)
+    order = np.arange(n_rows)
+    none = np.empty(0, out.dtype)
+
     def share(part: int) -> None:
         profiled.solve_rows(
-            *side,
-            cuts[part],
-            cuts[part + 1],
-            fixed,
-            ridges,
-            profiled.scratch(rank, out.dtype),
-            out,
-            factorization.width(rank),
-        )
+            *side, order, order[cuts[part] : cuts[part + 1]], rows, ridges, out.dtype.type(0.0), none,
+            np.empty((0, 0), out.dtype), profiled.workspace(rank, out.dtype), out.reshape(n_rows, rank),
+        )  # fmt: skip
 
     if threads == 1:
         share(0)

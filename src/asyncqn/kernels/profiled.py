@@ -4,374 +4,256 @@ For a fixed item matrix F, user u's row minimises sum_{m in u} (y - f_m.g)^2 / 2
 it solves (sum f f' + lambda_u I) g = sum y f.  Ratings come grouped: those of row r of the solved
 side stand at start[r]:start[r + 1] of `others` (the row on the fixed side) and `values`.
 
-The normal equations of one row live in `system`, (K + 2) rows of `stride` numbers: the K x K
-matrix, the right-hand side, which `solve` replaces by the solution, and a row that `solve` works with.
+A user with n < K ratings has the same solution from n unknowns: g = A'(A A' + lambda_u I)^-1 y with the rows
+f in A, so that the time of a pass grows more slowly than K^2 once most users have fewer than K ratings.
+
+Rows of the fixed side are padded with zeros to `size` numbers, a multiple of eight: see `kernels.tiles`,
+in which all sums are made.  One compiled kernel serves every rank.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from asyncqn.kernels.factorization import operation, pieces, row_add, row_dot, sums_of_four
-from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.factorization import row_add, row_dot
+from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
+from asyncqn.kernels.tiles import EIGHT, SIDE, add_panel, add_sum, add_tile, four_dots, padded, solve
 
-
-def scratch(rank: int, dtype: Any) -> Any:
-    """A `system` for rows of `rank` numbers; each thread needs its own."""
-    return np.zeros((rank + 2) * stride(rank), dtype)
+IN_CACHE = 16_384
+"""Numbers of the fixed side that are added up together, so that they are fetched from memory once."""
 
 
-def stride(rank: int) -> int:
-    """The distance between rows of a `system`: a power of two, so that vectors need no mask."""
-    return 1 << (rank - 1).bit_length()
+class Workspace(NamedTuple):
+    """Room for the normal equations of one row; each thread needs its own."""
+
+    matrix: Any
+    goal: Any
+    """The right-hand side, and then the solution of `size` numbers."""
+    pivots: Any
+    across: Any
+    """The rows f of a user with few ratings, one column each."""
+    identity: Any
 
 
-def _index(value: int) -> Any:
-    return ir.Constant(ir.IntType(64), value)
+def workspace(rank: int, dtype: Any) -> Workspace:
+    """For rows of `rank` numbers."""
+    size = padded(rank)
+    return Workspace(
+        np.zeros(size * size, dtype),
+        np.zeros(size, dtype),
+        np.zeros(size, dtype),
+        np.zeros(size * size, dtype),
+        np.arange(size, dtype=np.int32),
+    )
 
 
-def _cuts(rank: int, bits: int) -> list[tuple[int, int]]:
-    """Where a row of `rank` numbers is cut so that each part fits a machine vector of 256 bits."""
-    lanes = 256 // bits
-    return [(first, min(first + lanes, rank)) for first in range(0, rank, lanes)]
-
-
-def _add_products(_: Any, system: Any, fixed: Any, rows: Any, values: Any, step: Any, width: Any) -> Any:
-    """Add sum_i f_i f_i' and sum_i y_i f_i to `system`, for the rows that start at rows[i] of `fixed`.
-
-    The matrix is symmetric, and only its upper half is certain to be right.
-    Several ratings at a time: each row of the system is then loaded and stored once for all.
-    """
-
-    def loops(system: Any, fixed: Any, rows: Any, values: Any, step: Any, width: Any) -> None:
-        rank = np.uintp(len(width))
-        for i in range(len(rows)):
-            for k in range(rank):
-                scale = fixed[rows[i] + k]
-                for l in range(rank):
-                    system[k * step + l] += scale * fixed[rows[i] + l]
-            for l in range(rank):
-                system[rank * step + l] += values[i] * fixed[rows[i] + l]
-
-    def emit(row: Any, args: Any) -> None:
-        rank, lanes = len(width), stride(len(width))
-        builder = row(0, _index(0)).builder
-        starts = [builder.extract_value(args[2], i) for i in range(len(rows))]
-        scales = [row(1, start) for start in starts]
-        cuts = _cuts(rank, fixed.dtype.bitwidth)
-        sources = {
-            first: [row(1, builder.add(start, _index(first)), last - first).load() for start in starts]
-            for first, last in cuts
-        }
-        for k in range(rank + 1):
-            for first, last in cuts:
-                if last <= k < rank:
-                    continue  # of the matrix, only what is right of the diagonal is needed
-                target = row(0, _index(k * lanes + first), stride(last - first))
-                total = target.load()
-                products = [
-                    target.scaled(scale.number(k) if k < rank else builder.extract_value(args[3], i), vector)
-                    for i, (scale, vector) in enumerate(zip(scales, sources[first]))
-                ]
-                # Adding the products first keeps the chain from one store to the next load short.
-                target.store(target.plus(total, functools.reduce(target.plus, products)))
-
-    return operation(types.void, (system, fixed, rows, values, step, width), loops, emit)
-
-
-def _add_errors(
-    _: Any, out: Any, theta: Any, rows: Any, values: Any, place: Any, scale: Any, system: Any, goal: Any,
-    width: Any,
-) -> Any:  # fmt: skip
-    """For four ratings at `place` of `values`, with error e = f.g - y: out[row] += scale * e * g; sum e^2.
-
-    g is the row at `goal` of `system`.  Four inner products are summed up together, which takes half
-    the shuffles of one after the other.
-    """
-
-    def loops(
-        out: Any, theta: Any, rows: Any, values: Any, place: Any, scale: Any, system: Any, goal: Any,
-        width: Any,
-    ) -> Any:  # fmt: skip
-        rank = np.uintp(len(width))
-        squares = out.dtype.type(0.0)
-        for i in range(np.uintp(4)):
-            error = -out.dtype.type(values[place + i])
-            for k in range(rank):
-                error += theta[rows[i] + k] * system[goal + k]
-            for k in range(rank):
-                out[rows[i] + k] += scale * error * system[goal + k]
-            squares += error * error
-        return squares
-
-    def emit(row: Any, args: Any) -> Any:
-        start = args[7]
-        solved, builder = row(6, start), row(6, start).builder
-        g = solved.load()
-        starts = [builder.extract_value(args[2], i) for i in range(4)]
-        dots = sums_of_four([solved.times(row(1, place).load(), g) for place in starts], solved)
-        four = row(3, args[4], 4)
-        targets = four.load()
-        if targets.type != dots.type:
-            targets = builder.fpext(targets, dots.type)
-        errors = builder.fsub(dots, targets, flags=solved.flags)
-        line = row(6, start, 4)
-        steps = line.times(errors, line.splat(args[5]))
-        shares = [piece.load() for piece in pieces(row, 6, start, width)]
-        for i, place in enumerate(starts):
-            for target, share in zip(pieces(row, 0, place, width), shares):
-                step = target.picked(steps, i)
-                target.store(target.plus(target.load(), target.times(step, share)))
-        return line.total(line.times(errors, errors))
-
-    signature = (out, theta, rows, values, place, scale, system, goal, width)
-    return operation(out.dtype, signature, loops, emit)
-
-
-def _metric(
-    _: Any,
-    out: Any,
-    v: Any,
-    i: Any,
-    basis: Any,
-    transposed: Any,
-    spectrum: Any,
-    base: Any,
-    n: Any,
-    width: Any,
-) -> Any:
-    """out[i row] = Q diag[1 / (base + n * spectrum)] Q' v[i row], Q flat in `basis`, Q' in `transposed`."""
-
-    def loops(
-        out: Any, v: Any, i: Any, basis: Any, transposed: Any, spectrum: Any, base: Any, n: Any, width: Any
-    ) -> None:
-        rank = np.uintp(len(width))
-        for l in range(rank):
-            out[i + l] = out.dtype.type(0.0)
+@kernel
+def pad(rows: Any, rank: int, out: Any) -> None:
+    """out (n x size) = rows (n x rank, flat), zeros behind each."""
+    for m in range(out.shape[0]):
         for k in range(rank):
-            share = v[i] * transposed[k * rank]
-            for l in range(np.uintp(1), rank):
-                share += v[i + l] * transposed[k * rank + l]
-            share /= base + n * spectrum[k]
-            for l in range(rank):
-                out[i + l] += share * transposed[k * rank + l]
-
-    def emit(row: Any, args: Any) -> None:
-        places = [_index(k * len(width)) for k in range(len(width))]
-        target, source = row(0, args[2]), row(1, args[2])
-        lines = [target.scaled(source.number(k), row(3, place).load()) for k, place in enumerate(places)]
-        shares = functools.reduce(target.plus, lines)
-        curvature = target.plus(target.splat(args[6]), target.scaled(args[7], row(5, places[0]).load()))
-        shares = target.builder.fdiv(shares, curvature)
-        lines = [target.times(target.picked(shares, k), row(4, p).load()) for k, p in enumerate(places)]
-        target.store(functools.reduce(target.plus, lines))
-
-    signature = (out, v, i, basis, transposed, spectrum, base, n, width)
-    return operation(types.void, signature, loops, emit)
+            out[m, k] = rows[m * rank + k]
+        for k in range(rank, out.shape[1]):
+            out[m, k] = 0.0
 
 
-add_products: Any = intrinsic(_add_products)
-add_errors: Any = intrinsic(_add_errors)
-metric_row: Any = intrinsic(_metric)
+def padded_rows(rows: Any, rank: int) -> Any:
+    """A flat copy of the flat rows of `rank` numbers with padding behind each."""
+    out = np.empty((len(rows) // rank, padded(rank)), rows.dtype)
+    pad(rows, rank, out)
+    return out.reshape(-1)
 
 
 @reducing_piece
-def solve(system: Any, stride: Any, ridge: Any, width: Any) -> None:
-    """Cholesky: row K of `system` becomes (matrix + ridge I)^-1 times what it was.
-
-    The matrix is read in its upper half.
-    """
-    if len(width) <= 8:
-        _solve_by_entries(system, int(stride), ridge, width)
-    else:
-        _solve_by_rows(system, stride, ridge, width)
-
-
-@reducing_piece
-def _solve_by_entries(system: Any, step: Any, ridge: Any, width: Any) -> None:
-    """For a matrix so small that all loops vanish; the factor goes to the lower half."""
-    rank = len(width)
-    goal = rank * step
-    for k in range(rank):
-        row = k * step
-        for l in range(k):
-            total = system[l * step + k]
-            for p in range(l):
-                total -= system[row + p] * system[l * step + p]
-            system[row + l] = total * system[l * step + l]
-        total = system[row + k] + ridge
-        for p in range(k):
-            total -= system[row + p] * system[row + p]
-        # The diagonal keeps the reciprocal: one division a row instead of one an entry.
-        system[row + k] = system.dtype.type(1.0) / np.sqrt(total)
-        total = system[goal + k]
-        for p in range(k):
-            total -= system[row + p] * system[goal + p]
-        system[goal + k] = total * system[row + k]
-    for back in range(rank):
-        k = rank - 1 - back
-        total = system[goal + k]
-        for p in range(k + 1, rank):
-            total -= system[p * step + k] * system[goal + p]
-        system[goal + k] = total * system[k * step + k]
-
-
-@reducing_piece
-def _solve_by_rows(system: Any, step: Any, ridge: Any, width: Any) -> None:
-    """In whole vectors of eight: each row of the factor is subtracted from all rows below at once."""
-    eight = (0, 0, 0, 0, 0, 0, 0, 0)
-    one, eights = np.uintp(1), np.uintp(8)
-    rank = np.uintp(len(width))
-    goal, pivots = rank * step, (rank + one) * step
-    end = (rank + np.uintp(7)) // eights * eights
-    for k in range(rank):
-        row, first = k * step, k // eights * eights
-        for p in range(first, k):
-            system[row + p] = system.dtype.type(0.0)
-        pivot = system.dtype.type(1.0) / np.sqrt(system[row + k] + ridge)
-        system[pivots + k] = pivot
-        for p in range(first, end):
-            system[row + p] *= pivot
-        known = system[goal + k] * pivot
-        for part in range(first, end, eights):
-            for below in range(k + one, min(rank, part + eights)):
-                row_add(system, below * step + part, -system[row + below], system, row + part, eight)
-            row_add(system, goal + part, -known, system, row + part, eight)
-        system[goal + k] = known
-        system[row + k] = system.dtype.type(0.0)
-    for back in range(rank):
-        last = rank - one - back
-        total = system[goal + last]
-        for part in range(last // eights * eights, end, eights):
-            total -= row_dot(system, last * step + part, system, goal + part, eight)
-        system[goal + last] = total * system[pivots + last]
+def _set_across(
+    others: Any, values: Any, begin: Any, count: Any, n: Any, fixed: Any, size: Any, work: Any
+) -> None:
+    """The rows f of `count` ratings as columns of `across`, and their y as the right-hand side; n with padding."""
+    nothing = fixed.dtype.type(0.0)
+    for i in range(n):
+        inside = i < count
+        row = np.uintp(np.uint32(others[begin + i])) * size if inside else np.uintp(0)
+        for k in range(size):
+            work.across[k * n + i] = fixed[row + k] if inside else nothing
+        work.goal[i] = fixed.dtype.type(values[begin + i]) if inside else nothing
 
 
 @reducing_piece
 def fit_row(
-    others: Any, values: Any, begin: Any, end: Any, fixed: Any, ridge: Any, system: Any, width: Any
+    others: Any, values: Any, begin: Any, end: Any, fixed: Any, size: Any, ridge: Any, work: Any
 ) -> None:
-    """Solve the ridge problem of the ratings begin:end; the solution is row K of `system`."""
-    rank, one, two, three, four = np.uintp(len(width)), np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
-    step = np.uintp(len(system)) // (rank + two)
-    real = system.dtype.type
-    for k in range(np.uintp(len(system))):
-        system[k] = real(0.0)
+    """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
+    eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
+    count = end - begin
+    few = count + eights <= size
+    n = (count + np.uintp(SIDE - 1)) // eights * eights if few else size
+    for k in range(n * n):
+        work.matrix[k] = real(0.0)
+    for k in range(size):
+        work.goal[k] = real(0.0)
+    if few:
+        _set_across(others, values, begin, count, n, fixed, size, work)
+    rows, index = (work.across, work.identity) if few else (fixed, others)
+    place, last = (zero, size) if few else (begin, end)
+    chunk = np.uintp(IN_CACHE) // n + np.uintp(1) if n > zero else size
+    while place < last and n > zero:
+        here = min(chunk, last - place)
+        for top in range(zero, n, eights):
+            add_panel(work.matrix, top, n, rows, index, place, here, real(1.0))
+            if not few:
+                add_sum(work.goal, top, fixed, top, size, others, place, here, values)
+        place += here
+    solve(work.matrix, n, ridge, work.goal, work.pivots, work.identity)
+    if few:
+        for k in range(n):
+            work.pivots[k] = work.goal[k]
+        for k in range(size):
+            total = real(0.0)
+            for part in range(zero, n, eights):
+                total += row_dot(work.across, k * n + part, work.pivots, part, EIGHT)
+            work.goal[k] = total
+
+
+@reducing_piece
+def _add_errors(
+    others: Any, values: Any, begin: Any, end: Any, fixed: Any, size: Any, scale: Any, goal: Any, sums: Any
+) -> float:
+    """sums[row] += scale * e * g for every rating, with e = f.g - y and g = goal; returns sum e^2."""
+    zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
+    two, three = np.uintp(2), np.uintp(3)
+    real = fixed.dtype.type
+    squares = 0.0
     place = begin
     while place + four <= end:
         rows = (
-            np.uintp(np.uint32(others[place])) * rank,
-            np.uintp(np.uint32(others[place + one])) * rank,
-            np.uintp(np.uint32(others[place + two])) * rank,
-            np.uintp(np.uint32(others[place + three])) * rank,
+            np.uintp(np.uint32(others[place])) * size,
+            np.uintp(np.uint32(others[place + one])) * size,
+            np.uintp(np.uint32(others[place + two])) * size,
+            np.uintp(np.uint32(others[place + three])) * size,
         )
-        targets = (
-            real(values[place]),
-            real(values[place + one]),
-            real(values[place + two]),
-            real(values[place + three]),
-        )
-        add_products(system, fixed, rows, targets, step, width)
+        dots = four_dots(fixed, rows, goal, size)
+        e0, e1 = dots[0] - real(values[place]), dots[1] - real(values[place + one])
+        e2, e3 = dots[2] - real(values[place + two]), dots[3] - real(values[place + three])
+        for part in range(zero, size, eights):
+            row_add(sums, rows[0] + part, scale * e0, goal, part, EIGHT)
+            row_add(sums, rows[1] + part, scale * e1, goal, part, EIGHT)
+            row_add(sums, rows[2] + part, scale * e2, goal, part, EIGHT)
+            row_add(sums, rows[3] + part, scale * e3, goal, part, EIGHT)
+        squares += float(e0 * e0 + e1 * e1 + e2 * e2 + e3 * e3)
         place += four
     while place < end:
-        rows1 = (np.uintp(np.uint32(others[place])) * rank,)
-        add_products(system, fixed, rows1, (real(values[place]),), step, width)
+        row = np.uintp(np.uint32(others[place])) * size
+        error = -real(values[place])
+        for part in range(zero, size, eights):
+            error += row_dot(fixed, row + part, goal, part, EIGHT)
+        for part in range(zero, size, eights):
+            row_add(sums, row + part, scale * error, goal, part, EIGHT)
+        squares += float(error) * float(error)
         place += one
-    solve(system, step, ridge, width)
+    return squares
 
 
 @reducing_kernel
 def solve_rows(
-    start: Any,
-    others: Any,
-    values: Any,
-    first: int,
-    last: int,
-    fixed: Any,
-    ridges: Any,
-    system: Any,
-    out: Any,
-    width: Any,
-) -> None:
-    """out[row] = the solution of every row in first:last, given the other side `fixed`."""
-    rank = np.uintp(len(width))
-    goal = np.uintp(len(system)) // (rank + np.uintp(2)) * rank
-    for row in range(np.uintp(first), np.uintp(last)):
-        begin, end = np.uintp(start[row]), np.uintp(start[row + np.uintp(1)])
-        fit_row(others, values, begin, end, fixed, ridges[row], system, width)
-        for k in range(rank):
-            out[row * rank + k] = system[goal + k]
+    start: Any, others: Any, values: Any, order: Any, rows: Any, fixed: Any, ridges: Any, scale: Any,
+    sums: Any, second: Any, work: Any, out: Any,
+) -> tuple[bool, float, float, int]:  # fmt: skip
+    """Solve the row r = order[i] for every i of `rows`, given the padded other side `fixed`; into out[r].
 
-
-@reducing_kernel
-def gradient(
-    start: Any,
-    items: Any,
-    values: Any,
-    order: Any,
-    rows: Any,
-    theta: Any,
-    ridges: Any,
-    scale: Any,
-    out: Any,
-    second: Any,
-    system: Any,
-    width: Any,
-) -> tuple[bool, float, float, int]:
-    """Add scale * sum_{m in u} (f_m.g_u - y) g_u to row m of `out`, for every u of order[rows].
-
-    By the envelope theorem the solved g_u counts as a constant.  `second` (K x K, flat) receives
-    sum_u n_u g_u g_u' on top.  Returns whether all rows exist, the sum of squared errors,
-    sum_u lambda_u |g_u|^2, and sum_u n_u.
+    With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} (f_m.g - y) g is added to
+    row m of `sums`, which is like `fixed`; `second` (K x K) receives sum_r n_r g g' on top.  Either of `sums`
+    and `out` may be empty: then what belongs there is not computed.  Returns whether all rows
+    exist, the sum of squared errors, sum_r lambda_r |g|^2, and sum_r n_r.
     """
-    rank, n_users = np.uintp(len(width)), np.uint64(len(start) - 1)
-    goal = np.uintp(len(system)) // (rank + np.uintp(2)) * rank
-    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    size, n_rows = np.uintp(len(work.goal)), np.uint64(len(start) - 1)
+    zero, eights = np.uintp(0), np.uintp(SIDE)
     valid, squares, penalty, ratings = True, 0.0, 0.0, 0
     for position in range(len(rows)):
-        row = np.uint64(rows[position])
-        if row >= n_users:
+        place = np.uint64(rows[position])
+        if place >= n_rows:
             valid = False
             continue
-        user = np.uint64(order[row])
-        begin, end = np.uintp(start[user]), np.uintp(start[user + np.uint64(1)])
-        fit_row(items, values, begin, end, theta, ridges[user], system, width)
-        penalty += float(ridges[user] * row_dot(system, goal, system, goal, width))
+        row = np.uint64(order[place])
+        begin, end = np.uintp(start[row]), np.uintp(start[row + np.uint64(1)])
+        fit_row(others, values, begin, end, fixed, size, ridges[row], work)
+        if len(out):
+            for k in range(out.shape[1]):
+                out[row, k] = work.goal[k]
+        if not len(sums):
+            continue
+        norm = work.goal.dtype.type(0.0)
+        for part in range(zero, size, eights):
+            norm += row_dot(work.goal, part, work.goal, part, EIGHT)
+        penalty += float(ridges[row] * norm)
         ratings += int(end - begin)
-        weight = theta.dtype.type(end - begin)
-        for k in range(rank):
-            row_add(second, k * rank, weight * system[goal + k], system, goal, width)
-        place = begin
-        while place + four <= end:
-            rated = (
-                np.uintp(np.uint32(items[place])) * rank,
-                np.uintp(np.uint32(items[place + one])) * rank,
-                np.uintp(np.uint32(items[place + two])) * rank,
-                np.uintp(np.uint32(items[place + three])) * rank,
-            )
-            squares += float(add_errors(out, theta, rated, values, place, scale, system, goal, width))
-            place += four
-        while place < end:
-            item = np.uintp(np.uint32(items[place])) * rank
-            error = row_dot(theta, item, system, goal, width) - theta.dtype.type(values[place])
-            row_add(out, item, scale * error, system, goal, width)
-            squares += float(error) * float(error)
-            place += one
+        weight = work.goal.dtype.type(end - begin)
+        for k in range(second.shape[0]):
+            share = weight * work.goal[k]
+            for l in range(second.shape[1]):
+                second[k, l] += share * work.goal[l]
+        squares += _add_errors(others, values, begin, end, fixed, size, scale, work.goal, sums)
     return valid, squares, penalty, ratings
 
 
 @reducing_kernel
+def finish(theta: Any, weights: Any, sums: Any, rank: int, out: Any) -> None:
+    """out[m] = weights[m] * theta[m] + sums[m] for all rows m, those of `sums` padded."""
+    width, n = np.uintp(rank), np.uintp(len(weights))
+    size = np.uintp(len(sums)) // n
+    for m in range(n):
+        for k in range(width):
+            out[m * width + k] = weights[m] * theta[m * width + k] + sums[m * size + k]
+
+
+@reducing_kernel
+def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
+    """Sum of (f.g - y)^2 over `ratings`; f a row of `fixed` (items x K), g a row of `solved` (users x K)."""
+    squares = 0.0
+    for row in range(len(ratings)):
+        f, g = fixed[ratings[row].item], solved[ratings[row].user]
+        error = -float(ratings[row].value)
+        for k in range(len(f)):
+            error += float(f[k]) * float(g[k])
+        squares += error * error
+    return squares
+
+
+@reducing_kernel
 def apply_metric(
-    v: Any, basis: Any, transposed: Any, spectrum: Any, counts: Any, base: Any, out: Any, width: Any
+    v: Any, basis: Any, transposed: Any, spectrum: Any, counts: Any, base: Any, out: Any, work: Any
 ) -> None:
-    """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`."""
-    rank = np.uintp(len(width))
-    for item in range(np.uintp(len(counts))):
-        row = item * rank
-        metric_row(out, v, row, basis, transposed, spectrum, base[item], counts[item], width)
+    """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`.
+
+    Q in `basis` and Q' in `transposed`, padded; eight items at a time, one column each, through `work`.
+    """
+    rank, size = np.uintp(len(spectrum)), np.uintp(len(work.goal))
+    zero, eights, n_items = np.uintp(0), np.uintp(SIDE), np.uintp(len(counts))
+    real = out.dtype.type
+    columns, shares = work.across, work.matrix
+    for first in range(zero, n_items, eights):
+        here = min(eights, n_items - first)
+        for k in range(size):
+            for i in range(eights):
+                inside = i < here and k < rank
+                columns[k * eights + i] = v[(first + i) * rank + k] if inside else real(0.0)
+                shares[k * eights + i] = real(0.0)
+        for top in range(zero, size, eights):
+            add_tile(
+                shares, top * eights, eights, basis, top, size, columns, zero, eights, work.identity, zero,
+                rank, real(1.0), EIGHT,
+            )  # fmt: skip
+        for k in range(rank):
+            for i in range(eights):
+                item = min(first + i, n_items - np.uintp(1))
+                shares[k * eights + i] /= base[item] + counts[item] * spectrum[k]
+                columns[k * eights + i] = real(0.0)
+        for top in range(zero, size, eights):
+            add_tile(
+                columns, top * eights, eights, transposed, top, size, shares, zero, eights, work.identity, zero,
+                rank, real(1.0), EIGHT,
+            )  # fmt: skip
+        for i in range(here):
+            for k in range(rank):
+                out[(first + i) * rank + k] = columns[k * eights + i]

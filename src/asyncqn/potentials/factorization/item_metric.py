@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.errors import require
-from asyncqn.kernels import factorization, profiled
+from asyncqn.kernels import profiled
 from asyncqn.types import Array
 
 
@@ -48,8 +48,10 @@ class InverseMetric:
             if array.shape != (rank * len(self.base),) or array.dtype != self.base.dtype:
                 require(False, f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.")
         require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
-        basis, transposed = self.metric.Q.ravel(), np.ascontiguousarray(self.metric.Q.T).ravel()
+        basis, transposed = (
+            profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank) for Q in (self.metric.Q, self.metric.Q.T)
+        )
         profiled.apply_metric(
             v, basis, transposed, self.metric.Lambda, self.metric.counts, self.base, out,
-            factorization.width(rank),
+            profiled.workspace(rank, v.dtype),
         )  # fmt: skip

@@ -73,7 +73,6 @@ class ProfiledFactorization:
         self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
         self._weights = joint.number_weights(self.item_ridges, self.rank, self.alpha)
-        self._width = factorization.width(self.rank)
 
     @classmethod
     def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> ProfiledFactorization:
@@ -102,15 +101,17 @@ class ProfiledFactorization:
         `second` gets sum_u n_u g_u g_u' of the rows added to it.
         """
         joint.check_vectors(self.dim, self.dtype, theta, out)
-        np.multiply(theta, self._weights, out=out)
-        system = profiled.scratch(self.rank, self.dtype)
+        rank = self.rank
+        fixed = profiled.padded_rows(theta, rank)
+        sums = np.zeros_like(fixed)
         if second is None:
-            second = np.zeros(self.rank * self.rank, self.dtype)
-        valid, squares, penalty, ratings = profiled.gradient(
-            *self.by_user, self.order, rows, theta, self.user_ridges, self.dtype.type(scale), out, second,
-            system, self._width,
+            second = np.zeros(rank * rank, self.dtype)
+        valid, squares, penalty, ratings = profiled.solve_rows(
+            *self.by_user, self.order, rows, fixed, self.user_ridges, self.dtype.type(scale), sums,
+            second.reshape(rank, rank), profiled.workspace(rank, self.dtype), np.empty((0, 0), self.dtype),
         )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        profiled.finish(theta, self.item_ridges, sums, rank, out)
         return squares, penalty, ratings
 
     def value(self, theta: Array) -> float:
@@ -154,7 +155,8 @@ class ProfiledFactorization:
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
         found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
         if self.test is not None:
-            squares = factorization.squared_error(self.test, self.joint(theta), self.dim, self._width)
+            F = theta.reshape(self.n_items, self.rank)
+            squares = profiled.squared_error(self.test, F, self.user_factors(theta))
             found["test_rmse"] = float(np.sqrt(squares / len(self.test)))
         return found
 

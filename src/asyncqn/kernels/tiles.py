@@ -1,0 +1,197 @@
+"""Products of matrices and Cholesky solves in tiles of 8 x 8 numbers that stay in registers.
+
+Everything is made of one operation, a sum of outer products of pieces of eight numbers:
+
+    out[r, c] += scale * sum_i  w_i a_i[r] b_i[c]          r, c = 0..7
+
+so that one compiled loop serves every rank: rows are padded with zeros to a multiple of eight, and the
+number of tiles is a matter of the call.  The order of all sums is fixed by the sizes alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from asyncqn.kernels.factorization import VectorRow, operation, row_add, row_dot, sums_of_four
+from asyncqn.kernels.jit import reducing_piece
+
+SIDE = 8
+"""Rows and columns of a tile."""
+EIGHT = (0,) * SIDE
+"""`width` of a row of a tile, for the row operations of `kernels.factorization`."""
+SIXTEEN = (0,) * (2 * SIDE)
+"""Two tiles side by side, for which a number is fetched once."""
+
+
+def padded(rank: int) -> int:
+    """The length of a row of `rank` numbers with its padding."""
+    return -(-rank // SIDE) * SIDE
+
+
+def _add_tile(
+    _: Any, out: Any, at: Any, step: Any, a: Any, left: Any, a_step: Any, b: Any, right: Any, b_step: Any,
+    index: Any, begin: Any, count: Any, scale: Any, columns: Any,
+) -> Any:  # fmt: skip
+    """out[at + r step + c] += scale * sum over j in index[begin:begin + count] of
+    a[left + j a_step + r] b[right + j b_step + c], for r = 0..7 and c over the tuple `columns`.
+    """
+    signature = types.void(
+        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, columns
+    )
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at, step, left, a_step, right, b_step, begin, count = (args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11))
+        word, lanes = at.type, len(sig.args[13])
+        numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
+
+        def row(place: int, start: Any, length: int = lanes) -> VectorRow:
+            return VectorRow(context, builder, sig.args[place], args[place], start, length)
+
+        first = row(0, at)
+        # Sums of 64 float32 or 32 float64 at a time fill half the registers.
+        rows = SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes
+        for top in range(0, SIDE, rows):
+            totals = [cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)]
+            with cgutils.for_range(builder, count, intp=word) as loop:
+                j = builder.load(builder.gep(numbers, [builder.add(begin, loop.index)]))
+                j = builder.zext(j, word)
+                of_a = row(3, builder.add(left, builder.mul(j, a_step)))
+                vector = row(6, builder.add(right, builder.mul(j, b_step))).load()
+                for r, total in enumerate(totals):
+                    product = first.scaled(of_a.number(top + r), vector)
+                    builder.store(first.plus(builder.load(total), product), total)
+            for r, total in enumerate(totals):
+                shift = builder.mul(step, ir.Constant(word, top + r))
+                target = row(0, builder.add(at, shift))
+                target.store(target.plus(target.load(), target.scaled(args[12], builder.load(total))))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _add_sum(
+    _: Any, out: Any, at: Any, b: Any, right: Any, b_step: Any, index: Any, begin: Any, count: Any, weights: Any
+) -> Any:
+    """out[at + c] += sum over j = index[begin:begin + count] of weights[i] b[right + j b_step + c]; c = 0..7."""
+    signature = types.void(out, at, b, right, b_step, index, begin, count, weights)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
+        word = at.type
+        target = VectorRow(context, builder, sig.args[0], args[0], at, SIDE)
+        index, weights = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (5, 8))
+        total = cgutils.alloca_once_value(builder, target.zero)
+        with cgutils.for_range(builder, count, intp=word) as loop:
+            place = builder.add(begin, loop.index)
+            j = builder.load(builder.gep(index, [place]))
+            j = builder.zext(j, word) if j.type != word else j
+            start = builder.add(right, builder.mul(j, b_step))
+            vector = VectorRow(context, builder, sig.args[2], args[2], start, SIDE).load()
+            weight = builder.load(builder.gep(weights, [place]))
+            weight = builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
+            builder.store(target.plus(builder.load(total), target.scaled(weight, vector)), total)
+        target.store(target.plus(target.load(), builder.load(total)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any) -> Any:
+    """The inner products of the rows at `starts` of `a` with goal[:size], as four numbers."""
+    signature = types.UniTuple(a.dtype, 4)(a, starts, goal, size)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size, word = args[3], args[3].type
+        like = VectorRow(context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE)
+        rows = [builder.extract_value(args[1], i) for i in range(4)]
+        totals = [cgutils.alloca_once_value(builder, like.zero) for _ in rows]
+        with cgutils.for_range_slice(
+            builder, ir.Constant(word, 0), size, ir.Constant(word, SIDE), intp=word
+        ) as (part, _count):
+            g = VectorRow(context, builder, sig.args[2], args[2], part, SIDE).load()
+            for start, total in zip(rows, totals):
+                f = VectorRow(context, builder, sig.args[0], args[0], builder.add(start, part), SIDE).load()
+                builder.store(like.plus(builder.load(total), like.times(f, g)), total)
+        dots = sums_of_four([builder.load(total) for total in totals], like)
+        numbers = [builder.extract_element(dots, ir.Constant(ir.IntType(32), i)) for i in range(4)]
+        return context.make_tuple(builder, sig.return_type, numbers)
+
+    return signature, generate
+
+
+def _scale(_: Any, out: Any, i: Any, scale: Any, width: Any) -> Any:
+    """out[i row] *= scale."""
+
+    def loops(out: Any, i: Any, scale: Any, width: Any) -> None:
+        raise NotImplementedError
+
+    def emit(row: Any, args: Any) -> None:
+        target = row(0, args[1])
+        target.store(target.scaled(args[2], target.load()))
+
+    return operation(types.void, (out, i, scale, width), loops, emit)
+
+
+add_tile: Any = intrinsic(_add_tile)
+row_scale: Any = intrinsic(_scale)
+add_sum: Any = intrinsic(_add_sum)
+four_dots: Any = intrinsic(_four_dots)
+
+
+@reducing_piece
+def add_panel(
+    out: Any, top: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any
+) -> None:
+    """Eight rows from `top` of a `size` x `size` matrix, right of their diagonal tile and with it:
+    out += scale * sum of f f' over the rows f = index[begin:begin + count], which are `size` long.
+    """
+    side = top
+    while side + np.uintp(2 * SIDE) <= size:
+        add_tile(
+            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale,
+            SIXTEEN,
+        )  # fmt: skip
+        side += np.uintp(2 * SIDE)
+    if side < size:
+        add_tile(
+            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale, EIGHT
+        )
+
+
+@reducing_piece
+def solve(matrix: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: Any) -> None:
+    """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the matrix is read in its upper tiles and lost.
+
+    Eight rows of the factor at a time: what the rows above take from them is a sum of tiles.
+    `pivots`: room for `size` numbers; `identity`: 0, 1, 2, ..., at least so many.
+    """
+    zero, one, eights = np.uintp(0), np.uintp(1), np.uintp(SIDE)
+    unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
+    for top in range(zero, size, eights):
+        if top > zero:
+            add_panel(matrix, top, size, matrix, identity, zero, top, -unit)
+        for k in range(top, top + eights):
+            row = k * size
+            pivot = unit / np.sqrt(matrix[row + k] + ridge)
+            pivots[k] = pivot
+            for p in range(top, k + one):
+                matrix[row + p] = nothing  # so that whole pieces can be summed
+            known = goal[k] * pivot
+            goal[k] = known
+            for part in range(top, size, eights):
+                row_scale(matrix, row + part, pivot, EIGHT)
+                row_add(goal, part, -known, matrix, row + part, EIGHT)
+                for below in range(k + one, top + eights):
+                    row_add(matrix, below * size + part, -matrix[row + below], matrix, row + part, EIGHT)
+    for back in range(size):
+        k = size - one - back
+        total = goal[k]
+        for part in range(k // eights * eights, size, eights):
+            total -= row_dot(matrix, k * size + part, goal, part, EIGHT)
+        goal[k] = total * pivots[k]
