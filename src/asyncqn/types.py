@@ -98,7 +98,7 @@ class Commit(NamedTuple):
     """l_n of each update, in their order: commits between the version it was computed from and this one."""
     value: Callable[[Array], float]
     """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
-    inverse_metric_from: Callable[[Array], Any] | None = None
+    inverse_metric_from: Callable[..., Any] | None = None
     """The potential's own, where it has one; the last answer is kept."""
 
 

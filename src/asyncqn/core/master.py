@@ -51,16 +51,16 @@ def potential_stopped(error: StopIteration, version: int) -> WorkerFailed:
 
 
 class Remembered:
-    """A pure function of one array, which is called once for equal arrays in a row."""
+    """A pure function of an array and numbers, which is called once for equal arguments in a row."""
 
-    def __init__(self, function: Callable[[Array], Any]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._last: tuple[bytes, Any] | None = None
+        self._last: tuple[tuple[Any, ...], Any] | None = None
 
-    def __call__(self, argument: Array) -> Any:
-        key = argument.tobytes()
+    def __call__(self, argument: Array, *numbers: float) -> Any:
+        key = (argument.tobytes(), *numbers)
         if self._last is None or self._last[0] != key:
-            self._last = key, self._function(argument)
+            self._last = key, self._function(argument, *numbers)
         return self._last[1]
 
 

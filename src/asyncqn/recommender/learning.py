@@ -1,13 +1,14 @@
-"""How a recommender learns: a stochastic warm-up by asynchronous workers, then exact passes while they pay.
+"""How a recommender learns: a pass in batches, then exact passes while they pay, in one run.
 
-The warm-up is one run and the passes are another, because a commit of the first is a small part of a
-pass and a commit of the second is a whole one: only the second is worth an evaluation each.  A warm
-start skips the first, whose large steps would forget what was learned.
+All answers are added up in a fixed order and nothing is stale (`StagedLBFGS` in step), so that the model is
+the same, bit for bit, on any number of threads.  A warm start skips the batches, whose large steps would
+forget what was learned.  What is watched comes from the passes themselves: the run evaluates nothing else.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -15,20 +16,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
-from asyncqn.core.run import Run
+from asyncqn.algorithms.defaults import TOLERANCE
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
+from asyncqn.core.master import CallbackFailed
+from asyncqn.core.request import Request
+from asyncqn.core.stopping import Ended, Stopping
 from asyncqn.core.table import Table
 from asyncqn.data import Ratings, as_ratings
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
-from asyncqn.minimize import minimize, starting_point
+from asyncqn.minimize import starting_point
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.recommender.model import FactorModel, Offsets, measure_offsets, rated_items
-from asyncqn.types import Array, Progress
-
-WARM_UP_LOOKS = 4
-"""Evaluations in the warm-up, which are there to be watched and stop nothing."""
-
+from asyncqn.types import Array, Progress, Rows, Standing
 
 class Parameters(Protocol):
     """What `learn` reads of a `Recommender`."""
@@ -74,38 +74,47 @@ def learn(
             return part
         return replace(part, values=(part.values - offsets.at(part.users, part.items)).astype(np.float32))
 
-    potential = ProfiledFactorization.from_ratings(
+    potential = Observed.from_ratings(
         target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype,
         test=None if held is None else target(held), seed=p.seed,
     )  # fmt: skip
-    watch = Watch(p, len(train), held is not None, callback)
-    algorithm = default_factorization_algorithm(potential, p.workers)
-    theta = _start(p, potential, train, old)
-    runs: list[Run] = []
-    stages = [(replace(algorithm, warmup=0), int(p.passes), 1)]
-    if old is None and algorithm.warmup:
-        stages[0] = (stages[0][0], max(1, int(p.passes) - 1), 1)
-        stages.insert(0, (algorithm, algorithm.warmup, -(-algorithm.warmup // WARM_UP_LOOKS)))
-    for method, commits, evaluate in stages:
-        watch.begin(runs, method.batches if method.warmup else 1)
-        run = minimize(
-            potential, method, engine=Threads(p.workers), theta0=theta, commits=commits, seed=p.seed,
-            evaluate=evaluate, callback=watch,
-        )  # fmt: skip
-        if run.status == "diverged":
-            raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
-        theta = run.theta
-        runs.append(run)
-        if run.status != "completed":
-            break
-    best = watch.best
+    algorithm = in_step_algorithm(potential)
+    if old is not None:
+        algorithm = replace(algorithm, warmup=0)
+    watch = Watch(p, potential, algorithm, callback)
+    passes = max(1, int(p.passes) - (algorithm.warmup > 0))
+    commits = algorithm.warmup + passes
+    run = Threads(p.workers).minimize(
+        Request(
+            potential, algorithm, _start(p, potential, train, old), commits, p.seed,
+            evaluate=commits, callback=watch, stopping=PassRule(watch),
+        )
+    )  # fmt: skip
+    if run.status == "diverged":
+        raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
     return Learned(
-        _model(p, potential, offsets, train, best.theta),
+        _model(p, potential, offsets, train, watch.best.theta),
         Table.from_records(watch.records),
-        sum(run.nit for run in runs),
-        watch.reason or runs[-1].status,
-        best.metrics["fun"],
+        run.nit,
+        watch.reason or run.status,
+        watch.best.metrics["fun"],
     )
+
+
+class Observed(ProfiledFactorization):
+    """The potential, which notes the squared errors of every block in passing."""
+
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self.squares: dict[int, float] = {}
+
+    def _gradient(
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+    ) -> tuple[float, float, int]:
+        found = super()._gradient(theta, rows, scale, out, second)
+        if second is not None:
+            self.squares[int(rows[0])] = found[0]
+        return found
 
 
 def _start(p: Parameters, potential: ProfiledFactorization, train: Ratings, old: FactorModel | None) -> Array:
@@ -140,37 +149,66 @@ def _model(
 class Watch:
     """Shows progress, keeps the best iterate, and ends a fit that gains nothing more.
 
-    The best is the lowest objective, or with early stopping the lowest held-out RMSE: the last
-    iterate may be a trial step that was about to be taken back.
+    The best is the lowest objective, or with early stopping the lowest held-out RMSE.
     """
 
     best: Progress
 
     def __init__(
-        self, p: Parameters, n_ratings: int, held: bool, callback: Callable[[Progress], Any] | None
+        self,
+        p: Parameters,
+        potential: Observed,
+        algorithm: StagedLBFGS,
+        callback: Callable[[Progress], Any] | None,
     ) -> None:
-        self.p, self.callback = p, callback
-        self.n_ratings, self.by_held = n_ratings, held and p.early_stopping
-        self.lowest = math.inf
+        self.p, self.potential, self.callback = p, potential, callback
+        self.n_ratings = len(potential.by_user.values)
+        self.by_held = potential.test is not None and p.early_stopping
+        self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
+        self.begun = time.perf_counter()
+        self.passes = self.idle = 0
+        self.lowest, self.value = math.inf, math.inf
         self.reason = ""
         self.records: list[dict[str, float]] = []
 
-    def begin(self, before: list[Run], batches: int) -> None:
-        """A run begins, after those `before`; `batches` commits of it are a pass."""
-        self.commit, self.time = sum(run.nit for run in before), sum(run.time for run in before)
-        self.passes = self.records[-1]["passes"] if self.records else 0.0
-        self.batches, self.idle = batches, 0
-
     def __call__(self, progress: Progress) -> None:
+        """The start, evaluated by the run; the end is known from the last pass."""
+        if progress.commit == 0:
+            self._note(progress, 0.0)
+
+    def after_pass(self, standing: Standing) -> Ended | None:
+        """A pass has been judged, and the run stands so; how it ends, None where it goes on."""
+        self.passes += 1
+        metrics = {"fun": standing.value, "rmse": self._rmse(standing), "grad_norm": standing.grad_norm}
+        if self.potential.test is not None:
+            metrics["test_rmse"] = self.potential.test_rmse(standing.point, self.p.workers)
+        commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
+        progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
+        try:
+            self._note(progress, self.passes + (self.warm_up > 0))
+        except StopIteration:
+            return Ended("stopped", "the callback has stopped the fit")
+        except BaseException as error:
+            raise CallbackFailed from error
+        if self.idle < self.p.patience:
+            return None
+        self.reason = "stopped early" if self.by_held else "converged"
+        return Ended("converged", "further passes gain nothing")
+
+    def _rmse(self, standing: Standing) -> float:
+        """Of the last point kept, whose errors the blocks have noted if it is the latest one."""
+        if standing.value == self.value:
+            return self.records[-1]["rmse"]
+        self.value = standing.value
+        n = self.potential.n_data
+        squares = sum(self.potential.squares[part * n // self.blocks] for part in range(self.blocks))
+        return math.sqrt(squares / self.n_ratings)
+
+    def _note(self, progress: Progress, passes: float) -> None:
         metrics = {"validation_rmse" if k == "test_rmse" else k: v for k, v in progress.metrics.items()}
-        metrics["commit"], metrics["time"] = self.commit + progress.commit, self.time + progress.time
-        metrics["passes"] = self.passes + progress.commit / self.batches
-        if self.records and metrics["commit"] == self.records[-1]["commit"]:
-            return  # the second run begins where the first has ended
+        metrics |= {"commit": progress.commit, "time": progress.time, "passes": passes}
         self.records.append(metrics)
-        progress = progress._replace(
-            commit=self.commit + progress.commit, time=metrics["time"], metrics=metrics
-        )
+        progress = progress._replace(metrics=metrics)
         # sqrt(2 U / n) is the RMSE with its penalty: it falls where the RMSE alone may rise.
         level = (
             metrics["validation_rmse"] if self.by_held else math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
@@ -183,9 +221,19 @@ class Watch:
             print(f"commit {progress.commit}: {', '.join(rmses)}", flush=True)
         if self.callback is not None:
             self.callback(progress)
-        if self.batches == 1 and self.idle >= self.p.patience:
-            self.reason = "stopped early" if self.by_held else "converged"
-            raise StopIteration
+
+
+class PassRule(Stopping):
+    """Ends a run as its `Watch` says, which sees every pass."""
+
+    watch: Watch
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(tol=TOLERANCE)
+        object.__setattr__(self, "watch", watch)
+
+    def judge(self, standing: Standing) -> Ended | None:
+        return self.watch.after_pass(standing) or super().judge(standing)
 
 
 def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -9,8 +9,9 @@ A new theta is a trial, which `algorithms.safeguard` judges by U, which comes wi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +63,8 @@ class Update(NamedTuple):
     value: float
     part: int
     read: int
+    rows: int = 0
+    """How many rows of the data it was computed from."""
 
 
 @dataclass
@@ -103,19 +106,28 @@ class Images:
             self.blind = True
 
 
-def take_pass(iterate: Iterate, updates: list[Update], blocks: int) -> Iterate:
-    """Judge the trial by the exact U and gradient of all blocks, and set the next one."""
+def take_pass(
+    iterate: Iterate, updates: list[Update], blocks: int, metric_from: Callable[..., Any] | None = None
+) -> Iterate:
+    """Judge the trial by the exact U and gradient of all blocks, and set the next one.
+
+    metric_from: makes H0 from a summary, where the answers hold no image of their gradient.
+    """
     at = np.zeros_like(iterate.at_base)
     summary, value = np.zeros_like(iterate.curvature), 0.0
     for update in updates:
         add_one(at[0], update.g)
-        add_one(at[1], update.image)
         summary += update.curvature
         value += update.value
+        if metric_from is None:
+            add_one(at[1], update.image)
     whole = len({update.part for update in updates}) == blocks and math.isfinite(value)
     alien = iterate.curvature[-1] == 0  # every block used its own H0
     if whole and alien:
         iterate.curvature[...] = summary
+    if metric_from is not None and whole:
+        metric_from(iterate.curvature).apply(at[0], at[1])
+        alien = False
     warm_up = iterate.warm_up
     lower = whole and value <= warm_up.loss * float(summary[-1])
     if iterate.trial.kept == 0 and warm_up.starts and not lower:

@@ -15,6 +15,10 @@ the image of it, images add up as gradients do, and H0 y is the difference of tw
 made of, a short summary of the curvature, comes with every answer; it is averaged while the method warms
 up and then kept until it has changed much, because pairs are only comparable under one H0.
 
+In step (`in_step`), a batch of the warm-up is cut into blocks as a pass is, and its commit waits for all of them:
+nothing is stale, and as blocks are summed in their own order, the result depends on the schedule in no bit: it
+is the same on any number of workers of any engine.  The master then makes the images, one a commit.
+
 Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a trial
 theta is judged by `algorithms.safeguard`, U coming with the gradient; a warm-up that did harm is undone.
 """
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +39,7 @@ from asyncqn.algorithms.quasi_newton.exact_passes import Iterate, Update, WarmUp
 from asyncqn.algorithms.safeguard import Trial, standing
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
-from asyncqn.kernels.vectors import add_scaled, sum_of_squares
+from asyncqn.kernels.vectors import add_one, add_scaled, sum_of_squares
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
 
 _HARM = 4.0
@@ -55,7 +59,7 @@ class StagedLBFGS:
     batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
 
     curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
-    M; backup_after: see `core.stages`.
+    M; in_step: see above; backup_after: see `core.stages`.
 
     >>> import asyncqn as aq
     >>> problem = aq.ProfiledFactorization.example()
@@ -71,6 +75,7 @@ class StagedLBFGS:
     curvature: int
     delay: int = 0
     memory: int = 3
+    in_step: bool = False
     backup_after: float = 5.0
 
     sent = ("theta", "curvature")
@@ -93,7 +98,10 @@ class StagedLBFGS:
 
     @property
     def stages(self) -> Stages:
-        return batches(self.batches, commits=self.warmup), blocks(self.blocks, self.backup_after)
+        passes = blocks(self.blocks, self.backup_after)
+        if not self.in_step:
+            return batches(self.batches, commits=self.warmup), passes
+        return replace(passes, commits=self.warmup, share=1.0 / self.batches), passes
 
     def commits_for(self, epochs: float) -> int:
         """How many commits make `epochs` passes over the data: batches first, then whole passes."""
@@ -105,6 +113,8 @@ class StagedLBFGS:
         size = extra(potential, "curvature_size")
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
         n, most = potential.n_data, max(self.batches, self.blocks)
+        if self.in_step and self.warmup:
+            most = self.batches * self.blocks
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
 
     def init(self, theta0: Array) -> Iterate:
@@ -123,29 +133,39 @@ class StagedLBFGS:
         return Worker()
 
     def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
-        n, exact = potential.n_data, task.read >= self.warmup
-        parts = self.blocks if exact else self.batches
-        part = task.part
+        exact, part = task.read >= self.warmup, task.part
         assert part is not None
-        first, last = part * n // parts, (part + 1) * n // parts
-        g, image = np.empty_like(view.theta), np.empty_like(view.theta)
+        first, last, n = self._rows(potential.n_data, task.read, part)
+        g = np.empty_like(view.theta)
+        image = np.empty(0, g.dtype) if self.in_step else np.empty_like(g)
         curvature = np.empty_like(view.curvature)
         value = potential.grad_with_curvature(view.theta, np.arange(first, last), g, curvature)
-        share = (last - first) / n
         if not math.isfinite(value + sum_of_squares(g)):
             g[...] = image[...] = curvature[...] = 0.0  # the master must hear of it, to turn back
-            return Update(g, image, curvature, math.inf, part, task.read)
-        if exact:
-            known = view.curvature if view.curvature[-1] > 0 else curvature
-            potential.inverse_metric_from(known).apply(g, image)
-            for shared in (g, image, curvature):
-                shared *= shared.dtype.type(share)
-            value *= share
-        else:
+            return Update(g, image, curvature, math.inf, part, task.read, last - first)
+        if not exact and not self.in_step:
             h = self._step_size(task.read, self.delay)
             known = view.curvature + (curvature - view.curvature) * curvature.dtype.type(_weight(task.read))
             potential.inverse_metric_from(known, h, last - first).apply(g, image)
-        return Update(g, image, curvature, value, part, task.read)
+            return Update(g, image, curvature, value, part, task.read, last - first)
+        if not self.in_step:
+            known = view.curvature if view.curvature[-1] > 0 else curvature
+            potential.inverse_metric_from(known).apply(g, image)
+        share = (last - first) / n
+        for shared in (g, image, curvature):
+            shared *= shared.dtype.type(share)
+        return Update(g, image, curvature, value * share, part, task.read, last - first)
+
+    def _rows(self, n_data: int, read: int, part: int) -> tuple[int, int, int]:
+        """First and last row of a part, and of how many rows it is a part."""
+        begin, end, parts = 0, n_data, self.blocks
+        if read < self.warmup and self.in_step:
+            batch = read % self.batches
+            begin, end = batch * n_data // self.batches, (batch + 1) * n_data // self.batches
+        elif read < self.warmup:
+            parts = self.batches
+        n = end - begin
+        return begin + part * n // parts, begin + (part + 1) * n // parts, n
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
         return local
@@ -154,11 +174,30 @@ class StagedLBFGS:
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        if updates[0].read < self.warmup:
-            for update in updates:
-                iterate = iterate._replace(warm_up=self._warm_up(iterate, update))
-            return iterate
-        return take_pass(iterate, sorted(updates, key=lambda update: update.part), self.blocks)
+        if updates[0].read >= self.warmup:
+            metric_from = commit.inverse_metric_from if self.in_step else None
+            return take_pass(iterate, sorted(updates, key=lambda u: u.part), self.blocks, metric_from)
+        if self.in_step:
+            updates = [self._batch(iterate, sorted(updates, key=lambda update: update.part), commit)]
+        for update in updates:
+            iterate = iterate._replace(warm_up=self._warm_up(iterate, update))
+        return iterate
+
+    def _batch(self, iterate: Iterate, blocks: Sequence[Update], commit: Commit) -> Update:
+        """The blocks of a batch as one answer."""
+        g, curvature = np.zeros_like(iterate.theta), np.zeros_like(iterate.curvature)
+        whole = len({block.part for block in blocks}) == self.blocks
+        value = sum(block.value for block in blocks) if whole else math.inf
+        for block in blocks:
+            add_one(g, block.g)
+            curvature += block.curvature
+        image, k = np.zeros_like(g), iterate.warm_up.commits
+        if value < math.inf:
+            assert commit.inverse_metric_from is not None
+            known = iterate.curvature + (curvature - iterate.curvature) * curvature.dtype.type(_weight(k))
+            rows = sum(block.rows for block in blocks)
+            commit.inverse_metric_from(known, self._step_size(k, 0), rows).apply(g, image)
+        return Update(g, image, curvature, value, 0, blocks[0].read)
 
     def standing(self, iterate: Iterate) -> Standing | None:
         return standing(iterate)
@@ -192,6 +231,9 @@ class StagedLBFGS:
         return (iterate.base,)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        if self.in_step:
+            batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
+            return rows_of_parts(np.where(read < self.warmup, batch, n_data), np.full_like(read, self.blocks), part)
         parts = np.where(read < self.warmup, self.batches, self.blocks)
         return rows_of_parts(n_data, parts, part)
 
@@ -218,4 +260,19 @@ def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS
         blocks=min(workers, n),
         curvature=int(potential.curvature_size),
         delay=workers - 1,
+    )
+
+
+def in_step_algorithm(potential: Any) -> StagedLBFGS:
+    """The same for a result that does not depend on the number of workers: one pass of warm-up in 16
+    batches, fewer where that leaves less than 8 points each, and everything in eight blocks.
+    """
+    n = int(potential.n_data)
+    batches = max(1, min(16, n // 8))
+    return StagedLBFGS(
+        batches=batches,
+        warmup=batches if batches >= 4 else 0,
+        blocks=min(8, n),
+        curvature=int(potential.curvature_size),
+        in_step=True,
     )

@@ -155,10 +155,15 @@ class ProfiledFactorization:
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
         found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
         if self.test is not None:
-            F = theta.reshape(self.n_items, self.rank)
-            squares = profiled.squared_error(self.test, F, self.user_factors(theta))
-            found["test_rmse"] = float(np.sqrt(squares / len(self.test)))
+            found["test_rmse"] = self.test_rmse(theta)
         return found
+
+    def test_rmse(self, theta: Array, threads: int = 1) -> float:
+        """On the test set, with the users solved."""
+        assert self.test is not None
+        F = theta.reshape(self.n_items, self.rank)
+        squares = profiled.squared_error(self.test, F, self.user_factors(theta, threads))
+        return float(np.sqrt(squares / len(self.test)))
 
     def metric(self, theta: Array, threads: int = 1) -> Metric:
         """The curvature shared by all items, from the solved rows of all users."""
