@@ -198,13 +198,22 @@ def solve_rows(
 
 
 @reducing_kernel
-def finish(theta: Any, weights: Any, sums: Any, rank: int, out: Any) -> None:
-    """out[m] = weights[m] * theta[m] + sums[m] for all rows m, those of `sums` padded."""
-    width, n = np.uintp(rank), np.uintp(len(weights))
+def finish(theta: Any, weights: Any, columns: Any, sums: Any, out: Any) -> None:
+    """out[m, k] = weights[m] columns[k] theta[m, k] + sums[m, k]; rows of `sums` are padded."""
+    rank, n = np.uintp(len(columns)), np.uintp(len(weights))
     size = np.uintp(len(sums)) // n
     for m in range(n):
-        for k in range(width):
-            out[m * width + k] = weights[m] * theta[m * width + k] + sums[m * size + k]
+        for k in range(rank):
+            out[m * rank + k] = weights[m] * columns[k] * theta[m * rank + k] + sums[m * size + k]
+
+
+@reducing_kernel
+def weighted_squares(theta: Any, weights: Any) -> float:
+    """Sum of weights * theta^2, in float64."""
+    total = 0.0
+    for i in range(len(theta)):
+        total += float(weights[i]) * float(theta[i]) * float(theta[i])
+    return total
 
 
 @reducing_kernel

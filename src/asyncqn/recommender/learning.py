@@ -75,7 +75,7 @@ def learn(
         return replace(part, values=(part.values - offsets.at(part.users, part.items)).astype(np.float32))
 
     potential = Observed.from_ratings(
-        target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype,
+        target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype, columns=getattr(p, 'columns', None),
         test=None if held is None else target(held), seed=p.seed,
     )  # fmt: skip
     algorithm = in_step_algorithm(potential)

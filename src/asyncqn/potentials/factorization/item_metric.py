@@ -18,18 +18,26 @@ from asyncqn.types import Array
 
 
 class Metric(NamedTuple):
-    """The curvature of item row m, about lambda_m I + n_m Q diag(Lambda) Q'."""
+    """The inverse curvature of item row m, about Q diag[1 / (lambda_m + n_m Lambda)] Q'.
+
+    Q is orthogonal where all columns have the same ridge.
+    """
 
     Q: Array
     Lambda: Array
     counts: Array
 
 
-def metric_of(sums: Array, counts: Array) -> Metric:
-    """From sum_u n_u g_u g_u' (K x K, flat) and then sum_u n_u, in the dtype of `counts`."""
-    rank = round((sums.size - 1) ** 0.5)
+def metric_of(sums: Array, counts: Array, columns: Array) -> Metric:
+    """From sum_u n_u g_u g_u' (K x K, flat) and then sum_u n_u, in the dtype of `counts`.
+
+    With D = diag(columns), lambda D + n C = D^1/2 (lambda I + n D^-1/2 C D^-1/2) D^1/2.
+    """
+    rank = len(columns)
     C = sums[:-1].reshape(rank, rank).astype(np.float64) / max(float(sums[-1]), 1.0)
-    Lambda, Q = np.linalg.eigh(C)
+    root = np.sqrt(columns.astype(np.float64))
+    Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
+    Q /= root[:, None]
     return Metric(Q.astype(counts.dtype), Lambda.clip(0.0).astype(counts.dtype), counts)
 
 

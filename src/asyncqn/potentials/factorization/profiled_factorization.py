@@ -23,7 +23,7 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import factorization, grouping, profiled
-from asyncqn.kernels.vectors import dot, total
+from asyncqn.kernels.vectors import total
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
@@ -31,6 +31,10 @@ from asyncqn.types import Array, Rows
 
 class ProfiledFactorization:
     """The potential V of the item rows; arguments as for `MatrixFactorization`.
+
+    columns: factors on the ridge of the items, one for each of the K columns.  As f.g does not change where
+    a column of F is divided by what that of G is multiplied with, this is also a ridge of the users: column
+    k has the ridge sqrt(columns[k]) times that of the others on both sides.  None: all 1.
 
     Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
     Columns that are sorted by user, int32 and float32 are not copied: leave them as they are.
@@ -57,8 +61,10 @@ class ProfiledFactorization:
         test: Any = None,
         seed: int | None = 0,
         source: Any = None,
+        columns: npt.ArrayLike | None = None,
     ) -> None:
         self.dtype = joint.check_model(rank, prior, alpha, dtype)
+        self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
@@ -72,7 +78,7 @@ class ProfiledFactorization:
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
         self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
-        self._weights = joint.number_weights(self.item_ridges, self.rank, self.alpha)
+        self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
     @classmethod
     def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> ProfiledFactorization:
@@ -111,7 +117,7 @@ class ProfiledFactorization:
             second.reshape(rank, rank), profiled.workspace(rank, self.dtype), np.empty((0, 0), self.dtype),
         )  # fmt: skip
         require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
-        profiled.finish(theta, self.item_ridges, sums, rank, out)
+        profiled.finish(theta, self.item_ridges, self.columns, sums, out)
         return squares, penalty, ratings
 
     def value(self, theta: Array) -> float:
@@ -121,7 +127,7 @@ class ProfiledFactorization:
         """The estimate of V(theta) from the users `rows`, the items' prior counted once."""
         require(len(rows) > 0, "a value needs at least one row.")
         squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
-        prior = factorization.square_norms(theta, self.rank, self.item_ridges)
+        prior = profiled.weighted_squares(theta, self._weights)
         return 0.5 * (self.n_data / len(rows) * (squares + penalty) + prior)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -129,8 +135,12 @@ class ProfiledFactorization:
         self._gradient(theta, rows, self.n_data / len(rows), out)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Item rows near sqrt(|mean| / K), every number with noise 0.1 Z."""
-        return joint.starting_rows(rng, self.mean, self.rank, self.n_items).astype(self.dtype)
+        """Item rows near sqrt(|mean| / K), every number with noise 0.1 Z; less in columns with more ridge."""
+        rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(-1, self.rank)
+        shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
+        # f.g of a constant row stays what it was: the sum of its squares does.
+        rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
+        return rows.ravel().astype(self.dtype)
 
     def _factors(self, theta: Array, threads: int) -> Array:
         """The solved user rows by user index, flat."""
@@ -170,7 +180,7 @@ class ProfiledFactorization:
         G = self._factors(theta, threads).reshape(self.n_users, self.rank).astype(np.float64)
         # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
         sums = np.einsum("uk,ul->kl", G * self.user_counts[:, None], G)
-        return metric_of(np.append(sums, self.user_counts.sum()), self.item_counts)
+        return metric_of(np.append(sums, self.user_counts.sum()), self.item_counts, self.columns)
 
     def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
         """H0 for steps of size `step` on gradients of `batch` users; None: all of them.
@@ -199,20 +209,20 @@ class ProfiledFactorization:
         curvature[...] = 0.0
         squares, penalty, curvature[-1] = self._gradient(theta, rows, scale, out, curvature[:-1])
         curvature *= curvature.dtype.type(scale)
-        prior = float(dot(theta, theta * self._weights))
+        prior = profiled.weighted_squares(theta, self._weights)
         return 0.5 * (scale * (squares + penalty) + prior)
 
     def inverse_metric_from(
         self, curvature: Array, step: float = 0.0, batch: int | None = None
     ) -> InverseMetric:
         """`inverse_metric` from a summary that `grad_with_curvature` made, or a mean of such."""
-        return self._damped(metric_of(curvature, self.item_counts), step, batch)
+        return self._damped(metric_of(curvature, self.item_counts, self.columns), step, batch)
 
     def curvature_diagonal(self, theta: Array) -> Array:
         """lambda_m + n_m C_kk: the diagonal in the shared metric, not that of the Hessian itself."""
         metric = self.metric(theta)
-        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1)
-        diagonal: Array = (self.item_ridges[:, None] + self.item_counts[:, None] * shared).ravel()
+        shared = (np.square(metric.Q) * metric.Lambda).sum(axis=1) * np.square(self.columns)
+        diagonal: Array = self._weights + np.multiply.outer(self.item_counts, shared).ravel()
         return diagonal
 
     def reference(self) -> dict[str, Any] | None:
@@ -221,7 +231,17 @@ class ProfiledFactorization:
         return {
             "kind": "profiled-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
             "alpha": self.alpha, "dtype": self.dtype.name, "seed": self.seed,
+            **({} if (self.columns == 1).all() else {"columns": self.columns.tolist()}),
         }  # fmt: skip
+
+
+def _check_columns(columns: npt.ArrayLike | None, rank: int) -> npt.NDArray[np.float64]:
+    found = np.ones(rank) if columns is None else np.asarray(columns, np.float64)
+    require(
+        found.shape == (rank,) and bool((found > 0.0).all() and np.isfinite(found).all()),
+        f"columns must be {rank} positive numbers.",
+    )
+    return found
 
 
 def _order(n_users: int, seed: int | None) -> npt.NDArray[np.int64]:
