@@ -25,6 +25,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mb-lbfgs hurry": ("mb-lbfgs", {"timeout": 0.0, "quorum": 0.01, "initial_scale": 0.05}),
     "block-lbfgs pieces": ("block-lbfgs", {"blocks": 3, "pieces": 4}),
     "staged-lbfgs without warm-up": ("staged-lbfgs", {"batches": 1, "warmup": 0}),
+    "staged-lbfgs in step": ("staged-lbfgs", {"batches": 4, "warmup": 4, "delay": 0, "in_step": True}),
 }
 
 

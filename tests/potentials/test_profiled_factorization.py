@@ -76,6 +76,30 @@ def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
     )
 
 
+def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> None:
+    p, columns = oracle.problem(5), np.array([1.0, 1.0, 2.5, 4.0])
+    plain, potential = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
+    theta = potential.initial(np.random.default_rng(0))
+    ridges = np.multiply.outer(oracle.row_ridges(p, 0.7, 0.3)[0], columns - 1.0).ravel()
+    assert potential.value(theta) - plain.value(theta) == pytest.approx(0.5 * ridges @ theta**2)
+    everyone = np.arange(p.n_users)
+    more = gradient(potential, theta, everyone) - gradient(plain, theta, everyone)
+    np.testing.assert_allclose(more, ridges * theta, atol=1e-9)
+    H, image = potential.inverse_metric(theta, 1.0), np.empty_like(theta)
+    v = np.random.default_rng(1).standard_normal(potential.dim)
+    H.apply(v, image)
+    G = potential.user_factors(theta)
+    C = (G * potential.user_counts[:, None]).T @ G / potential.user_counts.sum()
+    for m in range(p.n_items):
+        dense = potential.item_ridges[m] * np.diag(columns) + potential.item_counts[m] * C
+        row = slice(4 * m, 4 * m + 4)
+        np.testing.assert_allclose(dense @ image[row], v[row], atol=1e-9)
+    diagonal = potential.curvature_diagonal(theta).reshape(-1, 4)
+    np.testing.assert_allclose(
+        diagonal, np.outer(potential.item_ridges, columns) + np.outer(potential.item_counts, np.diag(C))
+    )
+
+
 def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
     potential = model(oracle.problem(2))
     theta = potential.initial(np.random.default_rng(0))

@@ -70,7 +70,7 @@ def padded_rows(rows: Any, rank: int) -> Any:
 def _set_across(
     others: Any, values: Any, begin: Any, count: Any, n: Any, fixed: Any, size: Any, work: Any
 ) -> None:
-    """The rows f of `count` ratings as columns of `across`, and their y as the right-hand side; n with padding."""
+    """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding."""
     nothing = fixed.dtype.type(0.0)
     for i in range(n):
         inside = i < count
@@ -260,8 +260,8 @@ def apply_metric(
                 columns[k * eights + i] = real(0.0)
         for top in range(zero, size, eights):
             add_tile(
-                columns, top * eights, eights, transposed, top, size, shares, zero, eights, work.identity, zero,
-                rank, real(1.0), EIGHT,
+                columns, top * eights, eights, transposed, top, size, shares, zero, eights, work.identity,
+                zero, rank, real(1.0), EIGHT,
             )  # fmt: skip
         for i in range(here):
             for k in range(rank):

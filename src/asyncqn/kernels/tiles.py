@@ -76,9 +76,18 @@ def _add_tile(
 
 
 def _add_sum(
-    _: Any, out: Any, at: Any, b: Any, right: Any, b_step: Any, index: Any, begin: Any, count: Any, weights: Any
+    _: Any,
+    out: Any,
+    at: Any,
+    b: Any,
+    right: Any,
+    b_step: Any,
+    index: Any,
+    begin: Any,
+    count: Any,
+    weights: Any,
 ) -> Any:
-    """out[at + c] += sum over j = index[begin:begin + count] of weights[i] b[right + j b_step + c]; c = 0..7."""
+    """out[at + c] += sum over j in index[begin:begin + count] of weights[i] b[right + j b_step + c]."""
     signature = types.void(out, at, b, right, b_step, index, begin, count, weights)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -94,7 +103,9 @@ def _add_sum(
             start = builder.add(right, builder.mul(j, b_step))
             vector = VectorRow(context, builder, sig.args[2], args[2], start, SIDE).load()
             weight = builder.load(builder.gep(weights, [place]))
-            weight = builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
+            weight = (
+                builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
+            )
             builder.store(target.plus(builder.load(total), target.scaled(weight, vector)), total)
         target.store(target.plus(target.load(), builder.load(total)))
         return context.get_dummy_value()

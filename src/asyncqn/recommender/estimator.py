@@ -39,9 +39,10 @@ class Recommender:
     """Predicts ratings and recommends items.
 
     rank: K; workers: threads; seed: of the start, the shuffling and the validation split; prior,
-    alpha: the ridge of a row is prior + alpha * (its ratings); offsets: factorize what damped item and
-    user means leave over, instead of the ratings; trust: ratings at which factors and baseline count
-    equally in a prediction; clip: keep predictions within the ratings seen; passes: over the ratings,
+    alpha: the ridge of a row is prior + alpha * (its ratings), for items times a power of
+    max(1, k / plain_columns) in column k (None: the same in all), see `recommender.model.column_ridges`;
+    offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings
+    at which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen; passes: over the ratings,
     at most; tol, patience: stop when so many passes in a row gain less than `tol` of sqrt(2 U / n), the
     RMSE with its penalty; early_stopping: judge instead by the RMSE of a share `validation_fraction` of
     the ratings, held out, and keep the best iterate; warm_start: `fit` goes on from the item factors it
@@ -67,7 +68,8 @@ class Recommender:
         workers: int = 2,
         seed: int = 0,
         prior: float = 3.0,
-        alpha: float = 0.04,
+        alpha: float = 0.035,
+        plain_columns: int | None = 5,
         offsets: bool = False,
         trust: float = 5.0,
         clip: bool = True,
@@ -85,6 +87,7 @@ class Recommender:
         self.seed = seed
         self.prior = prior
         self.alpha = alpha
+        self.plain_columns = plain_columns
         self.offsets = offsets
         self.trust = trust
         self.clip = clip
@@ -124,8 +127,10 @@ class Recommender:
 
     def check(self) -> None:
         """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
-        for name in ("rank", "passes", "patience"):
+        for name in ("rank", "passes", "patience", "plain_columns"):
             value = getattr(self, name)
+            if name == "plain_columns" and value is None:
+                continue
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             require(whole and value >= 1, f"{name} must be a positive integer, not {value!r}.")
         check_model(self.rank, self.prior, self.alpha, self.dtype)

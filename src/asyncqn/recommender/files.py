@@ -44,6 +44,7 @@ SCHEMA = {
     "seen_items": Spec(INT32, ("ratings",)),
     "seen_values": Spec(("<f4",), ("ratings",), optional=True),
     "titles": Spec(TEXT, ("items",), optional=True),
+    "columns": Spec(("<f8",), ("rank",), optional=True),
     "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
@@ -89,6 +90,8 @@ def save_model(
         arrays["seen_values"] = model.seen.values
     if model.titles is not None:
         arrays["titles"] = model.titles
+    if model.columns is not None:
+        arrays["columns"] = model.columns
     document = {
         "parameters": to_json(parameters),
         "facts": to_json(facts),
@@ -115,6 +118,7 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
             user_ids=arrays["user_ids"],
             item_ids=arrays["item_ids"],
             titles=arrays.get("titles"),
+            columns=arrays.get("columns"),
             seen=Grouped(
                 arrays["seen_start"],
                 arrays["seen_items"],

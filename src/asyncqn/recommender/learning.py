@@ -27,8 +27,9 @@ from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.minimize import starting_point
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.recommender.model import FactorModel, Offsets, measure_offsets, rated_items
+from asyncqn.recommender.model import FactorModel, Offsets, column_ridges, measure_offsets, rated_items
 from asyncqn.types import Array, Progress, Rows, Standing
+
 
 class Parameters(Protocol):
     """What `learn` reads of a `Recommender`."""
@@ -38,6 +39,7 @@ class Parameters(Protocol):
     seed: int
     prior: float
     alpha: float
+    plain_columns: int | None
     offsets: bool
     trust: float
     clip: bool
@@ -75,7 +77,8 @@ def learn(
         return replace(part, values=(part.values - offsets.at(part.users, part.items)).astype(np.float32))
 
     potential = Observed.from_ratings(
-        target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype, columns=getattr(p, 'columns', None),
+        target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype,
+        columns=column_ridges(int(p.rank), p.plain_columns, train),
         test=None if held is None else target(held), seed=p.seed,
     )  # fmt: skip
     algorithm = in_step_algorithm(potential)
@@ -142,7 +145,7 @@ def _model(
         seen=rated_items(train),
         lowest=float(train.values.min()), highest=float(train.values.max()),
         prior=float(p.prior), alpha=float(p.alpha), residual=bool(p.offsets), trust=float(p.trust),
-        clip=bool(p.clip),
+        clip=bool(p.clip), columns=potential.columns.astype(np.float64),
     )  # fmt: skip
 
 

@@ -97,6 +97,8 @@ class FactorModel:
     residual: bool
     trust: float
     clip: bool
+    columns: Floats | None = None
+    """Factors on the ridge of an item row, see `column_ridges`; models saved by version 0.1 have none."""
 
     def user_index(self, ids: Any) -> Rows:
         """Dense indices of user ids, -1 for unknown ones."""
@@ -195,6 +197,20 @@ class FactorModel:
             for m, score in zip(places, scores)
             if m >= 0
         ]
+
+
+def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Floats:
+    """Factors on the ridge of an item row, by column: max(1, k / plain_columns)^p; None: all 1.
+
+    The first columns hold what most ratings share; the further ones have to earn their place, so that
+    a rank that is too large does little harm.  With x ratings for each row of either side, p = 90 / x,
+    but at least 1 and at most 4: the fewer ratings, the sooner a column is noise.  The numbers come from
+    the experiment in docs/results/recommender.md.
+    """
+    if plain_columns is None:
+        return np.ones(rank)
+    power = 90.0 * (ratings.n_users + ratings.n_items) / len(ratings)
+    return np.maximum(1.0, np.arange(1, rank + 1) / plain_columns) ** min(max(power, 1.0), 4.0)
 
 
 def rated_items(ratings: Ratings) -> Grouped:

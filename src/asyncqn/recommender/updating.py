@@ -1,7 +1,7 @@
 """New ratings for a model that has learned: rows of factors solved again, the others left alone.
 
 Every row of factors solved here is the exact minimum of the objective given the rows of the other side:
-a ridge problem of its own, with ridge prior + alpha * (its ratings).
+a ridge problem of its own, with ridge prior + alpha * (its ratings), of items times `columns`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorMod
         left = side.values - model.offsets.at(side.others, owner)
         side = side._replace(values=left.astype(np.float32))
     factors = model.item_factors.copy()
-    factors[items] = _solved(model, side, model.user_factors)
+    # A ridge by column is the same ridge for all in columns of another length.
+    root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
+    root = root.astype(factors.dtype)
+    factors[items] = _solved(model, side, model.user_factors / root) / root
     return replace(model, item_factors=factors)
 
 

@@ -15,9 +15,9 @@ the image of it, images add up as gradients do, and H0 y is the difference of tw
 made of, a short summary of the curvature, comes with every answer; it is averaged while the method warms
 up and then kept until it has changed much, because pairs are only comparable under one H0.
 
-In step (`in_step`), a batch of the warm-up is cut into blocks as a pass is, and its commit waits for all of them:
-nothing is stale, and as blocks are summed in their own order, the result depends on the schedule in no bit: it
-is the same on any number of workers of any engine.  The master then makes the images, one a commit.
+In step (`in_step`), a batch of the warm-up is cut into blocks as a pass is, and its commit waits for all of
+them: nothing is stale, and as blocks are summed in their own order, the result depends on the schedule in
+no bit: it is the same on any number of workers.  The master then makes the images, one a commit.
 
 Our own choices: the constants; gradients of the warm-up are stale, those of the passes never; a trial
 theta is judged by `algorithms.safeguard`, U coming with the gradient; a warm-up that did harm is undone.
@@ -233,7 +233,9 @@ class StagedLBFGS:
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         if self.in_step:
             batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
-            return rows_of_parts(np.where(read < self.warmup, batch, n_data), np.full_like(read, self.blocks), part)
+            return rows_of_parts(
+                np.where(read < self.warmup, batch, n_data), np.full_like(read, self.blocks), part
+            )
         parts = np.where(read < self.warmup, self.batches, self.blocks)
         return rows_of_parts(n_data, parts, part)
 

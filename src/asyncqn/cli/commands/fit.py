@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="Write the test ratings here: .csv, .parquet or a folder.", metavar="PATH"),
         ] = None,
         prior: Annotated[float, typer.Option(help="Ridge of every row.")] = 3.0,
-        alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.04,
+        alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.035,
         passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15,
         offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False,
         early_stopping: Annotated[

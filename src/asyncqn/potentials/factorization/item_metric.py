@@ -57,7 +57,8 @@ class InverseMetric:
                 require(False, f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.")
         require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
         basis, transposed = (
-            profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank) for Q in (self.metric.Q, self.metric.Q.T)
+            profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank)
+            for Q in (self.metric.Q, self.metric.Q.T)
         )
         profiled.apply_metric(
             v, basis, transposed, self.metric.Lambda, self.metric.counts, self.base, out,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
-from asyncqn.kernels import factorization, grouping, profiled
+from asyncqn.kernels import grouping, profiled
 from asyncqn.kernels.vectors import total
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
