@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
 from asyncqn.kernels.factorization import VectorRow, operation, row_add, row_dot, sums_of_four
 from asyncqn.kernels.jit import reducing_piece
+
+cgutils: Any = untyped_cgutils
 
 SIDE = 8
 """Rows and columns of a tile."""
@@ -115,7 +117,8 @@ def _add_sum(
 
 def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any) -> Any:
     """The inner products of the rows at `starts` of `a` with goal[:size], as four numbers."""
-    signature = types.UniTuple(a.dtype, 4)(a, starts, goal, size)
+    four: Any = types.UniTuple
+    signature = four(a.dtype, 4)(a, starts, goal, size)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size, word = args[3], args[3].type

@@ -38,15 +38,16 @@ Self = TypeVar("Self", bound="Recommender")
 class Recommender:
     """Predicts ratings and recommends items.
 
-    rank: K; workers: threads; seed: of the start, the shuffling and the validation split; prior,
-    alpha: the ridge of a row is prior + alpha * (its ratings), for items times a power of
-    max(1, k / plain_columns) in column k (None: the same in all), see `recommender.model.column_ridges`;
-    offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings
-    at which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen; passes: over the ratings,
-    at most; tol, patience: stop when so many passes in a row gain less than `tol` of sqrt(2 U / n), the
-    RMSE with its penalty; early_stopping: judge instead by the RMSE of a share `validation_fraction` of
-    the ratings, held out, and keep the best iterate; warm_start: `fit` goes on from the item factors it
-    has; dtype: of the factors; verbose: print the RMSE while fitting.
+    rank: K; workers: threads, which change no bit of the model; seed: of the start, the shuffling and the
+    validation split; prior, alpha: the ridge of a row is prior + alpha * (its ratings), for items times a
+    power of max(1, k / plain_columns) in column k (None: the same in all), see
+    `recommender.model.column_ridges`; offsets: factorize what damped item and user means leave over, instead
+    of the ratings; trust: ratings at which factors and baseline count equally in a prediction; clip: keep
+    predictions within the ratings seen; passes: over the ratings, at most; tol, patience: stop when so many
+    passes in a row gain less than `tol` of sqrt(2 U / n), the RMSE with its penalty; early_stopping: judge
+    instead by the RMSE of a share `validation_fraction` of the ratings, held out, and keep the best iterate;
+    warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose: print the RMSE
+    while fitting.
 
     Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
     history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.

@@ -137,7 +137,7 @@ class StagedLBFGS:
         assert part is not None
         first, last, n = self._rows(potential.n_data, task.read, part)
         g = np.empty_like(view.theta)
-        image = np.empty(0, g.dtype) if self.in_step else np.empty_like(g)
+        image: Array = np.empty(0, g.dtype) if self.in_step else np.empty_like(g)
         curvature = np.empty_like(view.curvature)
         value = potential.grad_with_curvature(view.theta, np.arange(first, last), g, curvature)
         if not math.isfinite(value + sum_of_squares(g)):
@@ -149,8 +149,8 @@ class StagedLBFGS:
             potential.inverse_metric_from(known, h, last - first).apply(g, image)
             return Update(g, image, curvature, value, part, task.read, last - first)
         if not self.in_step:
-            known = view.curvature if view.curvature[-1] > 0 else curvature
-            potential.inverse_metric_from(known).apply(g, image)
+            kept = view.curvature if view.curvature[-1] > 0 else curvature
+            potential.inverse_metric_from(kept).apply(g, image)
         share = (last - first) / n
         for shared in (g, image, curvature):
             shared *= shared.dtype.type(share)

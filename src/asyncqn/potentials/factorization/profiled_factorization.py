@@ -14,7 +14,7 @@ sets are shuffled in runs of a few neighbours.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from asyncqn.kernels.vectors import total
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
+
+P = TypeVar("P", bound="ProfiledFactorization")
 
 
 class ProfiledFactorization:
@@ -81,7 +83,7 @@ class ProfiledFactorization:
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
     @classmethod
-    def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> ProfiledFactorization:
+    def from_ratings(cls: type[P], ratings: Any, rank: int = 5, **options: Any) -> P:
         """From an object with users, items, values, n_users and n_items, such as `asyncqn.data.Ratings`."""
         options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
         return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
@@ -140,7 +142,8 @@ class ProfiledFactorization:
         shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
         # f.g of a constant row stays what it was: the sum of its squares does.
         rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
-        return rows.ravel().astype(self.dtype)
+        start: Array = rows.ravel().astype(self.dtype)
+        return start
 
     def _factors(self, theta: Array, threads: int) -> Array:
         """The solved user rows by user index, flat."""
