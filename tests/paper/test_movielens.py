@@ -53,8 +53,9 @@ def test_only_rounds_get_a_timeout_from_the_measured_times() -> None:
     mb, sgd = given["mb-lbfgs"], given["async-sgd"]
     assert with_timeout(mb, algorithm("mb-lbfgs", mb), timing)["timeout"] == 1.2 * 2.0
     assert with_timeout(sgd, algorithm("async-sgd", sgd), timing) == sgd
-    cluster = measured_cluster(timing, 3)
-    assert (cluster.workers, cluster.worker_mean, cluster.message, cluster.master) == (3, 2.0, 0.5, 0.1)
+    cluster = measured_cluster(timing, 3, link=False)
+    assert (cluster.workers, cluster.worker_mean) == (3, (2.0, 2.0, 2.0))
+    assert (cluster.message, cluster.master) == (0.5, 0.1)
 
 
 def test_measured_times_are_positive_and_as_lbfgs_sends_twice_as_much(empty_cache: Path) -> None:

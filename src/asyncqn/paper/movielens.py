@@ -1,4 +1,4 @@
-"""Ratings for Figs. 4 and 5, the paper's parameters for them, and a time axis measured on this machine."""
+"""Ratings for Figs. 4 and 5, the paper's parameters for them, starts, and a time axis from measured steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import Stream
 from asyncqn.data import known_names, load
+from asyncqn.minimize import starting_point
 from asyncqn.paper.settings import algorithm
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.types import Algorithm, Commit, Task
+from asyncqn.types import Algorithm, Array, Commit, Potential, Task
 
 BANDWIDTH = 1.25e9
-"""Bytes per second of a message, our own choice: a network of 10 Gbit/s."""
+"""Bytes per second, each way, our own choice: a network of 10 Gbit/s."""
 SPREAD = 0.3
 """Standard deviation of a worker's time over its mean, our own choice."""
 
@@ -29,10 +30,11 @@ TABLE = {
     "20m": (1e-7, 1e-8, 1e-9, 1e-3, 1e3),
 }
 RANK, RHO, MEMORY = 5, 3.0, 3
+STARTS = {"prior": "from the prior N(0, 1)", "mean": "near the mean rating"}
 
 
 class Timing(NamedTuple):
-    """Seconds of a worker's step, of a commit, and of the messages of one step."""
+    """Seconds of a worker's step, of a commit, and of the messages of one step, both ways."""
 
     worker: float
     master: float
@@ -75,29 +77,86 @@ def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def measure_timing(name: str, kind: str, given: dict[str, Any], steps: int = 12) -> Timing:
-    """Median times of a single worker's steps and of commits, in this process alone."""
-    model, method = potential(name), algorithm(kind, given)
-    theta0 = model.initial(np.random.default_rng(0))
+def start(model: MatrixFactorization, which: str, seed: int) -> Array:
+    """Where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
+    if which == "mean":
+        return starting_point(model, None, seed)
+    draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(model.dim)
+    return np.asarray(draw.astype(model.dtype))
+
+
+class Steps(NamedTuple):
+    """Median seconds of processor time of one worker's step, of what it does after sending, of a commit."""
+
+    step: float
+    after: float
+    commit: float
+
+
+def measure_steps(model: Potential, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
+    """A single worker in this process, by processor time: a neighbour on the machine does not count."""
+    method = algorithm(kind, given)
+    theta0 = starting_point(model, None, 0)
     iterate, local = method.init(theta0), method.init_worker(model, theta0)
-    work, commit = [], []
+    clock, taken = time.thread_time, []
     for k in range(steps):
         task = Task(0, k, Stream(0, 0, k))
-        t0 = time.perf_counter()
+        t0 = clock()
         update = method.step(iterate, local, model, task)
+        t1 = clock()
         local = method.learn(iterate, local, model, task)
-        t1 = time.perf_counter()
+        t2 = clock()
         iterate = method.apply(iterate, [update], Commit(1, [0], model.value))
-        work.append(t1 - t0)
-        commit.append(time.perf_counter() - t1)
-    vectors = 4 if kind == "as-lbfgs" else 2
+        taken.append((t1 - t0, t2 - t1, clock() - t2))
     # The first steps fill the memory and warm the caches.
-    return Timing(median(work[4:]), median(commit[4:]), vectors * 8 * model.dim / BANDWIDTH)
+    return Steps(*(median(column) for column in zip(*taken[4:], strict=True)))
 
 
-def measured_cluster(timing: Timing, workers: int) -> Cluster:
-    """A cluster with these times."""
-    return Cluster(workers, timing.worker, SPREAD * timing.worker, timing.message, timing.master)
+def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
+    """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
+    model = potential(name)
+    step, after, commit = measure_steps(model, kind, given)
+    return Timing(step + after, commit, _vectors(kind) * 8 * model.dim / BANDWIDTH)
+
+
+def _vectors(kind: str) -> int:
+    """Vectors in both messages: (theta, u) each way; theta and g; theta and two gradients."""
+    return {"as-lbfgs": 4, "mb-lbfgs": 3}.get(kind, 2)
+
+
+def measured_cluster(
+    timing: Timing, workers: int, *, kind: str = "as-lbfgs", link: bool = True, uneven: bool = False
+) -> Cluster:
+    """A cluster with these times.
+
+    With `link` a message keeps the master's link, which carries both directions at once, for its bytes over
+    the bandwidth.  Of an asynchronous exchange the link is then kept for the longer direction, half of the
+    messages, or for the commit where that takes longer; the other half is a delay that nobody else waits for.
+    Rounds send first and receive afterwards, so that nothing overlaps.  Without `link` messages only take
+    time.
+    `uneven` workers: the slowest takes four times as long as the fastest, with the same mean.
+    """
+    speeds = np.geomspace(0.5, 2.0, workers) if uneven and workers > 1 else np.ones(workers)
+    means = timing.worker * speeds / speeds.mean()
+    mean, spread = means.tolist(), (SPREAD * means).tolist()
+    half = timing.message / 2.0
+    if not link:
+        return Cluster(workers, mean, spread, timing.message, timing.master)
+    if kind == "mb-lbfgs":
+        return Cluster(workers, mean, spread, master=timing.master, link=half)
+    kept = max(0.0, half - timing.master) / 2.0
+    return Cluster(workers, mean, spread, half, timing.master, link=kept)
+
+
+PRINTED_TIMEOUT = 0.4
+"""T_mb of the paper on the 1M set, in seconds."""
+
+
+def slowed(kind: str, timing: Timing) -> Timing:
+    """The same with gradients as slow as the printed timeout says: a batch takes 1/1.2 of it, what as-L-BFGS
+    and mb-L-BFGS compute on the overlap comes on top in proportion to its rows, and products cost nothing."""
+    batch = PRINTED_TIMEOUT / 1.2
+    return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
 
 
 def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class RatingsProblem(TuningProblem):
         return movielens.potential(self.ratings)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
-        return movielens.measured_cluster(self.timing, self.workers)
+        return movielens.measured_cluster(self.timing, self.workers, kind=self.algorithm)
 
     def first(self) -> dict[str, Any]:
         size = movielens.size_of(self.ratings)

@@ -1,104 +1,219 @@
-"""The claims of Fig. 4: four statements for every set of ratings and setting, judged from its tables."""
+"""The settings of Fig. 4, and what each of them says about its claims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, NUMBERS, START
+from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import accepted_words
-from asyncqn.paper.experiment import UNTESTABLE, Claim, Tables, verdict
-from asyncqn.paper.movielens import label
+from asyncqn.paper.experiment import Tables
+from asyncqn.paper.movielens import STARTS, label
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES
 
 WORKERS = 10
-SETTINGS = {"paper": "the paper's parameters", "tuned": "tuned"}
+BASE, CONTROL, REAL = "paper", "control", "real"
+_BOTH = ("mb-lbfgs", "as-lbfgs")
 
 
-def claims(tables: Tables) -> list[Claim]:
-    """Four statements for every set of ratings and setting."""
+@dataclass(frozen=True)
+class Setting:
+    """What is changed from the base case, for which algorithms, and the words for it by axis."""
+
+    short: str
+    words: str
+    algorithms: tuple[str, ...] = tuple(NAMES)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    link: bool = True
+    slow: bool = False
+    """Whether computation is as slow as the printed timeout says."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+
+
+_LINK = "a link of 10 Gbit/s that messages keep"
+_STATED = {CAUTIOUS: "ε = 1e-4", H0: "H₀ by pairs", LINK: _LINK, NUMBERS: "the paper's numbers"}
+
+SETTINGS = {
+    BASE: Setting("as printed", "the paper's parameters"),
+    "epsilon": Setting(
+        "cautious constant 30",
+        "the paper's parameters, cautious constant 30",
+        _BOTH,
+        {"epsilon": 30.0},
+        choices={CAUTIOUS: "ε = 30"},
+    ),
+    "fixed": Setting(
+        "H₀ = 0.001 I",
+        "the paper's parameters, H₀ = 0.001 I",
+        _BOTH,
+        {"initial_scale": 1e-3},
+        choices={H0: "H₀ = 0.001 I"},
+    ),
+    "free": Setting(
+        "a link without end",
+        "the paper's parameters, messages do not wait for each other",
+        link=False,
+        choices={LINK: "messages that do not wait for each other"},
+    ),
+    "slow": Setting(
+        "slow gradients",
+        "the paper's parameters, gradients so slow that nothing else counts",
+        slow=True,
+        choices={LINK: "gradients so slow, as the printed timeout of 400 ms says, that nothing else counts"},
+    ),
+    "tuned": Setting("tuned", "tuned parameters", choices={NUMBERS: "tuned numbers"}),
+    CONTROL: Setting("ρI alone", "the paper's parameters, M = 0 and H₀ = 0: ρI alone", ("as-lbfgs",)),
+}
+"""The base case, then one change at a time; the control is for all of them."""
+
+
+def choices_of(setting: str, at: str) -> dict[str, str]:
+    """What a setting chooses on every open axis."""
+    return {START: STARTS[at], **_STATED, **SETTINGS[setting].choices}
+
+
+def outcomes(tables: Tables) -> list[Outcome]:
+    """Four claims for every start and setting on the 1M set, and the real runs on two workers."""
     found = []
-    for name in distinct(tables["curves"], "ratings"):
+    curves = tables["curves"]
+    name = curves[0]["ratings"]
+    for at in STARTS:
+        mine = where(curves, start=at, ratings=name)
+        control = where(mine, setting=CONTROL)
+        base = {kind: where(mine, setting=BASE, algorithm=kind) for kind in NAMES}
         for setting in SETTINGS:
-            rows = where(tables["curves"], ratings=name, setting=setting)
-            words = words_of(tables, setting, name)
-            control = where(tables.get("controls", []), ratings=name, setting=setting)
-            found += _four(rows, f"{label(name)}, {words}, W = {WORKERS}, time from measured steps", control)
-    names = distinct(tables["curves"], "ratings")
-    missing = ", ".join(s for s in ("1m", "10m", "20m") if not any(n.endswith(f"-{s}") for n in names))
-    if missing:
-        because = "run with --full, which takes the larger sets too"
-        found.append(Claim("the same holds on the larger sets", missing, UNTESTABLE, because))
+            own = {kind: where(mine, setting=setting, algorithm=kind) for kind in NAMES}
+            if setting == CONTROL or not own["as-lbfgs"]:
+                continue
+            words = f"{label(name)}, {STARTS[at]}, {SETTINGS[setting].words}, W = {WORKERS}"
+            rows = {kind: own[kind] or base[kind] for kind in NAMES}
+            found += _four(rows, words, control, choices_of(setting, at))
+    real = [r for r in tables.get("real", []) if r["workers"] == 2]
+    if real:
+        first = real[0]
+        words = f"{label(name)}, {STARTS[first['start']]}, {first['engine']} with W = 2, not slowed"
+        chosen = {**choices_of(BASE, first["start"]), LINK: "the memory of one machine, two workers"}
+        found += _four({kind: where(real, algorithm=kind) for kind in NAMES}, words, [], chosen)
     return found
 
 
-def words_of(tables: Tables, setting: str, name: str) -> str:
-    """The setting, with the set that it was tuned on where that is another."""
-    used = where(tables["parameters"], setting=setting, ratings=label(name))
-    origin = used[0]["tuned on"] if used else None
-    return SETTINGS[setting] + (f" on {origin}" if origin not in (None, label(name)) else "")
-
-
-def _four(rows: list[Record], words: str, control: list[Record]) -> list[Claim]:
-    curves = {kind: where(rows, algorithm=kind) for kind in NAMES}
-    end = max(column(curve, "time")[-1] for curve in curves.values())
-    final = {kind: _final(curve) for kind, curve in curves.items()}
-    sgd, mb, as_ = (final[kind] for kind in ("async-sgd", "mb-lbfgs", "as-lbfgs"))
-    at = f"RMSE after {end:.2f} s: " + ", ".join(
-        f"{NAMES[kind]} {final[kind]:.3f}" if math.isfinite(final[kind]) else f"{NAMES[kind]} diverged"
-        for kind in ("as-lbfgs", "mb-lbfgs", "async-sgd")
-    )
-    pairs = accepted_words(curves["as-lbfgs"])
-    at += f"; {pairs}" if pairs else ""
-    at += f"; with M = 0 it ends at {_final(control):.3f}" if control else ""
-    text = "as-L-BFGS is clearly faster than mb-L-BFGS"
-    if math.isfinite(mb):
-        share = _first(curves["as-lbfgs"], mb) / end
-        sooner = f"as-L-BFGS gets to mb-L-BFGS's last RMSE in {share:.2f} of its time"
-        because = f"{at}; {sooner if math.isfinite(share) else 'it never gets to that of mb-L-BFGS'}"
-        first = Claim(text, words, verdict(share < 0.67 and as_ < mb - 0.005, as_ < mb), because)
-    else:
-        first = Claim(text, words, UNTESTABLE, at)
-    tail = column(curves["mb-lbfgs"], "rmse")
-    falling = float(tail[-1 - len(tail) // 5] - tail[-1])
-    share = falling / float(tail[0] - tail[-1]) if tail[0] > tail[-1] else math.inf
-    settled = f"{at}; {100 * share:.0f} % of mb-L-BFGS's fall were in the last fifth of its run"
+def _four(
+    rows: dict[str, list[Record]], words: str, control: list[Record], choices: dict[str, str]
+) -> list[Outcome]:
+    runs = {kind: [where(r, seed=s) for s in distinct(r, "seed")] for kind, r in rows.items()}
+    # What happened after the first of the three has ended is not compared.
+    ends = [[run[-1]["time"] for run in r if not run[-1]["diverged"]] for r in runs.values()]
+    end = min((float(np.median(times)) for times in ends if times), default=0.0)
+    final = {kind: float(np.median([_at(run, end) for run in r])) for kind, r in runs.items()}
+    sgd, mb, as_ = (final[kind] for kind in NAMES)
+    at = f"median RMSE after {end:.2f} s: " + ", ".join(f"{NAMES[k]} {_stars(v)}" for k, v in final.items())
+    at += f"; {accepted_words(rows['as-lbfgs'])}"
+    if control:
+        last = [_at(where(control, seed=s), end) for s in distinct(control, "seed")]
+        at += f"; with ρI alone (M = 0) it ends at {_stars(float(np.median(last)))}"
+    share = float(np.median([_first(run, mb) for run in runs["as-lbfgs"]])) / end if end else math.inf
+    sooner = f"gets to mb-L-BFGS's last RMSE in {share:.2f} of its time"
+    faster = f"{at}; as-L-BFGS {sooner if math.isfinite(share) else 'never gets to that of mb-L-BFGS'}"
+    falling = float(np.median([_fall(run) for run in runs["mb-lbfgs"]]))
+    settled = f"{at}; {100 * falling:.0f} % of mb-L-BFGS's fall were in the last fifth of its run"
     # Poor for good, not only late: a run that has settled makes little of its fall at the end.
-    poorer = verdict(mb > max(as_, sgd) and share < 0.05, mb > min(as_, sgd))
-    commits = min(column(curves[kind], "commit")[-1] for kind in ("async-sgd", "as-lbfgs"))
-    even = {
-        kind: float(np.interp(commits, column(curves[kind], "commit"), column(curves[kind], "rmse")))
-        for kind in ("async-sgd", "as-lbfgs")
-    }
-    ahead = even["async-sgd"] - even["as-lbfgs"]
-    equal = f"{at}; after {commits:.0f} iterations {even['as-lbfgs']:.3f} against {even['async-sgd']:.3f}"
-    rough = {kind: _roughness(curves[kind]) for kind in ("async-sgd", "as-lbfgs")}
+    poorer = None if mb > max(as_, sgd) and falling >= 0.05 else mb > max(as_, sgd)
+    if poorer is None:
+        settled += ": it is behind, and has not settled"
+    rough = {k: float(np.median([_roughness(run) for run in runs[k]])) for k in ("async-sgd", "as-lbfgs")}
     jitter = ", ".join(f"{NAMES[kind]} {100 * value:.2f} %" for kind, value in rough.items())
-    more = rough["as-lbfgs"] / rough["async-sgd"]
+    both = math.isfinite(as_) and math.isfinite(sgd)
     return [
-        first,
-        Claim("mb-L-BFGS ends with a poorer RMSE than both", words, poorer, settled),
-        Claim("as-L-BFGS gains slightly on a-SGD", words, verdict(0 < sgd - as_ < 0.1, ahead > 0), equal),
-        Claim(
-            "as-L-BFGS fluctuates more than a-SGD",
+        outcome("fig4-mb", words, share < 0.67 if math.isfinite(mb) else None, faster, choices),
+        outcome("fig4-rmse", words, poorer if math.isfinite(mb) else None, settled, choices),
+        outcome("fig4-gain", words, as_ < sgd, at, choices),
+        outcome(
+            "fig4-fluctuates",
             words,
-            verdict(more > 1.2, more > 1.0),
+            rough["as-lbfgs"] > 1.2 * rough["async-sgd"] if both else None,
             f"jitter of the gradient norm around its trend in the second half: {jitter}",
+            choices,
         ),
     ]
 
 
-def _final(curve: list[Record]) -> float:
-    """The last RMSE; infinite for a run that diverged."""
-    last = curve[-1]["rmse"]
-    return math.inf if curve[-1]["diverged"] or last is None else float(last)
+class BreakEven(NamedTuple):
+    """RMSE levels, how many steps of a-SGD one of as-L-BFGS is worth there, and what it costs by steps."""
+
+    levels: npt.NDArray[np.float64]
+    worth: npt.NDArray[np.float64]
+    step_ratio: float
 
 
-def _first(curve: list[Record], level: float) -> float:
-    """When the RMSE first was at most `level`."""
-    hit = np.flatnonzero(column(curve, "rmse") <= level)
-    return float(curve[int(hit[0])]["time"]) if hit.size else math.inf
+def break_even(tables: Tables, at: str) -> BreakEven:
+    """At equal RMSE: commits of a-SGD over those of as-L-BFGS.  Where a step of as-L-BFGS takes less than so
+    many of a-SGD's, it wins."""
+    name = tables["curves"][0]["ratings"]
+    rows = where(tables["curves"], setting=BASE, start=at, ratings=name)
+    curves = {}
+    for kind in ("async-sgd", "as-lbfgs"):
+        mine = where(rows, algorithm=kind)
+        runs = [where(mine, seed=s) for s in distinct(mine, "seed")]
+        grid = column(min(runs, key=lambda run: len(run)), "commit")
+        values = [
+            np.interp(grid, column(r, "commit"), np.nan_to_num(column(r, "rmse"), nan=1e9)) for r in runs
+        ]
+        curves[kind] = (grid, np.minimum.accumulate(np.median(values, axis=0)))
+    top = min(float(v[1]) for _, v in curves.values())
+    bottom = max(float(v[-1]) for _, v in curves.values())
+    levels = np.linspace(top, bottom, 30)
+    # np.interp wants rising abscissae: the curves fall.
+    needed = {k: np.interp(-levels, -values, grid) for k, (grid, values) in curves.items()}
+    times = {r["algorithm"]: r["worker"] + r["master"] for r in where(tables["timings"], ratings=name)}
+    worth = needed["async-sgd"] / np.maximum(needed["as-lbfgs"], 1.0)
+    return BreakEven(levels, worth, times["as-lbfgs"] / times["async-sgd"])
+
+
+def headline(tables: Tables) -> list[str]:
+    """The break-even ratio in a sentence."""
+    said = []
+    for at, words in STARTS.items():
+        found = break_even(tables, at)
+        worth, cost = np.median(found.worth), found.step_ratio
+        said.append(f"{words} {worth:.2f} steps of a-SGD (it costs {cost:.2f} by computation)")
+    return [
+        "On ratings, as-L-BFGS beats a-SGD where one of its steps takes less time than it is worth: "
+        + "; ".join(said)
+        + "; it costs 2 where the master's link is busy, since it sends twice the numbers, and 1.33 "
+        "where gradients are so slow that only rows count."
+    ]
+
+
+def _at(run: list[Record], time: float) -> float:
+    """The RMSE at a time; infinite for a run that diverged."""
+    if run[-1]["diverged"] or run[-1]["rmse"] is None:
+        return math.inf
+    return float(np.interp(time, column(run, "time"), column(run, "rmse")))
+
+
+def _stars(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "diverged"
+
+
+def _first(run: list[Record], level: float) -> float:
+    """When the RMSE first was at most `level`; never for a run that diverged."""
+    hit = np.flatnonzero(column(run, "rmse") <= level)
+    return float(run[int(hit[0])]["time"]) if hit.size and not run[-1]["diverged"] else math.inf
+
+
+def _fall(run: list[Record]) -> float:
+    """The share of a run's fall that was in its last fifth."""
+    tail = column(run, "rmse")
+    if not tail[0] > tail[-1]:
+        return math.inf
+    return float(tail[-1 - len(tail) // 5] - tail[-1]) / float(tail[0] - tail[-1])
 
 
 def _roughness(rows: list[Record]) -> float:
