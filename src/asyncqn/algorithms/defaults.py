@@ -18,6 +18,7 @@ from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
+from asyncqn.algorithms.scatter_metric import LONGEST
 from asyncqn.core.stages import Stages
 from asyncqn.errors import require
 from asyncqn.types import Potential
@@ -38,6 +39,8 @@ of ten rows' time; and for every number in theta: a network fits half as many ro
 one, and then goes astray (`python -m benchmarks.studies.models.network rule`)."""
 LONG_MEMORY, USUAL_MEMORY = 100, 20
 """Pairs remembered where theta is short, and where it is not."""
+SCATTERED = 32
+"""Pieces of a version from which on growing samples take their H0 from the scatter of the answers."""
 EVALUATE = 25
 """Commits between two evaluations while samples grow: an evaluation looks at all rows."""
 
@@ -68,7 +71,7 @@ def default_algorithm(
 
     >>> import asyncqn as aq
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
-    BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4)
+    BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
     require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
     if offers(potential, MetricLBFGS.requires):
@@ -84,7 +87,9 @@ def default_algorithm(
     if by_differences is not None:
         return by_differences
     if levels:
-        return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces)
+        scattered = dim <= LONGEST and workers * pieces >= SCATTERED
+        scale = "scatter" if scattered else "pairs"
+        return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces, initial_scale=scale)
     return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)
 
 

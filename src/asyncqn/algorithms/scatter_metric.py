@@ -14,6 +14,7 @@ the diagonal of the same, for methods with a step size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,15 @@ def note_answer(metric: ScatterMetric, answer: Array) -> None:
         note_products(F, last, answer, weight)
     else:
         note_difference(F[0], last, answer, weight)
+
+
+def note_version(metric: ScatterMetric, answers: Sequence[Array]) -> None:
+    """The answers of all parts at one point: only they differ by their rows alone."""
+    if len(answers) > 1:
+        metric.last[:] = answers[0]
+        metric.counts[0] = max(int(metric.counts[0]), 1)
+        for answer in answers[1:]:
+            note_answer(metric, answer)
 
 
 def make_metric(metric: ScatterMetric) -> bool:

@@ -28,8 +28,13 @@ import numpy as np
 
 from asyncqn.algorithms.checks import check_positive
 from asyncqn.algorithms.memory import pair_totals
-from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs, empty_memory
+from asyncqn.algorithms.quasi_newton import pairs_over_scatter as scatter
+from asyncqn.algorithms.quasi_newton import scaled_pairs as scaled
+from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory as ScatterMemory
+from asyncqn.algorithms.quasi_newton.pairs_over_scatter import PairsOverScatter
+from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs
 from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.algorithms.scatter_metric import note_version
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_one, sum_of_squares
@@ -46,7 +51,7 @@ class Iterate(NamedTuple):
     base: Array
     at_base: Array  # (1, d): its gradient
     anchor: Array  # (2, d): see `safeguard.Walk`
-    memory: Memory
+    memory: Memory | ScatterMemory
     trial: Trial
 
 
@@ -72,7 +77,8 @@ class BlockLBFGS:
     pieces: into how many each block is cut, so that others can help with it; every piece costs an
     answer of theta's length.  backup_after: see `core.stages`; None: 3 for blocks in one piece, 2 for
     others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
-    made conjugate (0: never).
+    made conjugate (0: never).  initial_scale: what H0 is made of, "pairs" (`scaled_pairs`) or the "scatter"
+    of the pieces' gradients (`algorithms.scatter_metric`): for problems with many pieces.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -86,6 +92,7 @@ class BlockLBFGS:
     backup_after: float | None = None
     conjugacy: float = 0.03
     pieces: int = 1
+    initial_scale: str = "pairs"
 
     sent = ("theta",)
 
@@ -102,6 +109,10 @@ class BlockLBFGS:
         require(whole, f"memory must be an integer of at least 1, not {self.memory!r}.")
         check_positive(backup_after=3.0 if self.backup_after is None else self.backup_after)
         require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
+        require(
+            self.initial_scale in ("pairs", "scatter"),
+            f'initial_scale must be "pairs" or "scatter", not {self.initial_scale!r}.',
+        )
 
     @property
     def stages(self) -> Stages:
@@ -119,7 +130,7 @@ class BlockLBFGS:
             base=theta0.copy(),
             at_base=np.zeros((1, theta0.size), theta0.dtype),
             anchor=np.zeros((2, theta0.size), theta0.dtype),
-            memory=empty_memory(self.memory, theta0),
+            memory=(scatter if self.initial_scale == "scatter" else scaled).empty_memory(self.memory, theta0),
             trial=Trial((-math.inf,) * KEPT_VALUES),
         )
 
@@ -142,7 +153,8 @@ class BlockLBFGS:
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         at, value = whole_sum(updates, self.blocks * self.pieces)
-        trial = advance(iterate, Pairs(iterate.memory, self.conjugacy), at, value, commit.value)
+        note_scatter(iterate.memory, updates)
+        trial = advance(iterate, metric_of(iterate.memory, self.conjugacy), at, value, commit.value)
         return iterate._replace(trial=trial)
 
     def standing(self, iterate: Iterate) -> Standing | None:
@@ -157,6 +169,18 @@ class BlockLBFGS:
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])
+
+
+def metric_of(memory: Memory | ScatterMemory, conjugacy: float) -> Pairs | PairsOverScatter:
+    """The memory as `safeguard.Metric`."""
+    return Pairs(memory, conjugacy) if isinstance(memory, Memory) else PairsOverScatter(memory, conjugacy)
+
+
+def note_scatter(memory: Memory | ScatterMemory, updates: Sequence[Any]) -> None:
+    """What the answers of a version tell of their scatter, where H0 is made of it."""
+    if isinstance(memory, ScatterMemory) and all(update.finite for update in updates):
+        ordered = sorted(updates, key=lambda update: update.part)
+        note_version(memory.metric, [update.g for update in ordered])
 
 
 def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:

@@ -30,7 +30,8 @@ from asyncqn.algorithms.memory import pair_totals
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
 from asyncqn.algorithms.quasi_newton.growth import grown
-from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs
+from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory as ScatterMemory
+from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory
 from asyncqn.algorithms.safeguard import Trial, advance, standing
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
@@ -50,7 +51,7 @@ class Iterate(NamedTuple):
     base: Array
     at_base: Array
     anchor: Array
-    memory: Memory
+    memory: Memory | ScatterMemory
     trial: Trial
     start: Array
     stage: int = -1
@@ -73,7 +74,7 @@ class Update(NamedTuple):
 class GrowingLBFGS:
     """Block L-BFGS on samples that grow to all rows; it has no step size.
 
-    blocks, pieces, backup_after: as in `BlockLBFGS`; levels: J, how often the sample grows.
+    blocks, pieces, backup_after, initial_scale: as in `BlockLBFGS`; levels: J, how often the sample grows.
 
     versions: how many the largest sample serves; memory: M.
 
@@ -91,6 +92,7 @@ class GrowingLBFGS:
     memory: int = 50
     pieces: int = 1
     backup_after: float | None = None
+    initial_scale: str = "pairs"
 
     sent = ("theta",)
 
@@ -110,7 +112,9 @@ class GrowingLBFGS:
         self._exact()
 
     def _exact(self) -> BlockLBFGS:
-        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
+        return BlockLBFGS(
+            self.blocks, self.memory, self.backup_after, pieces=self.pieces, initial_scale=self.initial_scale
+        )
 
     @property
     def stages(self) -> Stages:
@@ -168,7 +172,8 @@ class GrowingLBFGS:
         stages, read = self.stages, updates[0].read
         stage = stage_index(stages, read)
         at, value = exact.whole_sum(updates, self.blocks * self.pieces)
-        pairs = Pairs(iterate.memory, BlockLBFGS.conjugacy)
+        exact.note_scatter(iterate.memory, updates)
+        pairs = exact.metric_of(iterate.memory, BlockLBFGS.conjugacy)
         ask = commit.value if stage == self.levels else None  # nobody else knows U of a sample
         if iterate.trial.kept == 0 and math.isnan(iterate.first_value):
             iterate = iterate._replace(first_value=value)
