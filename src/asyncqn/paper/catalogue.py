@@ -14,7 +14,6 @@ MODULES = {
     "fig3": "figures.fig3",
     "fig4": "figures.fig4",
     "fig5": "figures.fig5",
-    "stability": "figures.stability",
     "map": "figures.paper_map",
     "theory": "theory",
 }

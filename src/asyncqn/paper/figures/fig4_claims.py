@@ -161,7 +161,8 @@ def break_even(tables: Tables, at: str) -> BreakEven:
     for kind in ("async-sgd", "as-lbfgs"):
         mine = where(rows, algorithm=kind)
         runs = [where(mine, seed=s) for s in distinct(mine, "seed")]
-        grid = column(min(runs, key=lambda run: len(run)), "commit")
+        shortest = min(range(len(runs)), key=lambda k: len(runs[k]))
+        grid = column(runs[shortest], "commit")
         values = [
             np.interp(grid, column(r, "commit"), np.nan_to_num(column(r, "rmse"), nan=1e9)) for r in runs
         ]
