@@ -20,7 +20,16 @@ from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import LOOKS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4 import NOTHING, TimingJob, timing
-from asyncqn.paper.figures.fig5_claims import BASE, SETTINGS, WORKERS, outcomes, reach, speedups, steady_words
+from asyncqn.paper.figures.fig5_claims import (
+    BASE,
+    SETTINGS,
+    WORKERS,
+    outcomes,
+    reach,
+    speedups,
+    steady_words,
+    was_busy,
+)
 from asyncqn.paper.movielens import Timing, label, measured_cluster, parameters, potential, source, start
 from asyncqn.paper.real_runs import RealRun, run_real
 from asyncqn.paper.records import Record, column, distinct, where
@@ -191,7 +200,8 @@ def _draw_paper(tables: Tables) -> Any:
 def _draw_settings(tables: Tables) -> Any:
     """The speedup in time and in iterations per worker, for every setting."""
     figure, axes = panels(1, 2, width=4.4, height=3.2)
-    shown = [s for s in SETTINGS if where(tables["reach"], setting=s)]
+    there = [s for s in SETTINGS if where(tables["reach"], setting=s)]
+    shown = [s for s in there if not was_busy(where(tables["reach"], setting=s))]
     for axis, what, words in zip(
         axes[0], ("time", "per worker"), ("time", "iterations per worker"), strict=True
     ):
