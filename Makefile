@@ -9,13 +9,16 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-processors lint bench reproduce clean
+.PHONY: help demo test test-processors lint docs browser dist bench reproduce clean
 
 help:
 	@echo "make demo       install the basics and run a short comparison of the algorithms"
 	@echo "make test       install everything the tests need (MPI and Ray included) and run them"
 	@echo "make test-processors  the numerical tests again, with kernels compiled for other processors"
 	@echo "make lint       ruff and mypy --strict"
+	@echo "make docs       the documentation as a site, in site/; a warning is an error"
+	@echo "make browser    look at the page of a run in Chromium, wide and as on a phone"
+	@echo "make dist       source package and wheel, checked; the tests run from the unpacked source package"
 	@echo "make bench      side-by-side measurements; table on screen, benchmarks/results.json on disk"
 	@echo "make reproduce  the figures of the paper, in their quick form"
 	@echo "make clean      remove .venv and everything that was generated"
@@ -56,6 +59,36 @@ lint: $(VENV)/.everything
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.python
+	@echo "== installing asyncqn with what makes its site"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "== the site is in site/"
+
+browser: $(VENV)/.basics
+	@$(BIN)/python .ci/browser.py
+
+# The tests run in the unpacked source package, with the environment of a user who installed it from there.
+DIST_TESTS ?=
+dist: | $(VENV)/.python
+	@echo "== building"
+	@rm -rf dist build/dist && mkdir -p build/dist
+	@$(PYTHON) -m venv build/dist/tools
+	@build/dist/tools/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
+	  "build>=1.2" "twine>=6" "check-wheel-contents>=0.6"
+	@build/dist/tools/bin/python -m build --outdir dist . > build/dist/build.log || { tail -30 build/dist/build.log; exit 1; }
+	@build/dist/tools/bin/twine check --strict dist/*
+	@build/dist/tools/bin/check-wheel-contents dist/*.whl
+	@echo "== tests of the source package"
+	@mkdir build/dist/source && tar -xzf dist/*.tar.gz -C build/dist/source --strip-components 1
+	@$(PYTHON) -m venv build/dist/venv
+	@cd build/dist/source && ../venv/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --constraint constraints.txt '.[dev]'
+	@cd build/dist/source && ../venv/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(DIST_TESTS)
+
 bench: $(VENV)/.everything
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
@@ -63,5 +96,5 @@ reproduce: $(VENV)/.basics
 	@$(BIN)/asyncqn reproduce all --quick
 
 clean:
-	rm -rf $(VENV) build dist $(DEMO_DIR) .pytest_cache .hypothesis .mypy_cache .ruff_cache benchmarks/results.json
+	rm -rf $(VENV) build dist site $(DEMO_DIR) .pytest_cache .hypothesis .mypy_cache .ruff_cache benchmarks/results.json
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -87,6 +87,7 @@ def _call(arguments: list[str]) -> tuple[str, int]:
 
     from asyncqn.cli.program import program
 
+    usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of its base
     try:
         code = program().main(arguments, prog_name="asyncqn", standalone_mode=False)
         if code == INTERRUPTED:  # typer's own answer to Ctrl-C
@@ -94,7 +95,7 @@ def _call(arguments: list[str]) -> tuple[str, int]:
         return "", code if isinstance(code, int) else 0
     except AsyncqnError as error:
         return str(error), BAD_INPUT
-    except typer.BadParameter.__bases__[0] as error:  # typer shows only this subclass of usage errors
+    except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
             return "", 0  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
         return usage_sentence(error), BAD_INPUT

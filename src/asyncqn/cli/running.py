@@ -61,8 +61,8 @@ def ending_at_signals(wanted: bool) -> Iterator[Heard]:
             before[number](number, frame)
         heard.number = number
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, hear)
+    for heeded in (signal.SIGINT, signal.SIGTERM):
+        before[heeded] = signal.signal(heeded, hear)
     try:
         yield heard
     finally:

@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.errors import MissingExtra
+
 
 class Table(Mapping[str, npt.NDArray[Any]]):
-    """Columns of equal length by name; `len(table.columns)` columns, `table.rows` rows."""
+    """Columns of equal length by name; `len(table.columns)` columns, `table.rows` rows.
+
+    Libraries that read Arrow take it as it is: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB.  pandas has
+    `table.to_pandas()`.
+    """
 
     def __init__(self, columns: Mapping[str, npt.ArrayLike]) -> None:
         self._columns = {name: np.asarray(column) for name, column in columns.items()}
@@ -50,6 +56,24 @@ class Table(Mapping[str, npt.NDArray[Any]]):
         import pandas
 
         return pandas.DataFrame(self._columns)
+
+    def to_polars(self) -> Any:
+        """As a polars DataFrame (polars must be installed)."""
+        import polars
+
+        return polars.DataFrame(self._columns)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The columns as a stream of the Arrow C interface (needs pyarrow, the extra `data`)."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise MissingExtra("pyarrow", "data", "Handing a table to another library") from None
+        return pyarrow.table(self._columns).__arrow_c_stream__(requested_schema)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Refused: columns differ in kind, and a library that asks for one array takes the names for data."""
+        raise TypeError("a table is no array: use table['fun'], table.to_pandas() or dict(table).")
 
     def __repr__(self) -> str:
         shown = range(self.rows) if self.rows <= 10 else [*range(5), *range(self.rows - 5, self.rows)]

@@ -14,9 +14,9 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
 
 
-_COMMON = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_COMMON: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """Nobody hands a kernel to C as a pointer: the wrapper for that would be a tenth of the time of compiling."""
-_PIECE = {**_COMMON, "no_cpython_wrapper": True, "forceinline": True}
+_PIECE: dict[str, Any] = {**_COMMON, "no_cpython_wrapper": True, "forceinline": True}
 """Of what only kernels call: no way in from Python either, which would be compiled with each."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -82,7 +83,7 @@ def jobs(ranks: list[int], everything: bool) -> list[tuple[str, Callable[[], Any
         Recommender(rank, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)
 
     found: list[tuple[str, Callable[[], Any]]] = [("minimize", logistic), ("simulate", simulate)]
-    found += [(f"recommender, rank {rank}", lambda rank=rank: recommend(rank)) for rank in ranks]
+    found += [(f"recommender, rank {rank}", partial(recommend, rank)) for rank in ranks]
     return found + (examples() if everything else [])
 
 
@@ -97,12 +98,13 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
     from asyncqn.types import extra
 
     def run(kind: str) -> None:
-        model = ALGORITHMS[kind]
+        model: Any = ALGORITHMS[kind]
         needs = extra(model, "requires")
         needs = needs if isinstance(needs, tuple) else ()
         made = (potential.example("float64") for potential in POTENTIALS.values())
         potential = next(p for p in made if offers(p, needs))
-        workers = extra(model, "max_workers") or 2
-        minimize(potential, model.example(potential), engine=Simulator(Cluster(workers=workers)), commits=40)
+        algorithm = model.example(potential)
+        workers = extra(algorithm, "max_workers") or 2
+        minimize(potential, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40)
 
-    return [(kind, lambda kind=kind: run(kind)) for kind in ALGORITHMS]
+    return [(kind, partial(run, kind)) for kind in ALGORITHMS]
