@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import child_environment
 from recommender_cases import TRAIN
 
 from asyncqn.recommender.estimator import Recommender
@@ -81,3 +86,50 @@ def test_the_service_answers_mistakes_with_one_sentence(place: Path) -> None:
         assert "\n" not in said["error"]
     assert request(app, "GET", "/")[0] == 404
     asyncio.run(app({"type": "lifespan"}, None, None))
+
+
+SAYS = {
+    "pandas_problem": r"converged \{'one': 2.\d, 'size': [23].\d, 'age': -\d.\d\}",
+    "sparse_rows": r"converged after \d+ passes; (9\d|100)% of the labels",
+    "torch_module": r"\d+ passes, largest error 0\.[012]",
+    "own_algorithm": r"AgeAwareSGD: completed.*\nAsyncSGD: diverged",
+    "slow_workers": r"AsyncSGD: error .*\nRennala: error ",
+    "plan_cluster": r"(\s+\d+ workers: +\d+ commits/s, staleness [\d.]+\n){3}",
+    "logging_callback": r'("step": \d+.*\n){10}',
+    "kill_and_resume": r"killed, exit code -9\nwent on from commit \d+ to 20000\nidentical: True",
+}
+ELSEWHERE = {"service", "ray_workers"}
+"""Programs with a test of their own, above and below."""
+
+
+def test_every_example_has_a_test() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAYS, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_says_what_it_promises(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    program(name).main()
+    out, err = capfd.readouterr()
+    assert re.search(SAYS[name], out), out
+    assert err == ""
+
+
+def test_the_example_of_ray_replays(ray_local: Any) -> None:
+    address = ray_local.get_runtime_context().gcs_address
+    assert program("ray_workers").main(address).nit == 60
+
+
+def test_the_script_for_slurm_runs_a_job_and_goes_on_with_it(tmp_path: Path, mpirun: Any) -> None:
+    (tmp_path / "job.toml").write_text(
+        "[problem]\ndim = 8\nn_data = 24\n[algorithm]\nkind = 'async-sgd'\nh = 1e-5\nbatch = 2\n"
+        "[run]\ncommits = 60\n"
+    )
+    text = (EXAMPLES / "slurm.sh").read_text()
+    assert re.findall(r"^#SBATCH --[\w-]+=\S+", text, re.M)[0] == "#SBATCH --job-name=asyncqn"
+    folder = Path(sys.executable).parent
+    launch = f"{folder}/mpiexec --allow-run-as-root --oversubscribe --bind-to none -n 3"
+    environment = child_environment(LAUNCH=launch, PATH=f"{folder}:{os.environ['PATH']}")
+    command = ["bash", str(EXAMPLES / "slurm.sh"), "job.toml", "checkpoints"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["commits"] == 60

@@ -54,19 +54,12 @@ def test_a_table_speaks_arrow():
     import pyarrow
 
     table = Table({"commit": [0, 1], "fun": [3.0, 4.0], "name": ["a", "b"]})
-    for read in (pyarrow.table, polars.DataFrame):
-        assert read(table)["fun"].to_pylist() if read is pyarrow.table else True
-    assert polars.DataFrame(table).equals(table.to_polars())
     assert pyarrow.table(table).to_pydict() == {"commit": [0, 1], "fun": [3.0, 4.0], "name": ["a", "b"]}
+    assert polars.DataFrame(table).equals(table.to_polars())
 
 
-def test_pandas_is_given_columns_or_told_how_never_a_frame_of_names():
+def test_pandas_is_told_how_instead_of_making_a_frame_of_names():
     import pandas
 
-    table = Table({"a": [1, 2], "b": [3.0, 4.0]})
-    try:
-        frame = pandas.DataFrame(table)
-    except TypeError as error:
-        assert "to_pandas" in str(error)
-    else:
-        assert frame.equals(table.to_pandas())
+    with pytest.raises(TypeError, match="to_pandas"):
+        pandas.DataFrame(Table({"a": [1, 2], "b": [3.0, 4.0]}))

@@ -1,0 +1,116 @@
+"""What `make docs` adds to docs/: every public name with its docstring, and the pages at the project's root.
+
+mkdocs calls these hooks.  The reference is made here and not by a plugin: our docstrings are prose with tested
+examples, which are shown as they are.  The navigation is made of docs/index.md, whose sections list all pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOT_PAGES = {"DESIGN.md": "Design", "CONTRIBUTING.md": "Contributing", "CHANGELOG.md": "Changes"}
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """The navigation: the headings and links of docs/index.md, in their order."""
+    sections: dict[str, list[Any]] = {}
+    title = ""
+    for line in (ROOT / "docs" / "index.md").read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            title = line[3:].strip()
+        for words, target in LINK.findall(line) if title in ("Guides", "Reference", "Explanation", "Results") else ():
+            page = target.partition("#")[0]
+            if page.endswith(".md") and not page.startswith(".."):
+                sections.setdefault(title, []).append({words[:1].upper() + words[1:]: page})
+    sections.setdefault("Reference", []).insert(1, {"Public names, in full": "reference/names.md"})
+    project = [{title: f"project/{name}"} for name, title in ROOT_PAGES.items()]
+    config.nav = [{"Home": "index.md"}, *({k: v} for k, v in sections.items()), {"Project": project}]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """The generated pages."""
+    for name in ROOT_PAGES:
+        text = (ROOT / name).read_text("utf-8")
+        files.append(File.generated(config, f"project/{name}", content=LINK.sub(_from_root, text)))
+    files.append(File.generated(config, "reference/names.md", content=names_page()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links that leave docs/ go to the generated pages, or become words where they lead to code."""
+
+    def follow(match: re.Match[str]) -> str:
+        words, target = match.groups()
+        path, hash_, anchor = target.partition("#")
+        if not path.startswith("..") or "://" in target:
+            return match[0]
+        goal = (ROOT / "docs" / page.file.src_uri).parent.joinpath(path).resolve()
+        if goal.is_relative_to(ROOT / "docs"):
+            return match[0] if goal.suffix in (".md", ".png", ".svg") else words
+        up = "../" * page.file.src_uri.count("/")
+        return f"[{words}]({up}project/{goal.name}{hash_}{anchor})" if goal.name in ROOT_PAGES else words
+
+    plain = LINK.sub(follow, markdown)
+    return re.sub(r"(?<!!)\[([^\]]*)\]\([^)\s]+\.(?:csv|json)\)", r"\1", plain)
+
+
+def _from_root(match: re.Match[str]) -> str:
+    """A link of a page at the root, as it must be in project/."""
+    words, target = match.groups()
+    if "://" in target or target.startswith("#"):
+        return match[0]
+    if target.startswith("docs/"):
+        return f"[{words}](../{target.removeprefix('docs/')})"
+    return match[0] if target.partition("#")[0] in ROOT_PAGES else words
+
+
+def names_page() -> str:
+    """Every public name: signature, docstring with its example, and the public methods of a class."""
+    sys.path.insert(0, str(ROOT / "src"))
+    import asyncqn
+
+    parts = ["# Public names, in full\n\nMade of the docstrings; the examples are run by the tests.\n"]
+    for name in sorted(asyncqn.__all__, key=str.lower):
+        thing = getattr(asyncqn, name)
+        parts.append(f"## {name}\n\n```python\n{_signature(name, thing)}\n```\n\n{_docstring(thing)}\n")
+        if not inspect.isclass(thing) or issubclass(thing, Exception):
+            continue
+        for method, value in vars(thing).items():
+            value = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            if not method.startswith("_") and inspect.isfunction(value) and value.__doc__:
+                head = _signature(f"{name}.{method}", value)
+                parts.append(f"### {name}.{method}\n\n```python\n{head}\n```\n\n{_docstring(value)}\n")
+    return "\n".join(parts)
+
+
+def _signature(name: str, thing: Any) -> str:
+    try:
+        text = str(inspect.signature(thing))
+    except (TypeError, ValueError):
+        return name
+    text = re.sub(r"'([\w.\[\], |]+)'", r"\1", text)
+    return f"{name}{text}" if len(text) < 90 else f"{name}{text.replace(', ', ',' + chr(10) + '    ', 99)}"
+
+
+def _docstring(thing: Any) -> str:
+    """The docstring as Markdown: its examples in blocks, its letters and stars as they are."""
+    lines, out, inside = (inspect.getdoc(thing) or "").splitlines(), [], False
+    for line in lines:
+        begins = line.startswith(">>>")
+        if begins and not inside:
+            out += ["", "```pycon"]
+            inside = True
+        elif inside and not line.strip():
+            out += ["```", ""]
+            inside = False
+        out.append(line if inside else re.sub(r"(?<!`)([*_<])(?![^`]*`)", r"\\\1", line))
+    return "\n".join([*out, "```"] if inside else out)

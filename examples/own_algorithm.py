@@ -1,0 +1,67 @@
+"""An algorithm of your own on a simulated cluster: SGD whose master shortens late steps by their age.
+
+The guide "Your own algorithm" explains the methods; `asyncqn.testing.check_algorithm` tries yours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import asyncqn as aq
+from asyncqn.core.stages import ASYNCHRONOUS
+
+
+class Vector(NamedTuple):
+    """The iterate, an update and a worker's buffer alike."""
+
+    theta: Any
+
+
+@dataclass(frozen=True)
+class AgeAwareSGD:
+    """theta -= h / (1 + l) g, with l the staleness of g."""
+
+    h: float
+    batch: int
+    stages = ASYNCHRONOUS
+
+    def check(self, potential: Any) -> None: ...
+
+    def init(self, theta0: Any) -> Vector:
+        return Vector(theta0.copy())
+
+    def init_worker(self, potential: Any, theta0: Any) -> Vector:
+        return Vector(theta0.copy())
+
+    def step(self, view: Vector, local: Vector, potential: Any, task: Any) -> Vector:
+        rows = task.stream.generator().integers(potential.n_data, size=self.batch)
+        potential.grad(view.theta, rows, local.theta)
+        return local
+
+    def learn(self, view: Vector, local: Vector, potential: Any, task: Any) -> Vector:
+        return local
+
+    def forget(self, local: Vector) -> Vector:
+        return local
+
+    def apply(self, iterate: Vector, updates: Any, commit: Any) -> Vector:
+        for update, staleness in zip(updates, commit.staleness, strict=True):
+            iterate.theta[:] -= self.h / (1 + staleness) * update.theta
+        return iterate
+
+    def counters(self, iterate: Vector, locals_: Any) -> dict[str, int]:
+        return {}
+
+
+def main() -> None:
+    """Against plain SGD with the same step, which is too long for eight workers."""
+    problem = aq.LinearGaussian.random(dim=20, n_data=200, noise_var=10.0, seed=0)
+    engine = aq.Simulator(aq.Cluster(workers=8, worker_std=0.3))
+    for algorithm in (AgeAwareSGD(h=1.2e-3, batch=6), aq.AsyncSGD(h=1.2e-3, batch=6)):
+        run = aq.minimize(problem, algorithm, engine=engine, commits=1_500)
+        print(f"{type(algorithm).__name__}: {run.status}, error {run.metrics['error'][-1]:.3g}")
+
+
+if __name__ == "__main__":
+    main()

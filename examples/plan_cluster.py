@@ -1,0 +1,39 @@
+"""How many workers are worth having?  Record a short run, fit a cluster to it, and simulate larger ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import asyncqn as aq
+
+
+class Costly:
+    """A problem whose gradients take a while, as a user's would."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.X = rng.standard_normal((4_000, 30))
+        self.y = self.X @ rng.standard_normal(30)
+        self.n_data, self.dim = self.X.shape
+
+    def value(self, theta: np.ndarray) -> float:
+        return 0.5 * float(((self.y - self.X @ theta) ** 2).sum())
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        X = self.X[rows]
+        out[:] = self.n_data / len(rows) * ((X @ theta - self.y[rows]) @ X)
+
+
+def main() -> None:
+    """Commits per second that larger clusters of such workers would make, and how stale they would be."""
+    sgd = aq.AsyncSGD(h=1e-5, batch=1_000)
+    run = aq.minimize(Costly(), sgd, engine=aq.Threads(2), commits=200)
+    for workers in (2, 8, 32):
+        cluster = aq.Cluster.from_run(run, workers=workers)
+        schedule = aq.simulate(cluster, sgd.stages, commits=2_000, seed=0)
+        rate = schedule.commits / schedule.time[-1]
+        print(f"{workers:>3} workers: {rate:8.0f} commits/s, staleness {schedule.staleness.mean():.1f}")
+
+
+if __name__ == "__main__":
+    main()

