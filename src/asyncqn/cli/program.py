@@ -148,7 +148,8 @@ def _is_argument(param: Any) -> bool:
 
 
 def _argument(param: Any) -> str:
-    name = (param.metavar or param.name).upper().replace("_", "-") + ("..." if param.nargs == -1 else "")
+    name = (param.metavar or param.name).upper().replace("_", "-").rstrip(".")
+    name += "..." if param.nargs == -1 else ""
     return name if param.required else f"[{name}]"
 
 
