@@ -37,6 +37,7 @@ from .engines.simulator import Simulator
 from .engines.threads import Threads
 from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
 from .minimize import minimize
+from .plan import plan
 from .potentials.brought.finite_sum import FiniteSum
 from .potentials.brought.jax_loss import from_jax
 from .potentials.brought.torch_module import from_torch
@@ -111,6 +112,7 @@ __all__ = [
     "from_torch",
     "load_run",
     "minimize",
+    "plan",
     "read_libsvm",
     "replay",
     "resume",

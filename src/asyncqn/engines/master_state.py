@@ -205,7 +205,7 @@ class MasterState:
         self._advance(now)
         read, member.read = member.read, None
         took = self.time - member.since if spent is None else spent
-        self.measured.computed(worker, took / time_share(self.stages, read))
+        self.measured.computed(worker, took, time_share(self.stages, read))
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
         asked = stage_at(self.stages, read)

@@ -16,14 +16,18 @@ class Measured:
         self._computed: dict[int, list[float]] = {}
         self._served = {True: [0.0, 0.0], False: [0.0, 0.0]}
 
-    def computed(self, worker: int, time: float) -> None:
-        """A worker needed so long for a computation: for the step, and for learning from the one before."""
-        sums = self._computed.setdefault(worker, [0.0, 0.0, 0.0, 0.0])
-        log = math.log(max(time, 1e-12))
+    def computed(self, worker: int, time: float, share: float = 1.0) -> None:
+        """A worker needed so long for a computation: for the step, and for learning from the one before.
+
+        share: of the computation whose time a cluster states (`core.stages.time_share`), by which it counts.
+        """
+        sums = self._computed.setdefault(worker, [0.0, 0.0, 0.0, 0.0, 0.0])
+        log = math.log(max(time / share, 1e-12))
         sums[0] += 1.0
-        sums[1] += time
-        sums[2] += log
-        sums[3] += log * log
+        sums[1] += share
+        sums[2] += time
+        sums[3] += share * log
+        sums[4] += share * log * log
 
     def served(self, time: float, *, commit: bool) -> None:
         """The master needed so long for an answer, with or without a commit, and for what it then sent."""
@@ -34,9 +38,9 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """For the manifest: how many, the mean, and the standard deviation of the logarithm."""
         workers = {}
-        for worker, (n, total, log, log2) in sorted(self._computed.items()):
-            spread = math.sqrt(max(0.0, log2 / n - (log / n) ** 2))
-            workers[str(worker)] = {"computations": int(n), "mean": total / n, "log_std": spread}
+        for worker, (n, share, total, log, log2) in sorted(self._computed.items()):
+            spread = math.sqrt(max(0.0, log2 / share - (log / share) ** 2))
+            workers[str(worker)] = {"computations": int(n), "mean": total / share, "log_std": spread}
         names = {True: "commit", False: "answer"}
         master = {
             names[kind]: {"count": int(n), "mean": total / n}

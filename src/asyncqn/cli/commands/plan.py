@@ -1,0 +1,115 @@
+"""`asyncqn plan JOB`: which algorithm, and how many workers, reach the job's target soonest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asyncqn.cli.options import AllowImports
+from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.errors import BadInput, require
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `plan`."""
+
+    @app.command()
+    def plan(
+        job: Annotated[
+            Path | None, typer.Argument(help="TOML file of a job; its target is planned for.")
+        ] = None,
+        record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
+        workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
+        algorithms: Annotated[
+            str, typer.Option(help="all, or names: default, block-lbfgs, growing-lbfgs, job (the job's own).")
+        ] = "all",
+        engine: Annotated[str, typer.Option(help="threads or processes: what is recorded.")] = "threads",
+        seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 3,
+        target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
+        metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
+        commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
+        check: Annotated[bool, typer.Option("--check", help="Run the best for real beside it.")] = False,
+        allow_imports: AllowImports = False,
+        json: Json = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
+
+        The times are predictions for workers that have a processor like the recorded ones to themselves.
+        """
+        from asyncqn.cli.jobfile import load_job
+        from asyncqn.engines.named import engine_class
+        from asyncqn.plan import CANDIDATES
+        from asyncqn.plan import plan as make_plan
+
+        require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
+        out = Output(json, quiet)
+        given = load_job(job, allow_imports=allow_imports)
+        goal = target if target is not None else given.run.target
+        if goal is None:
+            raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
+        known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm}
+        names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
+        for name in names:
+            require(
+                name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}."
+            )
+        cls = engine_class(engine)
+        found = make_plan(
+            given.problem, target=goal, metric=metric or given.run.metric, workers=counts(workers),
+            algorithms=CANDIDATES if algorithms == "all" else {name: known[name] for name in names},
+            record=seconds(record), engine=lambda many: cls(workers=many), seeds=seeds, seed=given.run.seed,
+            commits=commits, check=check, tell=out.say,
+        )  # fmt: skip
+        out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
+        for p in found.predictions:
+            interval = f"{p.low:.4g} to {p.high:.4g}"
+            mark = "  best" if p == found.best else ""
+            out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
+        out.show(f"up to {found.pays} workers pay with {found.best.algorithm}: each step takes off a tenth.")
+        if (c := found.checked) is not None:
+            out.show(
+                f"checked: {c.algorithm} on {c.workers} workers, predicted {c.predicted:.4g} s, "
+                f"real {c.real:.4g} s, ratio {c.ratio:.2f}"
+            )
+        out.result(
+            {
+                "target": goal,
+                "predictions": [p._asdict() for p in found.predictions],
+                "best": found.best._asdict(),
+                "pays": found.pays,
+                "clusters": found.clusters,
+                "checked": None if c is None else {**c._asdict(), "ratio": c.ratio},
+            }
+        )
+
+
+def counts(text: str) -> list[int]:
+    """The numbers that a list, or a range in doublings, stands for."""
+    try:
+        if ".." in text:
+            first, last = (int(end) for end in text.split(".."))
+            numbers = [first]
+            while first >= 1 and 2 * numbers[-1] <= last:
+                numbers.append(2 * numbers[-1])
+            if numbers[-1] < last:
+                numbers.append(last)
+        else:
+            numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        raise BadInput(f"--workers must be like 1..256 or 1,2,6, not {text!r}.") from None
+    require(min(numbers) >= 1, f"--workers must be like 1..256 or 1,2,6, not {text!r}.")
+    return numbers
+
+
+def seconds(text: str) -> float:
+    """A length of time such as 30s, 2m or 45."""
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+    try:
+        value = float(text[:-1]) * unit if unit is not None else float(text)
+    except ValueError:
+        value = -1.0
+    require(0.0 < value < float("inf"), f"--record must be a time such as 30s or 2m, not {text!r}.")
+    return value

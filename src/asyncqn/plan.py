@@ -1,0 +1,233 @@
+"""plan: a short real run, a cluster fitted to it, and simulated runs that say which workers pay."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
+from asyncqn.algorithms.fit import check_fit
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.core.blame import student
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.cluster_fit import with_workers
+from asyncqn.core.run import Run
+from asyncqn.engines.simulator import Simulator
+from asyncqn.engines.threads import Threads
+from asyncqn.errors import BadInput, require
+from asyncqn.minimize import minimize
+from asyncqn.types import Algorithm, Engine, Potential, extra
+
+Make = Callable[[Potential, int], Algorithm]
+"""The algorithm for a problem and so many workers."""
+
+LONGEST = 200_000
+"""Commits of a stochastic method after which the target counts as missed, when the user does not say."""
+FEWEST = 20
+"""Commits that a recorded run has at least."""
+PAYS = 0.9
+"""More workers pay where they take the time below this share of what fewer need."""
+
+
+def _blocks(potential: Potential, workers: int) -> Algorithm:
+    pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
+    return BlockLBFGS(min(workers, potential.n_data), pieces=pieces)
+
+
+def _growing(potential: Potential, workers: int) -> Algorithm:
+    return GrowingLBFGS(workers, max(1, growths(potential.dim, potential.n_data, workers)))
+
+
+CANDIDATES: dict[str, Make] = {
+    "default": default_algorithm,
+    "block-lbfgs": _blocks,
+    "growing-lbfgs": _growing,
+}
+"""The methods that need no step size, and so can be planned with for any problem."""
+
+
+class Prediction(NamedTuple):
+    """How long an algorithm with so many workers needs to the target, over the seeds."""
+
+    algorithm: str
+    workers: int
+    time: float
+    """The mean, in seconds; infinite where a seed did not reach the target."""
+    low: float
+    high: float
+    """Within which the expected time lies with 95 %, as far as the cluster is right."""
+
+
+class Checked(NamedTuple):
+    """A prediction beside what happened."""
+
+    algorithm: str
+    workers: int
+    predicted: float
+    real: float
+    """Seconds to the target, on the run's clock; infinite where it was not reached."""
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over real."""
+        return self.predicted / self.real if self.real > 0 else math.nan
+
+
+class Plan(NamedTuple):
+    """What `plan` finds."""
+
+    clusters: dict[str, Cluster]
+    """By algorithm: the cluster fitted to its recorded run."""
+    predictions: tuple[Prediction, ...]
+    best: Prediction
+    """The shortest time."""
+    pays: int
+    """The most workers that pay with the best algorithm: each step up to them takes off at least a tenth."""
+    checked: Checked | None = None
+
+
+def plan(
+    potential: Potential,
+    *,
+    target: float,
+    metric: str = "fun",
+    workers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    algorithms: Mapping[str, Make | Algorithm] | None = None,
+    record: float = 30.0,
+    engine: Callable[[int], Engine] = Threads,
+    recorded_workers: int | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    commits: int | None = None,
+    check: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> Plan:
+    """Which algorithm and how many workers reach `target` soonest, from short real runs.
+
+    Every algorithm is recorded for its share of `record` seconds on `engine` with `recorded_workers` workers
+    (default: as many as processors, and no more than asked about).  The cluster fitted to that run
+    (`Cluster.from_run`) is simulated with each number of `workers`, from the same seeds for all.
+    algorithms: by name, an algorithm, or a function that makes one for a problem and so many workers;
+    default: the methods without a step size (`CANDIDATES`).
+    target, metric: what the time is taken to, as in `minimize`; commits: after which it counts as missed.
+    check: run the best that as many workers as were recorded can do for real, beside its prediction.
+    tell: called with a sentence on what is being done.
+
+    It assumes that each worker has a processor like the recorded ones to itself.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=400, seed=0)
+    >>> target = problem.optimum + 1e-3 * abs(problem.optimum)
+    >>> found = aq.plan(problem, target=target, workers=(1, 4), record=0.2, seeds=2, recorded_workers=1)
+    >>> sorted({(p.algorithm, p.workers) for p in found.predictions if p.algorithm == "default"})
+    [('default', 1), ('default', 4)]
+    >>> found.best.time < 60.0
+    True
+    """
+    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
+    require(
+        len(workers) > 0 and min(workers) >= 1, f"workers must be numbers of at least 1, not {workers!r}."
+    )
+    require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
+    say = tell or (lambda sentence: None)
+    many = recorded_workers or min(os.cpu_count() or 1, max(workers))
+    makers = _makers(potential, algorithms or CANDIDATES, many)
+    end: dict[str, Any] = {"target": target, "metric": metric}
+    clusters: dict[str, Cluster] = {}
+    for name, make in makers.items():
+        say(f"recording {name} on {many} workers")
+        run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
+        clusters[name] = Cluster.from_run(run)
+    predictions = []
+    for name, make in makers.items():
+        for count in sorted({*workers, many} if check else set(workers)):
+            say(f"simulating {name} on {count} workers")
+            cluster = with_workers(clusters[name], count)
+            predictions.append(_predicted(potential, name, make, cluster, seeds, seed, commits, end))
+    asked = [p for p in predictions if p.workers in workers]
+    best = min(asked, key=lambda p: (p.time, p.workers))
+    require(
+        best.time < math.inf,
+        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached.",
+    )
+    checked = None
+    if check:
+        say("checking the best for real")
+        mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
+        algorithm = makers[mine.algorithm](potential, many)
+        run = minimize(potential, algorithm, engine=engine(many), seed=seed + seeds,
+                       commits=_most(algorithm, commits), evaluate=_evaluate(algorithm), **end)  # fmt: skip
+        checked = Checked(mine.algorithm, many, mine.time, _time_to(run, **end))
+    return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
+
+
+def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
+    """A run of so many seconds, or of a few commits where these take longer; it goes on after it converged."""
+    options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": LONGEST}
+    run = minimize(potential, algorithm, commits=LONGEST, max_time=seconds, **options)
+    return run if run.nit >= FEWEST else minimize(potential, algorithm, commits=FEWEST, **options)
+
+
+def _makers(potential: Potential, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
+    """Every algorithm as a function of the workers; of ours, those that fit the problem."""
+
+    def fixed(algorithm: Any) -> Make:
+        return lambda potential, workers: algorithm
+
+    makers = {n: a if callable(a) and not hasattr(a, "stages") else fixed(a) for n, a in given.items()}
+    for name in list(makers):
+        try:
+            check_fit(makers[name](potential, workers), potential, workers)
+        except BadInput:
+            if given is not CANDIDATES:
+                raise
+            del makers[name]
+    return makers
+
+
+def _most(algorithm: Algorithm, commits: int | None) -> int | None:
+    exact = extra(algorithm, "standing") is not None
+    return commits if commits is not None or exact else LONGEST
+
+
+def _evaluate(algorithm: Algorithm) -> int | None:
+    """Exact methods are looked at after every commit; a stochastic one as seldom as it is by default."""
+    return 1 if extra(algorithm, "standing") is not None else None
+
+
+def _time_to(run: Run, target: float, metric: str) -> float:
+    """When the run reached the target; infinite where it ended before, if only because it had converged."""
+    return run.time if run.metrics[metric][-1] <= target else math.inf
+
+
+def _predicted(
+    potential: Potential, name: str, make: Make, cluster: Cluster, seeds: int, seed: int,
+    commits: int | None, end: dict[str, Any],
+) -> Prediction:  # fmt: skip
+    times = []
+    for i in range(seeds):
+        algorithm = make(potential, cluster.workers)
+        run = minimize(potential, algorithm, engine=Simulator(cluster), seed=seed + i, check=False,
+                       commits=_most(algorithm, commits), evaluate=_evaluate(algorithm), **end)  # fmt: skip
+        times.append(_time_to(run, **end))
+    mean = float(np.mean(times))
+    if mean == math.inf:
+        return Prediction(name, cluster.workers, mean, mean, mean)
+    wide = student(seeds - 1) * float(np.std(times, ddof=1)) / math.sqrt(seeds)
+    return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
+
+
+def _pays(predictions: Sequence[Prediction], algorithm: str) -> int:
+    """The most workers to which each step of the list takes off at least a tenth of the time."""
+    mine = sorted((p for p in predictions if p.algorithm == algorithm), key=lambda p: p.workers)
+    most, time = mine[0].workers, mine[0].time
+    for prediction in mine[1:]:
+        if not prediction.time <= PAYS * time:
+            break
+        most, time = prediction.workers, prediction.time
+    return most

@@ -1,0 +1,90 @@
+"""plan: from short real runs to predicted times, which workers pay, and how a mistake is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from oracles import one_sentence
+
+import asyncqn as aq
+from asyncqn.cli.commands.plan import counts, seconds
+from asyncqn.cli.main import main
+from asyncqn.errors import BadInput
+from asyncqn.plan import Prediction, _pays, _predicted
+
+PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
+TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
+BLOCKS = {"blocks": lambda potential, workers: aq.BlockLBFGS(blocks=workers)}
+QUICK = {"record": 0.05, "seeds": 2, "recorded_workers": 1}
+
+
+def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
+    cluster = aq.Cluster(3, 2.0, 0.5, message=0.3)
+    end = {"target": TARGET, "metric": "fun"}
+    found = _predicted(PROBLEM, "blocks", BLOCKS["blocks"], cluster, 2, 5, None, end)
+    runs = [
+        aq.minimize(PROBLEM, aq.BlockLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
+                    evaluate=1)
+        for s in (5, 6)
+    ]  # fmt: skip
+    assert found.time == pytest.approx((runs[0].time + runs[1].time) / 2)
+    assert found.low <= found.time <= found.high
+    hopeless = {"target": PROBLEM.optimum - 1.0, "metric": "fun"}
+    assert _predicted(PROBLEM, "blocks", BLOCKS["blocks"], cluster, 2, 5, None, hopeless).time == math.inf
+
+
+def test_workers_pay_while_each_step_takes_off_a_tenth():
+    def row(workers: int, time: float) -> Prediction:
+        return Prediction("a", workers, time, time, time)
+
+    rows = [row(1, 10.0), row(2, 6.0), row(4, 5.0), row(8, 4.9), row(16, 1.0)]
+    assert _pays(rows, "a") == 4
+    assert _pays(rows[:1], "a") == 1
+
+
+def test_a_plan_from_a_real_run_is_checked_for_real():
+    found = aq.plan(PROBLEM, target=TARGET, algorithms=BLOCKS, workers=(1, 4), check=True, **QUICK)
+    assert [(p.algorithm, p.workers) for p in found.predictions] == [("blocks", 1), ("blocks", 4)]
+    assert found.best.time == min(p.time for p in found.predictions) < math.inf
+    assert (found.checked.algorithm, found.checked.workers) == ("blocks", 1)
+    assert found.checked.ratio == found.checked.predicted / found.checked.real > 0
+    # What was recorded is what is simulated: the block of one worker is all rows.
+    assert found.clusters["blocks"].rows == 120.0
+
+
+def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    job = tmp_path / "job.toml"
+    job.write_text(f"[problem]\ndim = 6\nn_data = 120\n[run]\ntarget = {TARGET}\n")
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(job), "--record", "0.1s", "--workers", "1..2", "--algorithms", "block-lbfgs",
+              "--seeds", "2", "--json", "-q"])  # fmt: skip
+    told = json.loads(capfd.readouterr().out)
+    assert end.value.code == 0
+    assert [p["workers"] for p in told["predictions"]] == [1, 2]
+    assert told["checked"] is None
+    for wrong, words in (
+        (["--algorithms", "newton"], "no algorithm 'newton'"),
+        (["--workers", "many"], "must be like 1..256"),
+        (["--record", "soon"], "such as 30s"),
+        (["--engine", "mpi"], "threads or processes"),
+        (["--seeds", "1"], "at least 2"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(["plan", str(job), *wrong])
+        assert end.value.code == 2
+        assert words in capfd.readouterr().err
+
+
+def test_numbers_of_workers_and_times_are_read():
+    assert counts("1..6") == [1, 2, 4, 6]
+    assert counts("3,5") == [3, 5]
+    assert [seconds(text) for text in ("30s", "2m", "45")] == [30.0, 120.0, 45.0]
+
+
+def test_a_target_that_nobody_reaches_is_told():
+    with pytest.raises(BadInput, match="no algorithm reached") as caught:
+        aq.plan(PROBLEM, target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, workers=(1,), **QUICK)
+    assert one_sentence(caught.value)
