@@ -167,7 +167,7 @@ def plan(
 
 
 def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
-    """A run of so many seconds, or of a few commits where these take longer; it goes on after it converged."""
+    """A run of so many seconds, or of a few commits where these take longer; convergence does not end it."""
     options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": LONGEST}
     run = minimize(potential, algorithm, commits=LONGEST, max_time=seconds, **options)
     return run if run.nit >= FEWEST else minimize(potential, algorithm, commits=FEWEST, **options)
