@@ -56,9 +56,7 @@ def main(folder: Path) -> int:
     for name, (width, height) in SCREENS.items():
         size = f"--window-size={width},{height}"
         picture = folder / f"{name}.png"
-        subprocess.run(
-            [*common, size, f"--screenshot={picture}", page.as_uri()], capture_output=True, timeout=90
-        )
+        subprocess.run([*common, size, f"--screenshot={picture}", page.as_uri()], capture_output=True, timeout=90)
         seen = subprocess.run(
             [*common, size, "--dump-dom", "--enable-logging=stderr", probe.as_uri()],
             capture_output=True,

@@ -26,9 +26,7 @@ def on_config(config: Any) -> Any:
     for line in (ROOT / "docs" / "index.md").read_text("utf-8").splitlines():
         if line.startswith("## "):
             title = line[3:].strip()
-        for words, target in (
-            LINK.findall(line) if title in ("Guides", "Reference", "Explanation", "Results") else ()
-        ):
+        for words, target in LINK.findall(line) if title in ("Guides", "Reference", "Explanation", "Results") else ():
             page = target.partition("#")[0]
             if page.endswith(".md") and not page.startswith(".."):
                 sections.setdefault(title, []).append({words[:1].upper() + words[1:]: page})
