@@ -48,9 +48,35 @@ def cmfrec_als(split: Split, rank: int, seed: int) -> np.ndarray:
     return np.clip(model.predict(split["test_users"], split["test_items"]), 1.0, 5.0)
 
 
+def lenskit_als(split: Split, rank: int, seed: int) -> np.ndarray:
+    """Its defaults; one thread, so that processor time compares."""
+    import pandas
+    import torch
+    from lenskit.als import BiasedMFScorer
+    from lenskit.data import ItemList, RecQuery, from_interactions_df
+    from lenskit.training import TrainingOptions
+
+    torch.set_num_threads(1)
+    columns = {"user_id": "users", "item_id": "items", "rating": "values"}
+    data = from_interactions_df(pandas.DataFrame({k: split[f"train_{v}"] for k, v in columns.items()}))
+    model = BiasedMFScorer(embedding_size=rank)
+    begun = time.process_time()
+    model.train(data, TrainingOptions(rng=seed))
+    print(f"lenskit, rank {rank}: fit in {time.process_time() - begun:.2f} processor s", file=sys.stderr)
+    predicted = np.full(len(split["test_users"]), split["train_values"].mean(), np.float64)
+    order = np.argsort(split["test_users"], kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(split["test_users"][order])) + 1):
+        items = ItemList(item_ids=split["test_items"][rows])
+        scores = model(RecQuery(user_id=split["test_users"][rows[0]]), items).scores()
+        found = np.isfinite(scores)
+        predicted[rows[found]] = scores[found]
+    return np.clip(predicted, 1.0, 5.0)
+
+
 PEERS: dict[str, Callable[[Split, int, int], np.ndarray]] = {
     "scikit-surprise SVD": surprise_svd,
     "cmfrec CMF (ALS)": cmfrec_als,
+    "lenskit BiasedMF (ALS)": lenskit_als,
 }
 
 
