@@ -124,6 +124,7 @@ class MasterState:
         self.snapshots = Snapshots(due)
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
+        self._time_share = time_share(self.stages, 0) if len(self.stages) == 1 else None
         self._answers: list[Answer] = []
         self.max_staleness, self.give_up_after, self.reach = max_staleness, give_up_after, reach
         self.service = service
@@ -205,7 +206,7 @@ class MasterState:
         self._advance(now)
         read, member.read = member.read, None
         took = self.time - member.since if spent is None else spent
-        self.measured.computed(worker, took, time_share(self.stages, read))
+        self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
         asked = stage_at(self.stages, read)

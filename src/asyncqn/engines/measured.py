@@ -8,12 +8,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+_MANY = 512
+"""Times of a worker that are kept before they are added up: to add each by itself would show in a commit."""
+
 
 class Measured:
     """Times in the run's unit, as sums."""
 
     def __init__(self) -> None:
         self._computed: dict[int, list[float]] = {}
+        self._new: dict[int, list[tuple[float, float]]] = {}
         self._served = {True: [0.0, 0.0], False: [0.0, 0.0]}
 
     def computed(self, worker: int, time: float, share: float = 1.0) -> None:
@@ -21,13 +27,19 @@ class Measured:
 
         share: of the computation whose time a cluster states (`core.stages.time_share`), by which it counts.
         """
-        sums = self._computed.setdefault(worker, [0.0, 0.0, 0.0, 0.0, 0.0])
-        log = math.log(max(time / share, 1e-12))
-        sums[0] += 1.0
-        sums[1] += share
-        sums[2] += time
-        sums[3] += share * log
-        sums[4] += share * log * log
+        if worker not in self._new:
+            self._new[worker], self._computed[worker] = [], [0.0, 0.0, 0.0, 0.0, 0.0]
+        new = self._new[worker]
+        new.append((time, share))
+        if len(new) >= _MANY:
+            self._add_up(worker)
+
+    def _add_up(self, worker: int) -> None:
+        times, shares = np.array(self._new[worker]).reshape(-1, 2).T
+        logs = np.log(np.maximum(times / shares, 1e-12))
+        found = (times.size, shares.sum(), times.sum(), (shares * logs).sum(), (shares * logs * logs).sum())
+        self._computed[worker] = [old + float(more) for old, more in zip(self._computed[worker], found)]
+        self._new[worker] = []
 
     def served(self, time: float, *, commit: bool) -> None:
         """The master needed so long for an answer, with or without a commit, and for what it then sent."""
@@ -37,6 +49,8 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """For the manifest: how many, the mean, and the standard deviation of the logarithm."""
+        for worker in self._new:
+            self._add_up(worker)
         workers = {}
         for worker, (n, share, total, log, log2) in sorted(self._computed.items()):
             spread = math.sqrt(max(0.0, log2 / share - (log / share) ** 2))

@@ -69,8 +69,6 @@ class ThreadWorkers:
         self.states: dict[int, Any] = {}
         self.asking: dict[int, float] = {}
         """How long a worker's last question kept the master."""
-        self.answering: dict[int, float] = {}
-        """Seconds that a worker's last answer took, with the wait for the master."""
         self.saved: Saved | None = None
         self.failure: BaseException | None = None
         self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
@@ -229,23 +227,23 @@ class ThreadWorkers:
                 return
             computed = time.perf_counter()
             self._answer(worker, update, computed - begun + learning)
+            answered = time.perf_counter()
             try:
                 if not self.alone:
                     local = steps.learn(view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
-            learning = time.perf_counter() - computed - self.answering[worker]
+            learning = time.perf_counter() - answered
             self.states[worker] = local
 
     def _answer(self, worker: int, update: Any, seconds: float) -> None:
         """Hand in an update that took so many seconds, and carry out what the master then orders."""
-        core, begun = self.core, time.perf_counter()
+        core = self.core
         spent = seconds / self.clock.unit - (self.timing_model.message if self.timing_model else 0.0)
         with self.lock:
             now, version = self.clock.now(), core.version
             self._send_orders(core.answer(worker, update, now, ask=False, spent=max(spent, 0.0)))
             core.served(now - self.asking.pop(worker, 0.0), self.clock.now(), version)
-        self.answering[worker] = time.perf_counter() - begun
 
     def _state(self, worker: int) -> Any:
         """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
