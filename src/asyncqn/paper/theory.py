@@ -230,10 +230,16 @@ def _curves(runs: list[Record], memory: int) -> dict[str, list[Record]]:
 def _slopes(runs: list[Record], memory: int) -> list[Record]:
     found = []
     for study, records in _curves(runs, memory).items():
-        x, y = _means(records, {"l": "workers", "rate": "N"}.get(study, study))
+        name = {"l": "workers", "rate": "N"}.get(study, study)
+        x, y = _means(records, name)
         # The transient of pairs that are still being found is no part of the rate.
         far = x >= 500 if study == "N" else np.ones(x.size, bool)
         b, error = slope(x[far], y[far])
+        # Points of one seed share its luck: what the seeds disagree about counts, if it is more.
+        each = [
+            slope(x[far], _means(where(records, seed=s), name)[1][far])[0] for s in distinct(records, "seed")
+        ]
+        error = max(error, float(np.std(each, ddof=1) / len(each) ** 0.5))
         fit = {"slope": b, "standard error": error, "bound": STUDIES[study].bound}
         found += [
             {"study": study, "memory": memory, "x": float(a), "error": float(e), **fit}

@@ -101,7 +101,8 @@ def outcomes(tables: Tables) -> list[Outcome]:
         for memory, words in MEMORIES.items():
             row = where(tables["slopes"], study=name, memory=memory)[0]
             b, bound = row["slope"], row["bound"]
-            holds = abs(b - bound) < 0.15 if study.equal else b < bound + 0.15
+            allowed = 0.15 + 2.0 * row["standard error"]
+            holds = abs(b - bound) < allowed if study.equal else b < bound + allowed
             because = f"fitted slope {b:.2f} ± {row['standard error']:.2f}, the bound's {bound:g}"
             if name == "beta" and memory:
                 because += f"; {_cost(tables['sde'])}"
