@@ -96,7 +96,7 @@ def write_page(lines: list[dict[str, Any]]) -> None:
     times = times_of(lines)
     own = [
         m
-        for m in ("table", "metric", "difference", "growing", "block")
+        for m in ("table", "metric", "difference", "growing by scatter", "growing", "block")
         if any(m in c for c in times.values())
     ]
     safety = read("laboratory/safety")

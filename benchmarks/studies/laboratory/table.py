@@ -50,6 +50,7 @@ def ours(name: str, workers: int) -> dict[str, Any]:
     found = {
         "table": aq.table_algorithm(potential, workers, MESSAGE, MASTER),
         "growing": aq.GrowingLBFGS(workers, levels, memory=memory, pieces=few),
+        "growing by scatter": aq.GrowingLBFGS(workers, levels, pieces=few, initial_scale="scatter"),
         "block": aq.BlockLBFGS(workers, memory, pieces=pieces),
     }
     chosen = default_algorithm(potential, workers)
