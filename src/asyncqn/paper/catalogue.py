@@ -15,6 +15,7 @@ MODULES = {
     "fig4": "figures.fig4",
     "fig5": "figures.fig5",
     "map": "figures.paper_map",
+    "remarks": "figures.remarks",
     "theory": "theory",
 }
 

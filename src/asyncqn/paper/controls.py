@@ -22,13 +22,10 @@ def accepted_words(rows: Sequence[Record]) -> str:
 
 
 def control_words(rows: Sequence[Record], controls: Sequence[Record]) -> str:
-    """The share of accepted pairs of as-L-BFGS, and its times beside those with M = 0."""
+    """The share of accepted pairs of as-L-BFGS, and the times of the same with M = 0."""
     runs = where(rows, algorithm="as-lbfgs")
     words = accepted_words(runs)
-    times = []
-    for variance in distinct(controls, "variance"):
-        with_, without = (summary(where(r, variance=variance), "time")[0] for r in (runs, controls))
-        times.append(f"{_number(without)} against {_number(with_)} at σ_w² = {variance:g}")
+    times = [_number(summary(where(controls, variance=v), "time")[0]) for v in distinct(controls, "variance")]
     words += f"; with M = 0 it takes {', '.join(times)}" if times else ""
     return f"; {words}" if words else ""
 

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.errors import MissingExtra
+from asyncqn.paper.palette import ALGORITHM_LOOKS, LOOKS
 from asyncqn.storage import write_whole
 
-LOOKS: list[dict[str, Any]] = [
-    {"color": "#1b4f8a", "marker": "o", "linestyle": "-"},
-    {"color": "#c4661f", "marker": "s", "linestyle": "--"},
-    {"color": "#2e8b57", "marker": "^", "linestyle": "-."},
-    {"color": "#7a3b8f", "marker": "D", "linestyle": ":"},
-    {"color": "#555555", "marker": "v", "linestyle": (0, (5, 1, 1, 1))},
-    {"color": "#b03060", "marker": "x", "linestyle": (0, (1, 1))},
-]
-ALGORITHM_LOOKS = {"async-sgd": LOOKS[1], "mb-lbfgs": LOOKS[2], "as-lbfgs": LOOKS[0]}
+__all__ = ["ALGORITHM_LOOKS", "LOOKS", "band", "few_decades", "panels", "save_figure", "style"]
 
 _STYLE: Any = {
     "font.size": 9,
@@ -72,19 +64,11 @@ def few_decades(axis: Any) -> None:
         axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def band(axis: Any, x: Any, mean: Any, spread: Any, label: str, look: dict[str, Any]) -> None:
-    """A line with a shade of three standard deviations, as in the paper."""
-    x, mean, spread = (np.asarray(a, np.float64) for a in (x, mean, spread))
-    floor = _positive_floor(mean)
-    axis.plot(x, mean, label=label, **look)
-    low = np.maximum(mean - 3 * spread, floor)
-    axis.fill_between(x, low, mean + 3 * spread, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def _positive_floor(mean: npt.NDArray[np.float64]) -> float:
-    """The band is cut here, so that a logarithmic axis can show it."""
-    good = mean[np.isfinite(mean) & (mean > 0)]
-    return float(good.min()) / 5 if good.size else 0.0
+def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: dict[str, Any]) -> None:
+    """A line with a shade from `low` to `high`; what is not finite is left out."""
+    middle, low, high = (np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high))
+    axis.plot(x, middle, label=label, **look)
+    axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
 
 
 def save_figure(figure: Any, stem: Path) -> None:

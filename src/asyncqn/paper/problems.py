@@ -93,11 +93,13 @@ class AlikeRows:
     """Rows that nearly coincide: a_i = v + 0.1 z_i / sqrt(d) with v = (e_1 + e_2) / sqrt(2), z_i ~ N(0, I),
     scaled so that the largest eigenvalue of A'A / sigma_x^2 is `top`.
 
-    Two rows then measure the curvature of all, and theta_1, theta_2 are strongly correlated.
+    Two rows then measure the curvature of all, and theta_1, theta_2 are strongly correlated.  With more
+    `directions` the rows take turns: v is (e_3 + e_4) / sqrt(2) for the second, and so on.
     """
 
     top: float
     draw: int = 0
+    directions: int = 1
 
     def potential(self) -> LinearGaussian:
         return _alike(self)
@@ -107,7 +109,8 @@ class AlikeRows:
 def _alike(problem: AlikeRows) -> LinearGaussian:
     rng = np.random.Generator(np.random.Philox(key=[problem.draw, 0xA11CE]))
     A = 0.1 * rng.standard_normal((N_Y, DIM)) / np.sqrt(DIM)
-    A[:, :2] += np.sqrt(0.5)
+    for k in range(problem.directions):
+        A[k :: problem.directions, 2 * k : 2 * k + 2] += np.sqrt(0.5)
     A *= np.sqrt(problem.top * NOISE / np.linalg.eigvalsh(A.T @ A)[-1])
     truth = rng.standard_normal(DIM)
     return LinearGaussian(A, A @ truth + np.sqrt(NOISE) * rng.standard_normal(N_Y), NOISE)
@@ -124,6 +127,16 @@ PROBLEMS: dict[str, Spectrum | AlikeRows] = {
     "linear-gaussian": STANDARD,
     "linear-gaussian-stiff": STIFF,
     "five-weak-10": Spectrum(low=10.0, high=10.0),
+    "five-weak-10-draw-1": Spectrum(low=10.0, high=10.0, draw=1),
+    "five-weak-30": Spectrum(low=30.0, high=30.0),
+    "one-direction-8": Spectrum(weak=0, low=1.0, high=1.05, strong=1, top=9.0),
     "rows-alike-8": AlikeRows(8.0),
+    "rows-alike-8-draw-1": AlikeRows(8.0, draw=1),
     "rows-alike-2": AlikeRows(2.0),
+    "rows-alike-20": AlikeRows(20.0),
+    "rows-alike-50": AlikeRows(50.0),
+    "five-directions-8": AlikeRows(8.0, directions=5),
+    "five-directions-20": AlikeRows(20.0, directions=5),
+    "fifty-directions-8": AlikeRows(8.0, directions=50),
+    "fifty-directions-20": AlikeRows(20.0, directions=50),
 }

@@ -34,6 +34,8 @@ class GaussianProblem(TuningProblem):
     problem: Spectrum | AlikeRows = STANDARD
     epsilon: float = 0.05
     limit: float = 9000.0
+    serial: float = 0.0
+    """Of a message's 10 units, those that occupy the master."""
 
     @property
     def goal(self) -> tuple[str, float]:
@@ -48,7 +50,7 @@ class GaussianProblem(TuningProblem):
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
         rows = N_Y / parameters["parts"] if "parts" in parameters else parameters.get("batch", N_OMEGA)
-        return cluster(self.algorithm, self.workers, self.variance, rows)
+        return cluster(self.algorithm, self.workers, self.variance, rows, self.serial)
 
     def first(self) -> dict[str, Any] | None:
         return dict(PAPER[self.algorithm]) if self.algorithm in PAPER else None

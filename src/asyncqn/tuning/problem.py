@@ -13,11 +13,12 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
 from asyncqn.tuning.measure import HOPELESS, Outcome, time_to
-from asyncqn.tuning.spaces import SPACES, Search, Setting
+from asyncqn.tuning.spaces import SPACES, CountingTrial, Search, Setting
 from asyncqn.types import Algorithm, Potential
 
 TUNING_SEED = 1_000_000
 """Seeds of tuning runs start here, far from those of figures and tests."""
+TRIALS_PER_NUMBER = 20
 
 
 def known_algorithm(name: str) -> str:
@@ -84,6 +85,17 @@ class TuningProblem(ABC):
         step = float(self.cluster(self.first() or kept).means().mean())
         setting = Setting(curvature, self.workers, self.potential().n_data, step, kept)
         return SPACES[self.algorithm](Search(trial, setting))
+
+    def searched(self) -> list[str]:
+        """The names of the numbers that are searched."""
+        counting = CountingTrial()
+        self.suggest(counting, 1.0)
+        return sorted(counting.names)
+
+    @property
+    def budget(self) -> int:
+        """Trials that grow with the numbers searched, so that no algorithm is favoured for having few."""
+        return TRIALS_PER_NUMBER * len(self.searched())
 
     def outcome(self, parameters: Mapping[str, Any], limit: float, k: int) -> Outcome:
         """The k-th run with these parameters, to the goal or to simulated time `limit`."""

@@ -28,6 +28,21 @@ class FixedTrial:
         return self.point[name]
 
 
+class CountingTrial:
+    """In the place of a trial: gathers the names of the numbers that a space asks for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def suggest_float(self, name: str, low: float, *_: Any, **__: Any) -> float:
+        self.names.add(name)
+        return low
+
+    def suggest_categorical(self, name: str, options: tuple[Any, ...]) -> Any:
+        self.names.add(name)
+        return options[0]
+
+
 class Setting(NamedTuple):
     """What a point refers to."""
 

@@ -81,7 +81,7 @@ class ASLBFGS:
     temperature (`inf`: no noise; or an `Annealing`, which is not the paper's); memory: M; batch:
     N_Omega; overlap: N_O; rho: added to H as rho I; epsilon: the cautious rule y's >= epsilon |s|^2;
     cosine_floor and initial_scale: see `algorithms.memory`.  epsilon's default and cosine_floor are
-    our own choices.
+    our own choices: where gradients contain a prior, an epsilon below its curvature rejects nothing.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

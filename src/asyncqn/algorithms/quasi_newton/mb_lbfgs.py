@@ -76,8 +76,8 @@ class MBLBFGS:
     h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
 
     timeout: time after which a round may close without everyone, counted from the hand-out until answers
-    arrive, messages included; quorum: the share of workers that it needs even then; rho: added to H as
-    rho I.
+    arrive, messages included (for a timeout of computation alone add the time of messages); quorum: the share
+    of workers that it needs even then; rho: added to H as rho I.
     reuse_overlap: whether the gradient at theta_k on the part of Omega kept from the round before, which y
     needs anyway, also enters g, as in Berahas et al., whose sample of round k contains both overlaps;
     each answer then counts by its rows.

@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def reproduce(
-        names: Annotated[list[str], typer.Argument(help="fig1 ... fig5, order, map, theory, or all.")],
+        names: Annotated[
+            list[str], typer.Argument(help="fig1 ... fig5, order, map, remarks, theory; or all.")
+        ],
         full: Annotated[
             bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")
         ] = False,

@@ -1,4 +1,4 @@
-"""`asyncqn tune ALGORITHM`: parameters by simulated time to a goal, with a stated budget."""
+"""`asyncqn tune ALGORITHM`: parameters by simulated time to a goal, by a budget that grows with them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
             ),
         ],
         problem: Annotated[
-            str, typer.Option(help="linear-gaussian, linear-gaussian-stiff or matrix-factorization.")
+            str, typer.Option(help="linear-gaussian, another problem of Fig. 2, or matrix-factorization.")
         ] = "linear-gaussian",
         workers: Annotated[
             int | None, typer.Option(help="Simulated workers W. Default: 40, or 10 for ratings.")
@@ -65,7 +65,13 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option(help="Factorization: seconds of STEP,COMMIT,MESSAGES. Default: measured here."),
         ] = None,
-        budget: Annotated[int, typer.Option(help="Trials in all, the same for every algorithm.")] = 60,
+        serial: Annotated[
+            float,
+            typer.Option(help="Linear Gaussian: of a message's 10 units, what occupies the master."),
+        ] = 0.0,
+        budget: Annotated[
+            int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
+        ] = None,
         seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
         seed: Annotated[int, typer.Option(help="Seed of the study.")] = 0,
         processes: Annotated[int, typer.Option(help="Processes.")] = 2,
@@ -92,7 +98,10 @@ def register(app: typer.Typer) -> None:
             W, runs = workers or 10, (seeds, seed)
             asked = _ratings(algorithm, ratings, W, (rmse, limit, rho), timing, runs, output)
         else:
-            asked = _gaussian(algorithm, problem, workers or 40, variance, epsilon, (seeds, seed), output)
+            require(0.0 <= serial <= 10.0, f"--serial must lie between 0 and 10, not {serial}.")
+            times = (variance, serial)
+            asked = _gaussian(algorithm, problem, workers or 40, times, epsilon, (seeds, seed), output)
+        budget = asked.problem.budget if budget is None else budget
         command = (
             f"asyncqn tune {algorithm} --problem {problem} {asked.options} --budget {budget} "
             f"--seeds {seeds} --seed {seed}"
@@ -109,7 +118,7 @@ def _gaussian(
     algorithm: str,
     problem: str,
     W: int,
-    variance: float,
+    times: tuple[float, float],
     epsilon: float,
     runs: tuple[int, int],
     output: Path | None,
@@ -120,18 +129,21 @@ def _gaussian(
 
     known = (*PROBLEMS, FACTORIZATION)
     require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
-    seeds, seed = runs
+    (variance, serial), (seeds, seed) = times, runs
     tuned = GaussianProblem(
         algorithm=algorithm,
         workers=W,
         variance=variance,
         problem=PROBLEMS[problem],
         epsilon=epsilon,
+        serial=serial,
         seeds=seeds,
         seed=seed,
     )
-    path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{W}-var{variance:g}.json"
+    link = f"-b{serial:g}" if serial else ""
+    path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{W}-var{variance:g}{link}.json"
     options = f"--workers {W} --variance {variance:g} --epsilon {epsilon:g}"
+    options += f" --serial {serial:g}" if serial else ""
     return Asked(tuned, path, options, f"error {epsilon:g}", "units")
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.paper.palette import looks_of
 from asyncqn.storage import write_whole
 
 if TYPE_CHECKING:
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
 
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"
-STYLES = (
-    {"color": "#1b1b1b", "linestyle": "-", "marker": "o"},
-    {"color": "#c8501e", "linestyle": "--", "marker": "s"},
-    {"color": "#2f7fc1", "linestyle": "-.", "marker": "^"},
-    {"color": "#6f9a3c", "linestyle": ":", "marker": "D"},
-    {"color": "#8a5aa8", "linestyle": (0, (5, 1)), "marker": "v"},
-)
 LABELS = {"error": "relative error (U - U*) / U*", "fun": "objective U", "rmse": "RMSE"}
+STRAGGLER = 2.0
+"""A computation that takes this many times the median is marked in a timeline."""
+RARE = 50
+"""A histogram whose bars differ by more than this factor has a logarithmic axis."""
 MOST_SLICES = 4_000
 """More boxes than this in a timeline are smaller than a pixel: the later part is left out, and says so."""
 
@@ -111,10 +109,11 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
     _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label)
     if target is not None:
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    for number, (name, run) in enumerate(runs.items()):
+    looks = looks_of(runs)
+    for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
-        style = {key: STYLES[number % len(STYLES)][key] for key in ("color", "linestyle")}
+        style = {key: looks[name][key] for key in ("color", "linestyle")}
         right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
@@ -168,6 +167,7 @@ def _finish(axes: Any, title: str, x: str, y: str) -> None:
 
 def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_label: str) -> None:
     metric = metric or pick_metric(next(iter(tables.values())))
+    looks = looks_of(tables)
     for number, (name, table) in enumerate(tables.items()):
         if metric not in table:
             raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")
@@ -175,7 +175,7 @@ def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_l
         every = max(1, table.rows // 9)
         axes.plot(
             table["time"], table[metric], label=name, linewidth=1.5, markersize=4.5,
-            markevery=(number * every // 3, every), **STYLES[number % len(STYLES)],
+            markevery=(number * every // 3, every), **looks[name],
         )  # fmt: skip
     if wants_log(np.concatenate([table[metric] for table in tables.values()])):
         axes.set_yscale("log")
@@ -188,6 +188,7 @@ def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_l
 
 def _staleness(axes: Any, schedule: Schedule) -> None:
     counts = schedule.staleness_histogram()
+    title = "staleness"
     # At most about 80 bars: bins of equal whole width.
     width = max(1, -(-counts.size // 80))
     padded = np.pad(counts, (0, -counts.size % width)).reshape(-1, width).sum(axis=1)
@@ -195,14 +196,19 @@ def _staleness(axes: Any, schedule: Schedule) -> None:
     axes.bar(lefts, padded, width=width * 0.9, align="edge" if width > 1 else "center", color="#7d93a8")
     if counts.size:
         mean = float(schedule.staleness.mean())
-        axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2, label=f"mean {mean:.1f}")
-        axes.legend(frameon=False)
-    # Room for a whole axis where nothing is stale, and for the legend above the bars.
+        late = float(np.quantile(schedule.staleness, 0.99))
+        axes.axvline(mean, color="#1b1b1b", linestyle="--", linewidth=1.2)
+        axes.axvline(late, color="#c4661f", linestyle=":", linewidth=1.4)
+        # In the title: a legend would cover the tail.
+        title += f": mean {mean:.1f}, 99 % ≤ {late:.0f}, largest {counts.size - 1}"
+    if counts.size and counts.max() > RARE * counts[counts > 0].min():
+        axes.set_yscale("log")  # or the rare large ones could not be seen
+    # Room for a whole axis where nothing is stale.
     axes.set_xlim(-0.6, max(counts.size, 5) - 0.4)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(y=0.18)
     axes.grid(axis="y", alpha=0.25, linewidth=0.6)
-    _finish(axes, "staleness", "staleness [commits]", "computations")
+    _finish(axes, title, "staleness [commits]", "computations")
 
 
 def _timeline(
@@ -210,6 +216,7 @@ def _timeline(
 ) -> None:
     ends: dict[int, float] = dict(born)
     spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    lengths: list[float] = []
     for worker, commit, time in zip(
         schedule.worker[:most].tolist(), schedule.commit[:most].tolist(), schedule.time[:most].tolist(),
         strict=True,
@@ -217,14 +224,18 @@ def _timeline(
         start = min(ends.get(worker, 0.0), time)
         ends[worker] = time
         spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
+        lengths.append(time - start)
+    long = STRAGGLER * float(np.median(lengths)) if lengths else np.inf
     for (worker, delivered), bars in spans.items():
+        colours = ["#c4661f" if length > long else "#7d93a8" for _, length in bars]
         axes.broken_barh(
             bars, (worker - 0.4, 0.8), edgecolor="white" if delivered else "#1b1b1b", linewidth=0.6,
-            facecolor="#7d93a8" if delivered else "#f0e2d8", hatch=None if delivered else "////",
+            facecolor=colours if delivered else "#f0e2d8", hatch=None if delivered else "////",
         )  # fmt: skip
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)
     shown = "" if len(schedule) <= most else f" (the first {most:,} of {len(schedule):,} computations)"
     hatched = "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
-    _finish(axes, f"computations{shown}{hatched}", x_label, "worker")
+    orange = f"; orange: over {STRAGGLER:g} times the median" if max(lengths, default=0.0) > long else ""
+    _finish(axes, f"computations{shown}{hatched}{orange}", x_label, "worker")

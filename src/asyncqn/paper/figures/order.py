@@ -12,11 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, NUMBERS, PROBLEM, QUORUM, START, TARGET, TIMEOUT
+from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import control_words, without_pairs
-from asyncqn.paper.drawing import ALGORITHM_LOOKS, band, few_decades, panels
-from asyncqn.paper.experiment import Claim, Context, Experiment, Tables, verdict
-from asyncqn.paper.figures.fig2 import curve, jobs_of, measure, order_claims
-from asyncqn.paper.records import where
+from asyncqn.paper.experiment import Context, Experiment, Tables
+from asyncqn.paper.figures.fig2_cases import BY_PAIRS, PRINTED, START_WORDS, problem_words
+from asyncqn.paper.figures.fig2_drawing import times_figure
+from asyncqn.paper.figures.fig2_outcomes import order_outcomes
+from asyncqn.paper.figures.times import jobs_of, run_named
+from asyncqn.paper.records import summary, where
 from asyncqn.paper.settings import NAMES, PAPER
 
 
@@ -73,6 +77,24 @@ INDEPENDENT: dict[str, dict[str, tuple[int | None, ...]]] = {
 RUNS = 12
 
 
+def choices_of(setting: Setting) -> dict[str, str]:
+    """What a setting chooses of all that the paper leaves open."""
+    given = setting.choices
+    scale = given.get("initial_scale")
+    floor = f" and cosine floor {given['cosine_floor']:g}" if "cosine_floor" in given else ""
+    return {
+        PROBLEM: problem_words(setting.problem),
+        H0: BY_PAIRS if scale is None else f"H₀ = {scale:g} I",
+        CAUTIOUS: f"cautious constant {given['epsilon']:g}{floor}",
+        QUORUM: "quorum 1",
+        TIMEOUT: "timeout of computation and messages",
+        LINK: f"b = {setting.serial:g}",
+        TARGET: "ε = 0.05",
+        START: START_WORDS["prior"],
+        NUMBERS: PRINTED,
+    }
+
+
 def compute(context: Context) -> Tables:
     """Tables `times`, `controls` and `parameters`."""
     seeds = range(context.seed, context.seed + RUNS)
@@ -81,55 +103,49 @@ def compute(context: Context) -> Tables:
         open_choices = {"mb-lbfgs": {"quorum": 1.0}, "as-lbfgs": setting.choices}
         for kind in NAMES:
             given = {**PAPER[kind], **open_choices.get(kind, {})}
-            times += jobs_of(name, setting.problem, kind, given, setting.variances, seeds, setting.serial)
+            serial = 0.0 if kind == "mb-lbfgs" else setting.serial
+            jobs = jobs_of(setting.problem, kind, given, setting.variances, seeds, serial=serial)
+            times += [(name, job) for job in jobs]
             found = "the paper's table" + ("; the rest is ours" if kind in open_choices else "")
             used.append({"setting": name, "algorithm": kind, "found by": found, "parameters": str(given)})
         plain = without_pairs({**PAPER["as-lbfgs"], **setting.choices})
         ends = setting.variances[:: len(setting.variances) - 1]
-        controls += jobs_of(name, setting.problem, "as-lbfgs", plain, ends, seeds, setting.serial)
+        without = jobs_of(setting.problem, "as-lbfgs", plain, ends, seeds, serial=setting.serial)
+        controls += [(name, job) for job in without]
     return {
-        "times": context.jobs("the order of Fig. 2", measure, times),
-        "controls": context.jobs("the order of Fig. 2, without pairs", measure, controls),
+        "times": run_named(context, "the order of Fig. 2", times),
+        "controls": run_named(context, "the order of Fig. 2, without pairs", controls),
         "parameters": used,
     }
 
 
 def draw(tables: Tables) -> dict[str, Any]:
     """One panel per setting."""
-    figure, axes = panels(1, len(SETTINGS), width=3.9)
-    for axis, (name, setting) in zip(axes[0], SETTINGS.items(), strict=True):
-        for kind, title in NAMES.items():
-            x, mean, spread, _ = curve(where(tables["times"], setting=name, algorithm=kind))
-            band(axis, x, mean, spread, title, ALGORITHM_LOOKS[kind])
-        axis.set(title=setting.words.replace(", ", ",\n", 1), yscale="log")
-        axis.set_xlabel(r"$\sigma_w^2$ (squared time units)")
-        few_decades(axis)
-    axes[0][0].set_ylabel(r"time to $\varepsilon$ = 0.05 (time units)")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return {"order": figure}
+    return {"order": times_figure(tables["times"], {name: s.words for name, s in SETTINGS.items()})}
 
 
-def claims(tables: Tables) -> list[Claim]:
-    """The four statements in each setting, and whether an independent program agrees."""
+def outcomes(tables: Tables) -> list[Outcome]:
+    """The claims of Fig. 2 in each setting, and whether an independent program agrees."""
     found = []
     for name, setting in SETTINGS.items():
         rows = where(tables["times"], setting=name)
-        controls = where(tables["controls"], setting=name)
-        found += order_claims(rows, setting.words, control_words(rows, controls))
+        controls = control_words(rows, where(tables["controls"], setting=name))
+        found += order_outcomes(rows, f"order: {setting.words}", choices_of(setting), controls)
         found.append(_agreement(name, tables))
     return found
 
 
-def _agreement(name: str, tables: Tables) -> Claim:
+def _agreement(name: str, tables: Tables) -> Outcome:
+    """Means of twelve runs against those of the other program, where both have them."""
     ratios = []
     for kind, times in INDEPENDENT[name].items():
-        _, mean, *_ = curve(where(tables["times"], setting=name, algorithm=kind))
-        ratios += [ours / other for ours, other in zip(mean, times, strict=True) if other is not None]
+        rows = where(tables["times"], setting=name, algorithm=kind)
+        for variance, other in zip(SETTINGS[name].variances, times, strict=True):
+            if other is not None:
+                ratios.append(summary(where(rows, variance=variance), "time")[0] / other)
     low, high = float(np.min(ratios)), float(np.max(ratios))
     because = f"our times are {low:.3f} to {high:.3f} of the other program's"
-    word = verdict(low > 0.9 and high < 1.1, low > 0.8 and high < 1.25)
-    text = "an independent program gives the same times within 10 % (our own check)"
-    return Claim(text, SETTINGS[name].words, word, because)
+    return outcome("independent", SETTINGS[name].words, low > 0.9 and high < 1.1, because)
 
 
 EXPERIMENT = Experiment(
@@ -139,7 +155,8 @@ EXPERIMENT = Experiment(
     "settings were found by searching: they show that it can, not that it must.",
     compute,
     draw,
-    claims,
+    outcomes,
     quick=f"{RUNS} runs of each point",
     full=f"{RUNS} runs of each point",
+    minutes=(1.0, 1.0),
 )

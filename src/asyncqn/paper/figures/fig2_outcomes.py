@@ -1,0 +1,122 @@
+"""What the settings of Fig. 2 say about its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from asyncqn.paper.claim_list import CLAIMS
+from asyncqn.paper.claims import Outcome, outcome
+from asyncqn.paper.controls import control_words
+from asyncqn.paper.experiment import Tables
+from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES
+from asyncqn.paper.figures.times import Curve, curve
+from asyncqn.paper.records import Record, where
+from asyncqn.paper.settings import NAMES
+
+SLOWER, SIMILAR, RISING, ROBUST = 1.05, 2.0, 1.15, 1.25
+"""Slower: by this factor; similar: within it; rising: the last over the first time; robust: at most so much
+longer than with workers alike."""
+
+
+ORDER = ("fig2-sgd", "fig2-alike", "fig2-mb", "fig2-robust", "fig2-best")
+
+
+def outcomes(tables: Tables) -> list[Outcome]:
+    """Five claims for every case, each once for the same choices on its axes; and whether pairs act."""
+    found, seen = [], set()
+    for name, case in {**CASES, **TUNED_CASES}.items():
+        rows = where(tables["times"], setting=name)
+        controls = where(tables["controls"], setting=name)
+        for one in order_outcomes(rows, case.words, case.choices, control_words(rows, controls)):
+            key = (one.claim, *(case.choices.get(axis) for axis in CLAIMS[one.claim].open))
+            if key not in seen:
+                seen.add(key)
+                found.append(one)
+    return [*found, _pairs_act(tables)]
+
+
+def order_outcomes(
+    rows: Sequence[Record], words: str, choices: Mapping[str, str], controls: str = ""
+) -> list[Outcome]:
+    """What one setting says about the five claims of Fig. 2; `controls`: whether curvature pairs acted."""
+    curves = {kind: curve(where(rows, algorithm=kind)) for kind in NAMES}
+    sgd, mb, langevin = (curves[kind] for kind in NAMES)
+    first = "σ_w² = 1: " + _times(curves, 0)
+    last = f"σ_w² = {sgd.x[-1]:g}: " + _times(curves, -1)
+    both = f"{first}; {last}"
+    return [
+        outcome("fig2-sgd", words, _sgd_is_slow(sgd, mb, langevin), first, choices),
+        outcome("fig2-alike", words, _similar(mb, langevin), first + controls, choices),
+        outcome("fig2-mb", words, _rises(mb), _growth({"mb-lbfgs": mb}), choices),
+        outcome("fig2-robust", words, _robust(sgd, langevin),
+                _growth({"async-sgd": sgd, "as-lbfgs": langevin}) + controls, choices),
+        outcome("fig2-best", words, _best(sgd, mb, langevin), both + controls, choices),
+    ]  # fmt: skip
+
+
+def _sgd_is_slow(sgd: Curve, mb: Curve, langevin: Curve) -> bool | None:
+    """None where no method arrives, or all are there from the start."""
+    rivals = max(mb.mean[0], langevin.mean[0])
+    if min(sgd.mean[0], rivals) == np.inf or max(sgd.mean[0], rivals) <= 0:
+        return None
+    return bool(sgd.mean[0] > SLOWER * rivals)
+
+
+def _similar(mb: Curve, langevin: Curve) -> bool | None:
+    a, b = mb.mean[0], langevin.mean[0]
+    if min(a, b) == np.inf or max(a, b) <= 0:
+        return None
+    return bool(max(a, b) <= SIMILAR * min(a, b))
+
+
+def _rises(mb: Curve) -> bool | None:
+    return None if not 0 < mb.mean[0] < np.inf else bool(mb.mean[-1] > RISING * mb.mean[0])
+
+
+def _robust(sgd: Curve, langevin: Curve) -> bool | None:
+    if not all(0 < c.mean[0] < np.inf for c in (sgd, langevin)):
+        return None
+    return all(bool(c.mean.max() <= ROBUST * c.mean[0]) for c in (sgd, langevin))
+
+
+def _best(sgd: Curve, mb: Curve, langevin: Curve) -> bool | None:
+    """Before a-SGD everywhere, and before both at the largest spread."""
+    rivals = np.minimum(sgd.mean, mb.mean)
+    if not np.isfinite(np.minimum(rivals, langevin.mean)).all() or langevin.mean.max() <= 0:
+        return None
+    return bool((langevin.mean < sgd.mean).all() and langevin.mean[-1] < rivals[-1])
+
+
+def _times(curves: Mapping[str, Curve], k: int) -> str:
+    return ", ".join(f"{NAMES[kind]} {number(c.mean[k])}" for kind, c in curves.items())
+
+
+def _growth(curves: Mapping[str, Curve]) -> str:
+    """The times of a method, from workers alike to workers that differ."""
+    words = [
+        f"{NAMES[kind]} {', '.join(number(t) for t in c.mean)}" + _missed(c) for kind, c in curves.items()
+    ]
+    x = next(iter(curves.values())).x
+    return f"at σ_w² = {', '.join(f'{v:g}' for v in x)}: {'; '.join(words)}"
+
+
+def _missed(found: Curve) -> str:
+    worst = float(found.share.min())
+    return f" (at worst {100 * worst:.0f} % of the runs arrive)" if 0 < worst < 1 else ""
+
+
+def number(value: float) -> str:
+    """A time in words."""
+    return f"{value:.0f}" if np.isfinite(value) else "not reached"
+
+
+def _pairs_act(tables: Tables) -> Outcome:
+    """The base case with and without pairs."""
+    rows = where(tables["times"], setting="base", algorithm="as-lbfgs")
+    with_, without = curve(rows), curve(where(tables["controls"], setting="base"))
+    holds = bool((SLOWER * with_.mean < without.mean).all())
+    because = f"M = 3: {', '.join(map(number, with_.mean))}; M = 0: {', '.join(map(number, without.mean))}"
+    share = control_words(rows, [])
+    return outcome("pairs-act", CASES["base"].words, holds, because + share, CASES["base"].choices)

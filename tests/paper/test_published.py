@@ -1,0 +1,92 @@
+"""The page of claims is what the published tables say, and the tables are what the code computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asyncqn.paper.catalogue import MODULES, find
+from asyncqn.paper.claim_list import CLAIMS
+from asyncqn.paper.claims import FAILS, HOLDS
+from asyncqn.paper.figures import order
+from asyncqn.paper.figures.fig2_cases import CASES
+from asyncqn.paper.figures.times import jobs_of, measure
+from asyncqn.paper.judgement import judged, rests_on_a_choice
+from asyncqn.paper.page import page, sensitivity
+from asyncqn.paper.records import read_table, where
+from asyncqn.paper.reproduce import Result, published
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
+TABLES = DOCS / "tables"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    return published(find(["all"]), TABLES, tmp_path_factory.mktemp("drawn"))
+
+
+def test_the_page_and_the_settings_are_what_the_published_tables_say(results: list[Result]) -> None:
+    rows = judged(results)
+    assert (DOCS / "reproduction.md").read_text(encoding="utf-8") == page(results, rows)
+    assert (DOCS / "sensitivity.md").read_text(encoding="utf-8") == sensitivity(rows)
+
+
+def test_every_figure_of_the_page_is_drawn_from_the_published_tables(results: list[Result]) -> None:
+    from matplotlib import image
+
+    for result in results:
+        for name in result.figures:
+            shown, drawn = (
+                np.asarray(image.imread(folder / f"{name}.png"), np.float64)
+                for folder in (DOCS / "figures", result.folder)
+            )
+            # Fonts and versions of the drawing library move edges of letters, not lines or areas.
+            assert shown.shape == drawn.shape, name
+            assert np.abs(shown - drawn).mean() < 0.02, name
+
+
+def test_no_negative_verdict_rests_on_a_choice_of_ours(results: list[Result]) -> None:
+    for row in judged(results):
+        if row.verdict.word == FAILS and not row.claim.own:
+            assert rests_on_a_choice(row) == [], row.claim.id
+            assert HOLDS not in {found.verdict for found in row.outcomes}
+
+
+def test_every_outcome_names_a_claim_and_every_claim_of_figures_2_and_3_has_several_settings(
+    results: list[Result],
+) -> None:
+    assert {found.claim for result in results for found in result.outcomes} <= set(CLAIMS)
+    counts = {row.claim.id: len(row.outcomes) for row in judged(results)}
+    here = [name for name in CLAIMS if name.startswith(("fig2", "fig3"))]
+    assert min(counts[name] for name in (*here, "momentum", "rho", "overlap", "table")) >= 3
+
+
+def test_published_tables_say_where_they_come_from() -> None:
+    for name in (path.name for path in TABLES.iterdir()):
+        assert name in MODULES
+        manifest = json.loads((TABLES / name / "tables.json").read_text(encoding="utf-8"))["manifest"]
+        assert manifest["command"].startswith(f"asyncqn reproduce {name} ")
+        assert {"seed", "size", "code", "versions"} <= set(manifest)
+
+
+@pytest.mark.parametrize("kind", ["async-sgd", "mb-lbfgs", "as-lbfgs"])
+def test_the_code_of_today_computes_the_published_times(kind: str) -> None:
+    base = CASES["base"]
+    serial = 0.0 if kind == "mb-lbfgs" else base.serial
+    job = jobs_of(base.problem, kind, base.parameters[kind], [200.0], range(1), serial=serial, limit=9000.0)[
+        0
+    ]
+    table = where(
+        read_table(TABLES / "fig2" / "times"), setting="base", algorithm=kind, variance=200.0, seed=0
+    )
+    # The same bits on the processor they were made on; elsewhere chaos may move a commit or two.
+    assert measure(job)[0]["time"] == pytest.approx(table[0]["time"], rel=0.1)
+
+
+def test_the_independent_program_s_table_is_reproduced_within_ten_per_cent() -> None:
+    tables = {name: read_table(TABLES / "order" / name) for name in ("times", "controls")}
+    found = [one for one in order.outcomes(tables) if one.claim == "independent"]
+    assert [one.verdict for one in found] == [HOLDS] * len(order.SETTINGS)
