@@ -88,7 +88,7 @@ def compared(
     rows = []
     for label, run in seen.items():
         values, times, stale = run.metrics[metric], run.metrics["time"], run.schedule.staleness
-        reached = np.flatnonzero(values <= goal) if goal is not None else []
+        reached = np.flatnonzero(values <= (-np.inf if goal is None else goal))
         rows.append(
             {
                 "run": label,

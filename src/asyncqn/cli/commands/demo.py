@@ -46,6 +46,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Fit a recommender to synthetic ratings with two workers, compare algorithms; writes report.html."""
         from asyncqn.cli.view import plots as plotting
+        from asyncqn.cli.view.page import write_page
+        from asyncqn.cli.view.seen import look_at
         from asyncqn.data import PRESETS, synthetic_ratings
         from asyncqn.errors import require
         from asyncqn.storage import check_place, write_whole
@@ -65,6 +67,7 @@ def register(app: typer.Typer) -> None:
         model.save(output / "model")
         for name, run in runs.items():
             run.save(output / "runs" / name)
+        pages = write_page(output / "runs.html", {name: look_at(output / "runs" / name) for name in runs})
         user = _typical_user(train)
         best = model.recommend(user, 10)
         facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
@@ -77,7 +80,7 @@ def register(app: typer.Typer) -> None:
         out.show(f"\nrecommender: RMSE {facts['test_rmse']:.4f} on ratings it has not seen, "
                  f"{facts['seconds']:.1f} s; for user {user}:")  # fmt: skip
         out.show(recommendations(best))
-        out.show(f"\nreport:  {report}\npicture: {picture}\n"
+        out.show(f"\nreport:  {report}\nruns:    {pages}\npicture: {picture}\n"
                  f"more:    asyncqn recommend {output}/model --user {user}\n"
                  f"         asyncqn replay {output}/runs/as-lbfgs")  # fmt: skip
         out.result({"report": str(report), "picture": str(picture), "model": str(output / "model"), **facts,
@@ -93,6 +96,7 @@ def _fit(train: Ratings, out: Output) -> Recommender:
         model.fit(train, callback=lambda progress: advance(
             int(progress.metrics["passes"]), f"RMSE {progress.metrics['rmse']:.4f}"
         ))  # fmt: skip
+        advance(model.passes, "done")
     return model
 
 
@@ -147,7 +151,11 @@ def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -
 
         # A few commits beforehand, past any warm-up, compile what a machine has not run before.
         go(getattr(algorithm, "warmup", 0) + 4, None)
-        return go(commits, look)
+        run = go(commits, look)
+    if run.nit < commits:
+        why = f"its {BUDGET:g} seconds were over" if run.status == "stopped" else run.message.rstrip(".")
+        out.say(f"{name}: ended at commit {run.nit:,} of {commits:,}: {why}.")
+    return run
 
 
 def _row(run: Run, target: float) -> dict[str, Any]:
@@ -223,7 +231,8 @@ lies left of it; the thin line is 1% above the lowest RMSE. Times on a busy mach
 <h2>Parameters</h2><ul>{parameters}</ul>
 <h2>Look closer</h2>
 <p><code>asyncqn recommend model --user {user}</code> lists more items;
-<code>asyncqn show runs/as-lbfgs</code> shows staleness and workers of a run.</p>
+<code>runs.html</code>, beside this page, shows who computed when, and how stale;
+<code>asyncqn show runs/as-lbfgs</code> the same in a terminal.</p>
 <p>{versions}; seed {seed}.</p>
 </body></html>
 """

@@ -109,8 +109,8 @@ def register(app: typer.Typer) -> None:
         overrides = options.overrides()
         if not slow:
             overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
-            unused = ", ".join(f"--{name.replace('_', '-')}" for name in overrides["cluster"])
-            require(not unused, f"{unused} describes a cluster to imitate: say --slow, or leave it out.")
+            idle = ", ".join(f"--{name.replace('_', '-')}" for name in overrides["cluster"])
+            require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
         with one_voice():
             plan = load_job(options.job, overrides, allow_imports=options.allow_imports)
             if options.save is not None:

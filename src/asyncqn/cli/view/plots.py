@@ -113,7 +113,7 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
-        style = {key: looks[name][key] for key in ("color", "linestyle")}
+        style: dict[str, Any] = {key: looks[name][key] for key in ("color", "linestyle")}
         right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
