@@ -132,7 +132,8 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
 
 
 @pytest.mark.parametrize(
-    ("n", "dim", "sample", "rows"), [(10**6, 100, 10**6, 4000), (10**6, 100, 3000, 3000)]
+    ("n", "dim", "sample", "rows"),
+    [(10**6, 100, 10**6, 10_000), (10**6, 100, 10**5, 4000), (10**6, 100, 3000, 3000)],
 )
 def test_how_many_rows_make_a_metric(n, dim, sample, rows):
     assert rows_for_metric(n, dim, sample) == rows

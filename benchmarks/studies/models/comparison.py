@@ -72,7 +72,10 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=8.0)
     given = parser.parse_args()
     with one_blas_thread():
-        aq.minimize(aq.LogisticRegression.random(5000, 3), engine=aq.Threads(1))  # compile
+        small = aq.LogisticRegression.random(5000, 3)
+        aq.minimize(small, engine=aq.Threads(1))  # compile, and import what rivals import
+        for _, method in rivals_for(small):
+            method(small, [math.inf], math.inf)
         for problem in given.problems or PROBLEMS:
             measure(problem, given.patience)
 

@@ -26,8 +26,8 @@ from asyncqn.types import Array
 
 DENSE = 2000
 """The most numbers of theta for which C is kept: its factor takes as many cubed / 3 operations."""
-_ROWS_PER_NUMBER = 40
-"""Rows of S per number of theta that suffice."""
+_OF_A_SAMPLE, _OF_ALL = 40, 100
+"""Rows of S per number of theta that suffice: a sample's metric serves three versions, that of all rows many."""
 _LEAST_PER_NUMBER, _COST = 10, 5
 """Rows of S: at most as many as cost a few passes over the data, but not fewer than ten per number."""
 _LEAST = 1e-12
@@ -40,7 +40,7 @@ _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
     """How many of a sample's rows S is made of."""
     affordable = max(_LEAST_PER_NUMBER * dim, _COST * n_data // dim)
-    return min(sample, affordable, _ROWS_PER_NUMBER * dim)
+    return min(sample, affordable, (_OF_ALL if sample >= n_data else _OF_A_SAMPLE) * dim)
 
 
 @dataclass(frozen=True, eq=False)

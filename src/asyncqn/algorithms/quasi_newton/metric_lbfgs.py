@@ -95,7 +95,7 @@ class MetricLBFGS:
     samples: int = 0
     versions: int = 12
     renewals: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 10)
-    last_renewals: tuple[int, ...] = (0, 2, 4, 6)
+    last_renewals: tuple[int, ...] = (0, 2)
     memory: int = 20
     pieces: int = 1
     backup_after: float | None = None

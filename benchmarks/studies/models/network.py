@@ -1,0 +1,213 @@
+"""Networks, where curvature is not convex: passes to given losses, beside Adam and torch's L-BFGS.
+
+    python -m benchmarks.studies.models.network [tanh] [digits] [rule]
+
+tanh: labels of 100,000 rows by a small network, learned by one of 64 tanh units, d = 3328, gradients in NumPy.
+The losses to reach are those of our previous default, Block L-BFGS, after 10, 20 and 40 passes.
+digits: scikit-learn's digits by a torch module of 64, 32 and 10 units, d = 2410, and a prior of precision 0.1;
+the losses are those of torch's L-BFGS (100 pairs, strong Wolfe conditions) after 20, 50 and 100 calls of its closure.
+rule: U / n after 4 passes of growing samples by how often they grow, for n / d of 7.5, 30 and 120.
+
+Adam is tuned: the best of six settings (rates 0.001, 0.003, 0.01; batches of 64 and 256; at most 12 passes) for each
+loss.  A pass is n rows whose gradient was computed.  U after a pass is looked at without cost.  Tables go to
+docs/results/models/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.types import Progress
+from benchmarks.studies.large_data.models import TanhNetwork
+from benchmarks.studies.models.ours import previous_default, share_of_version
+from benchmarks.studies.tables import write
+from benchmarks.timing import one_blas_thread
+
+Curve = list[tuple[float, float]]
+"""(passes, U)."""
+SETTINGS = [(rate, batch) for rate in (0.001, 0.003, 0.01) for batch in (64, 256)]
+
+
+def ours(potential: Any, algorithm: Any, most: float, every: int) -> Curve:
+    """U of a run with one worker, at every so many commits."""
+    curve: Curve = []
+    passes, seen = 0.0, 0
+
+    def look(progress: Progress) -> None:
+        nonlocal passes, seen
+        while seen < progress.commit:
+            passes, seen = passes + share_of_version(algorithm, potential.n_data, seen), seen + 1
+        curve.append((passes, progress.metrics["fun"]))
+        if passes >= most:
+            raise StopIteration
+
+    engine = aq.Threads(1)
+    aq.minimize(
+        potential, algorithm, engine=engine, commits=3000, evaluate=every, callback=look, tol=None, check=False
+    )
+    return curve
+
+
+def adam(potential: Any, rate: float, batch: int, most: float, looks: int = 4) -> Curve:
+    """Adam as its authors state it (Kingma and Ba 2015), on shuffled batches of the same gradient."""
+    rng, n = np.random.default_rng(0), potential.n_data
+    theta = np.asarray(start_of(potential), np.float64)
+    m, v, g = np.zeros_like(theta), np.zeros_like(theta), np.empty(theta.size, theta_type(potential))
+    curve: Curve = []
+    step, passes, due = 0, 0.0, 1.0 / looks
+    while passes < most:
+        order = rng.permutation(n)
+        for first in range(0, n - batch + 1, batch):
+            potential.grad(theta.astype(g.dtype), np.sort(order[first : first + batch]), g)
+            step, passes = step + 1, passes + batch / n
+            mean = g / n
+            m += 0.1 * (mean - m)
+            v += 0.001 * (mean * mean - v)
+            theta -= rate * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+            if passes >= due:
+                curve.append((passes, potential.value(theta.astype(g.dtype))))
+                due += 1.0 / looks
+                if not math.isfinite(curve[-1][1]) or passes >= most:
+                    break
+    return curve
+
+
+def start_of(potential: Any) -> np.ndarray:
+    """The start that `minimize` takes by default."""
+    return aq.minimize(potential, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=1, tol=None).theta0
+
+
+def theta_type(potential: Any) -> Any:
+    return getattr(potential, "dtype", np.float64)
+
+
+def torch_lbfgs(potential: Any, most: int) -> Curve:
+    """torch.optim.LBFGS on the potential's own sums: a call of its closure is a pass."""
+    import torch
+
+    theta = torch.tensor(start_of(potential), requires_grad=True)
+    every, curve = np.arange(potential.n_data), []
+    g = np.empty(potential.dim, theta_type(potential))
+
+    def closure() -> Any:
+        value = potential.grad_with_value(theta.detach().numpy().copy(), every, g)
+        curve.append((len(curve) + 1.0, float(value)))
+        if len(curve) >= most:
+            raise StopIteration
+        theta.grad = torch.tensor(g / potential.n_data)
+        return torch.tensor(value / potential.n_data)
+
+    optimizer = torch.optim.LBFGS(
+        [theta], lr=1.0, max_iter=10 * most, history_size=100, line_search_fn="strong_wolfe",
+        tolerance_grad=0.0, tolerance_change=0.0,
+    )  # fmt: skip
+    try:
+        optimizer.step(closure)
+    except StopIteration:
+        pass
+    return curve
+
+
+def passes_to(curve: Curve, level: float) -> float:
+    return next((passes for passes, U in curve if level >= U), math.inf)
+
+
+def lowest_by(curve: Curve, passes: float) -> float:
+    return min(U for at, U in curve if at <= passes)
+
+
+def report(table: str, levels: dict[str, float], methods: Sequence[tuple[str, Sequence[Curve]]]) -> None:
+    """A row per method: passes to each loss, the best of its curves for each."""
+    records = []
+    for name, curves in methods:
+        record: dict[str, Any] = {"method": name}
+        for label, level in levels.items():
+            record[f"passes to {label}"] = min(passes_to(curve, level) for curve in curves)
+        records.append(record)
+        print(record, flush=True)
+    write(f"models/{table}", records, 4)
+
+
+def tanh() -> None:
+    potential = TanhNetwork.random(100_000, 50, 64)
+    block = ours(potential, previous_default(potential), 40.0, 2)
+    levels = {f"its loss after {k}": lowest_by(block, k) for k in (10, 20, 40)}
+    default = aq.default_algorithm(potential, 1)
+    print(default, {label: level / potential.n_data for label, level in levels.items()}, flush=True)
+    tuned = [adam(potential, rate, batch, 4.0) for rate, batch in SETTINGS]
+    report(
+        "network",
+        levels,
+        [
+            ("default", [ours(potential, default, 25.0, 3)]),
+            ("previous default", [block]),
+            ("torch L-BFGS, 100 pairs", [torch_lbfgs(potential, 60)]),
+            ("Adam, tuned", tuned),
+        ],
+    )
+
+
+def digits() -> None:
+    import torch
+    from sklearn.datasets import load_digits
+
+    torch.manual_seed(0)
+    X, y = load_digits(return_X_y=True)
+    nn = torch.nn
+    module = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10)).double()
+    potential = aq.from_torch(module, nn.CrossEntropyLoss(), X / 16.0, y, prior=0.1)
+    theirs = torch_lbfgs(potential, 100)
+    levels = {f"its loss after {k}": lowest_by(theirs, k) for k in (20, 50, 100)}
+    default = aq.default_algorithm(potential, 1)
+    print(default, levels, flush=True)
+    report(
+        "digits",
+        levels,
+        [
+            ("default", [ours(potential, default, 120.0, 1)]),
+            ("torch L-BFGS, 100 pairs", [theirs]),
+            ("Adam, tuned", [adam(potential, rate, batch, 100.0, 1) for rate, batch in SETTINGS]),
+        ],
+    )
+
+
+def rule() -> None:
+    records = []
+    for n, hidden in ((25_000, 64), (25_000, 16), (50_000, 8)):
+        potential = TanhNetwork.random(n, 50, hidden)
+        record: dict[str, Any] = {"n / d": n / potential.dim, "n": n, "d": potential.dim}
+        for levels in range(5):
+            algorithm = aq.GrowingLBFGS(1, levels, memory=20) if levels else aq.BlockLBFGS(1, 20)
+            rows = n / 4**levels / potential.dim
+            curve = ours(potential, algorithm, 4.0, 3)
+            record[f"grown {levels} times: rows per number"] = rows
+            record[f"grown {levels} times: U / n"] = lowest_by(curve, 4.0) / n
+        records.append(record)
+        print(record, flush=True)
+    write("models/rule", records, 4)
+
+
+PARTS: dict[str, Callable[[], None]] = {"tanh": tanh, "digits": digits, "rule": rule}
+
+
+def chosen(names: Sequence[str]) -> Iterator[Callable[[], None]]:
+    for name in names or PARTS:
+        yield PARTS[name]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all if none is named")
+    with one_blas_thread():
+        for part in chosen(parser.parse_args().parts):
+            part()
+
+
+if __name__ == "__main__":
+    main()
