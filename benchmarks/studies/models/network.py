@@ -2,15 +2,16 @@
 
     python -m benchmarks.studies.models.network [tanh] [digits] [rule]
 
-tanh: labels of 100,000 rows by a small network, learned by one of 64 tanh units, d = 3328, gradients in NumPy.
-The losses to reach are those of our previous default, Block L-BFGS, after 10, 20 and 40 passes.
-digits: scikit-learn's digits by a torch module of 64, 32 and 10 units, d = 2410, and a prior of precision 0.1;
-the losses are those of torch's L-BFGS (100 pairs, strong Wolfe conditions) after 20, 50 and 100 calls of its closure.
+tanh: labels of 100,000 rows by a small network, learned by one of 64 tanh units, d = 3328, in NumPy.  The
+losses to reach are those of our previous default, Block L-BFGS, after 10, 20 and 40 passes.
+digits: scikit-learn's digits by a torch module of 64, 32 and 10 units, d = 2410, with a prior of precision
+0.1; the losses are those of torch's L-BFGS (100 pairs, strong Wolfe conditions) after 20, 50 and 100 calls of its
+closure.
 rule: U / n after 4 passes of growing samples by how often they grow, for n / d of 7.5, 30 and 120.
 
-Adam is tuned: the best of six settings (rates 0.001, 0.003, 0.01; batches of 64 and 256; at most 12 passes) for each
-loss.  A pass is n rows whose gradient was computed.  U after a pass is looked at without cost.  Tables go to
-docs/results/models/.
+Adam is tuned: for each loss the best of six settings, rates of 0.001, 0.003 and 0.01 with batches of 64 and
+256 rows, over at most 4 passes (digits: 100).  A pass is n rows whose gradient was computed; looking at U costs
+nothing.  Tables go to docs/results/models/.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,10 +49,10 @@ def ours(potential: Any, algorithm: Any, most: float, every: int) -> Curve:
         if passes >= most:
             raise StopIteration
 
-    engine = aq.Threads(1)
     aq.minimize(
-        potential, algorithm, engine=engine, commits=3000, evaluate=every, callback=look, tol=None, check=False
-    )
+        potential, algorithm, engine=aq.Threads(1), commits=3000, evaluate=every, callback=look, tol=None,
+        check=False,
+    )  # fmt: skip
     return curve
 
 
@@ -107,10 +109,8 @@ def torch_lbfgs(potential: Any, most: int) -> Curve:
         [theta], lr=1.0, max_iter=10 * most, history_size=100, line_search_fn="strong_wolfe",
         tolerance_grad=0.0, tolerance_change=0.0,
     )  # fmt: skip
-    try:
+    with suppress(StopIteration):
         optimizer.step(closure)
-    except StopIteration:
-        pass
     return curve
 
 

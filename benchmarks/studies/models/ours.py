@@ -19,7 +19,6 @@ from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.types import Progress, Task
 from benchmarks.studies.models.rivals import NEVER, Method, Reached
 
-
 LOOK = 40.0
 """Processor seconds after which nobody is waited for, U after every commit included."""
 

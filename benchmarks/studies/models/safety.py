@@ -1,11 +1,12 @@
-"""Safety of the default on models that people bring: scales, separable data, float32, W = 1 to 80, three seeds.
+"""Safety of the default on linear models: scales, separable labels, float32, W = 1 to 80, three seeds.
 
     python -m benchmarks.studies.models.safety [model ...]
 
-Simulated clusters, 17,000 rows of 6 features at scales 0.01, 1 and 100, float64 and float32, labels from the model or
-separable ones (for models of classes).  A run diverged if it says so.  It is a false success if it says that it
-converged and U, computed in float64, is above the minimum by more than 1e-6 of it (1e-4 in float32); the minimum
-is that of the long run with one worker, proved by |g|^2 / (2 prior).  The table goes to docs/results/models/safety.csv.
+Simulated clusters, 17,000 rows of 6 features at scales 0.01, 1 and 100, float64 and float32, labels from the
+model or separable ones (for models of classes).  A run diverged if it says so.  It is a false success if it
+says that it converged and U, computed in float64, is above the minimum by more than 1e-6 of it (1e-4 in
+float32); the minimum is that of a long run with one worker, proved by |g|^2 / (2 prior).  The table goes to
+docs/results/models/safety.csv.
 """
 
 from __future__ import annotations

@@ -37,8 +37,10 @@ WAVE, ROWS_PER_WORKER, ROWS_PER_NUMBER = 1000, 100, 1.5
 """Rows of a wave at least: in all; for every worker, so that a gradient takes ten times as long as a message
 of ten rows' time; and for every number in theta: a network fits half as many rows as it has numbers one by
 one, and then goes astray (`python -m benchmarks.studies.models.network rule`)."""
-LONG_MEMORY, USUAL_MEMORY = 100, 20
-"""Pairs remembered where theta is short, and where it is not."""
+MEMORIES = ((SHORT, 100), (10_000, 50))
+"""Pairs remembered up to such a length of theta; networks of a few thousand numbers profit too."""
+USUAL_MEMORY = 20
+"""And beyond: pairs take room."""
 SCATTERED = 32
 """Pieces of a version from which on growing samples take their H0 from the scatter of the answers."""
 EVALUATE = 25
@@ -82,7 +84,7 @@ def default_algorithm(
     dim, n_data = potential.dim, potential.n_data
     levels = growths(dim, n_data, workers)
     pieces = pieces_of_a_block(dim, n_data // FACTOR**levels, workers)
-    memory = LONG_MEMORY if dim <= SHORT else USUAL_MEMORY
+    memory = next((pairs for length, pairs in MEMORIES if dim <= length), USUAL_MEMORY)
     by_differences = default_difference_algorithm(potential, workers, pieces) if levels else None
     if by_differences is not None:
         return by_differences

@@ -62,7 +62,7 @@ class DenseRows:
         dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
-        """Sums of weight x_j^2, and how many x_j are not zero; of some rows where these show every feature."""
+        """Sums of weight x_j^2, and how many x_j are not 0; of some rows if these show every feature."""
         out = np.zeros((2, self.shape[1]))
         stride = len(self.X) // _ENOUGH_ROWS
         if stride > 1:
