@@ -4,14 +4,13 @@
 
 tanh: labels of 100,000 rows by a small network, learned by one of 64 tanh units, d = 3328, in NumPy.  The
 losses to reach are those of our previous default, Block L-BFGS, after 10, 20 and 40 passes.
-digits: scikit-learn's digits by a torch module of 64, 32 and 10 units, d = 2410, with a prior of precision
-0.1; the losses are those of torch's L-BFGS (100 pairs, strong Wolfe conditions) after 20, 50 and 100 calls of its
-closure.
+digits: scikit-learn's digits by a torch module of 64, 32 and 10 units, d = 2410, and a prior of 0.1.  The
+losses are those of torch's L-BFGS (100 pairs, strong Wolfe conditions) after 20, 50 and 100 closure calls.
 rule: U / n after 4 passes of growing samples by how often they grow, for n / d of 7.5, 30 and 120.
 
 Adam is tuned: for each loss the best of six settings, rates of 0.001, 0.003 and 0.01 with batches of 64 and
-256 rows, over at most 4 passes (digits: 100).  A pass is n rows whose gradient was computed; looking at U costs
-nothing.  Tables go to docs/results/models/.
+256 rows, over at most 4 passes (digits: 100).  A pass is n rows whose gradient was computed; looking at U
+costs nothing.  Tables go to docs/results/models/.
 """
 
 from __future__ import annotations
