@@ -65,7 +65,7 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.python
 	@touch $@
 
 docs: $(VENV)/.docs
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "== the site is in site/"
 
 browser: $(VENV)/.basics

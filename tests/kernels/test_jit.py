@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,16 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
     assert (Path(folder) / "sources").exists(), "what is compiled there is dropped when a source changes"
     assert any(Path(folder).glob("*.nbc"))
     assert processor == ("generic with +sse4.2" if features else "generic")
+
+
+def test_no_piece_without_a_way_in_is_called_from_python() -> None:
+    kernels = Path(__file__).resolve().parents[2] / "src" / "asyncqn" / "kernels"
+    for file in kernels.glob("*.py"):
+        pieces = re.findall(r"^@(?:reducing|strict)_piece\ndef (\w+)", file.read_text("utf-8"), re.M)
+        for user in kernels.parent.rglob("*.py"):
+            text = user.read_text("utf-8")
+            if user.parent == kernels or f"kernels.{file.stem}" not in text:
+                continue
+            imported = re.findall(rf"from asyncqn\.kernels\.{file.stem} import (.+)", text)
+            names = {name.strip() for line in imported for name in line.strip("()").split(",")}
+            assert not names & set(pieces), f"{user.name}: the call would end the process"
