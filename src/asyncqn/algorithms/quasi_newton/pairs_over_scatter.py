@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.scaled_pairs import COSINE, fit_one_quadratic
+from asyncqn.algorithms.quasi_newton.scaled_pairs import fit_one_quadratic, take_pair
 from asyncqn.algorithms.scatter_metric import ScatterMetric, apply_inverse, make_metric, new_metric
-from asyncqn.kernels.conjugation import conjugate
 from asyncqn.kernels.recursion import first_loop, second_loop
-from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
+from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, forget_slots, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
@@ -87,17 +86,9 @@ class PairsOverScatter(NamedTuple):
             scale[0] = products[0, newest] / size
 
     def learn(self, s: Array, change: Array) -> bool:
-        y, memory, ring = change[0], self.memory, self.memory.ring
-        if self.conjugacy > 0.0:
-            least = math.sqrt(np.finfo(s.dtype).eps)
-            conjugate(memory.pairs, memory.products[0], s, y, self.conjugacy, least)
-        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
-        if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
-            ring[REJECTED] += 1
+        memory = self.memory
+        if not take_pair(memory.pairs, memory.products, memory.ring, s, change[0], self.conjugacy):
             return False
-        slot = next_slot(ring, memory.pairs.shape[1])
-        memory.pairs[0, slot], memory.pairs[1, slot] = s, y
-        memory.products[:, slot] = sy, ss
         self._rescale()
         return True
 

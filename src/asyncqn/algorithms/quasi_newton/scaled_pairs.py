@@ -85,22 +85,14 @@ class Pairs(NamedTuple):
         return diagonal if lead > LEAD else diagonal[:0]
 
     def learn(self, s: Array, change: Array) -> bool:
-        y, memory, ring = change[0], self.memory, self.memory.ring
-        if ring[COUNT] > 0:
+        y, memory = change[0], self.memory
+        if memory.ring[COUNT] > 0:
             self._test(s, y)
-        if self.conjugacy > 0.0:
-            least = math.sqrt(np.finfo(s.dtype).eps)
-            conjugate(memory.pairs, memory.products[0], s, y, self.conjugacy, least)
-        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
-        if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
-            ring[REJECTED] += 1
+        if not take_pair(memory.pairs, memory.products, memory.ring, s, y, self.conjugacy):
             return False
-        slot = next_slot(ring, memory.pairs.shape[1])
-        memory.pairs[0, slot], memory.pairs[1, slot] = s, y
-        memory.products[:, slot] = sy, ss
         fit_diagonal(memory.pairs, memory.products[0], WIDEST, memory.diagonal)
         used = self._used()
-        memory.numbers[0] = sy / (weighed(y, used)[0] if used.size else yy)
+        memory.numbers[0] = dot(s, y) / (weighed(y, used)[0] if used.size else dot(y, y))
         return True
 
     def _test(self, s: Array, y: Array) -> None:
@@ -126,6 +118,20 @@ class Pairs(NamedTuple):
 
     def keep(self) -> None:
         pass
+
+
+def take_pair(pairs: Array, products: Array, ring: Counters, s: Array, y: Array, conjugacy: float) -> bool:
+    """Put (s, y) into the next slot, made conjugate to the others where they nearly are; False: rejected."""
+    if conjugacy > 0.0:
+        conjugate(pairs, products[0], s, y, conjugacy, math.sqrt(np.finfo(s.dtype).eps))
+    ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
+    if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
+        ring[REJECTED] += 1
+        return False
+    slot = next_slot(ring, pairs.shape[1])
+    pairs[0, slot], pairs[1, slot] = s, y
+    products[:, slot] = sy, ss
+    return True
 
 
 def fit_one_quadratic(pairs: Array, own: Array, s: Array, y: Array) -> bool:
