@@ -29,6 +29,11 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     for name, row in numbers["runs"].items():
         assert name in page
         assert row["rmse"] < 1.0
+    assert numbers["replayed"] is True
+    cluster = numbers["cluster"]
+    assert all(row["time"] is not None for row in cluster.values()), "each reaches the goal"
+    assert cluster["as-lbfgs"]["staleness_max"] > 50, "stragglers show"
+    assert cluster["default"]["time"] == min(row["time"] for row in cluster.values())
     ours = numbers["runs"]["staged-lbfgs"]
     assert ours["rmse"] == min(row["rmse"] for row in numbers["runs"].values())
     assert numbers["test_rmse"] < ours["rmse"] + 0.01

@@ -1,4 +1,4 @@
-"""`asyncqn demo`: a recommender from synthetic ratings, and four algorithms racing to it on two threads."""
+"""`asyncqn demo`: a simulated cluster with stragglers; then real threads, their replay, and a recommender."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ BUDGET = 4.0
 """Seconds an algorithm may take by its own clock: on a busy machine rounds of threads wait long."""
 OLDEST = 10
 """Older updates are dropped: a thread that the system suspends would come back with ancient ones."""
+REPLAYED = "as-lbfgs"
+"""The run on threads that is computed again from its file."""
 LOOKS = 60
 """Evaluations of a run, outside its clock."""
 TARGET = 1.01
@@ -44,10 +46,12 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """Fit a recommender to synthetic ratings with two workers, compare algorithms; writes report.html."""
+        """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
+        from asyncqn.cli.straggler_story import FAST, SLOW, race_with_stragglers, row_of, table_of
         from asyncqn.cli.view import plots as plotting
         from asyncqn.cli.view.page import write_page
         from asyncqn.cli.view.seen import look_at
+        from asyncqn.core.replay import replay
         from asyncqn.data import PRESETS, synthetic_ratings
         from asyncqn.errors import require
         from asyncqn.storage import check_place, write_whole
@@ -56,8 +60,13 @@ def register(app: typer.Typer) -> None:
         require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
         check_place(output / "report.html")
         plotting.new_figure()  # says at once if there is nothing to draw with
+        out.say(f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
+                "the first run of each kernel compiles it")  # fmt: skip
+        simulated = race_with_stragglers(out, SEED)
+        cluster_rows = {name: row_of(run) for name, run in simulated.items()}
+        out.show(table_of(cluster_rows))
         ratings = synthetic_ratings(*PRESETS[RATINGS])
-        out.say(f"{RATINGS}: {ratings}; the first run of each kernel compiles it")
+        out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
         train, test = ratings.split(0.1, SEED)
         model = _fit(train, out)
         runs = _race(train, test, out)
@@ -67,7 +76,13 @@ def register(app: typer.Typer) -> None:
         model.save(output / "model")
         for name, run in runs.items():
             run.save(output / "runs" / name)
-        pages = write_page(output / "runs.html", {name: look_at(output / "runs" / name) for name in runs})
+        for name, run in simulated.items():
+            run.save(output / "cluster" / name)
+        again = replay(output / "runs" / REPLAYED)
+        same = bool((again.theta == runs[REPLAYED].theta).all())
+        seen = {f"cluster: {name}": look_at(output / "cluster" / name) for name in simulated}
+        seen |= {f"threads: {name}": look_at(output / "runs" / name) for name in runs}
+        pages = write_page(output / "runs.html", seen)
         user = _typical_user(train)
         best = model.recommend(user, 10)
         facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
@@ -77,6 +92,8 @@ def register(app: typer.Typer) -> None:
         for name, row in rows.items():
             race.add_row(name, *map(_words, row.values()))
         out.show(race)
+        out.show(f"replay of {REPLAYED}: {again.schedule.commits:,} commits of two threads computed again, "
+                 f"{'every bit the same' if same else 'NOT the same bits'}")  # fmt: skip
         out.show(f"\nrecommender: RMSE {facts['test_rmse']:.4f} on ratings it has not seen, "
                  f"{facts['seconds']:.1f} s; for user {user}:")  # fmt: skip
         out.show(recommendations(best))
@@ -84,7 +101,8 @@ def register(app: typer.Typer) -> None:
                  f"more:    asyncqn recommend {output}/model --user {user}\n"
                  f"         asyncqn replay {output}/runs/as-lbfgs")  # fmt: skip
         out.result({"report": str(report), "picture": str(picture), "model": str(output / "model"), **facts,
-                    "runs": rows, "user": user, "items": [item._asdict() for item in best]})  # fmt: skip
+                    "cluster": cluster_rows, "replayed": same, "runs": rows, "user": user,
+                    "items": [item._asdict() for item in best]})  # fmt: skip
 
 
 def _fit(train: Ratings, out: Output) -> Recommender:
