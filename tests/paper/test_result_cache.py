@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import asyncqn
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.paper import reachable_code
-from asyncqn.paper.figures.fig2 import Job, measure
+from asyncqn.paper.figures.times import Job, measure
 from asyncqn.paper.reachable_code import reachable
 from asyncqn.paper.records import read_table, summary, where, write_table
 from asyncqn.paper.result_cache import keys_of, run_jobs
@@ -60,8 +60,7 @@ def test_an_interrupted_file_is_resumed_even_when_its_last_line_is_cut_off(tmp_p
 def test_two_processes_give_the_records_of_one_in_the_same_order(tmp_path: Path) -> None:
     parameters = (("batch", 6), ("h", 6e-5))
     jobs = [
-        Job("t", "linear-gaussian", "async-sgd", parameters, v, (0, 1), 4, 1.0, 4000.0)
-        for v in (1.0, 9.0, 25.0)
+        Job("linear-gaussian", "async-sgd", parameters, v, (0, 1), 4, 1.0, 4000.0) for v in (1.0, 9.0, 25.0)
     ]
     seen: list[int] = []
     one = run_jobs(measure, jobs, tmp_path / "one.jsonl", processes=1)
@@ -79,7 +78,7 @@ def test_a_key_depends_on_every_parameter_and_on_nothing_else() -> None:
 
 
 PACKAGE = Path(asyncqn.__file__).parent
-MEASURE = ("asyncqn.paper.figures.fig2", "measure")
+MEASURE = ("asyncqn.paper.figures.times", "measure")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +110,7 @@ def changed(package: Path, name: str, old: str, new: str, module: str, function:
         ("engines/clock.py", "unit: float = 1.0", "unit: float = 2.0"),  # imported inside functions only
         ("kernels/random.py", "@kernel", "@reducing_kernel"),
         ("paper/settings.py", "MESSAGE = ", "MESSAGE = 2 * "),
-        ("paper/figures/fig2.py", "class Job:", "class Job:\n    extra: int = 0"),
+        ("paper/figures/times.py", "class Job:", "class Job:\n    extra: int = 0"),
     ],
 )
 def test_a_change_far_away_changes_what_a_job_runs(package: Path, name: str, old: str, new: str) -> None:
@@ -123,8 +122,8 @@ def test_a_change_far_away_changes_what_a_job_runs(package: Path, name: str, old
     [
         ("cli/view/plots.py", "def ", "async def "),
         ("paper/drawing.py", "def ", "async def "),
-        ("paper/figures/fig2.py", "def draw(", "async def draw("),
-        ("paper/figures/fig2.py", "def claims(", "async def claims("),
+        ("paper/figures/fig2_drawing.py", "def ", "async def "),
+        ("paper/figures/fig2_outcomes.py", "def ", "async def "),
         ("minimize.py", '"""minimize: the one call', '"""minimize: another docstring'),
         ("minimize.py", "_START = 0x7E7A0", "_START = 0x7E7A0  # a comment"),
     ],

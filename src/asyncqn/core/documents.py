@@ -15,7 +15,7 @@ class PotentialEntry(msgspec.Struct):
     name: str
     dim: Count
     n_data: Count
-    reference: dict[str, Any] | None = None
+    reference: dict[str, Any] | None
 
 
 class AlgorithmEntry(msgspec.Struct):
@@ -54,4 +54,5 @@ class Manifest(msgspec.Struct):
     commits: Count
     evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     versions: dict[str, Any]
+    stopping: dict[str, Any] = {}
     segments: list[SegmentEntry] = []
