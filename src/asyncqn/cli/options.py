@@ -1,10 +1,10 @@
-"""Options that several commands share, and `takes_job`, which gives `simulate` and `run` the same ones."""
+"""Options that several commands share, and `grouped`, which lets a command take them as one object."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -100,30 +100,27 @@ class JobOptions:
         }
 
 
-def takes_job(command: Callable[..., None]) -> Callable[..., None]:
-    """`command(options, ...)` with the fields of `JobOptions` as options of the command line."""
-    own = inspect.signature(command).parameters
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` on the command line: a parameter that is a dataclass stands for its fields, as options."""
     hints = get_type_hints(command, include_extras=True)
-    shared = get_type_hints(JobOptions, include_extras=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter(f.name, keyword, default=f.default, annotation=shared[f.name])
-        for f in fields(JobOptions)
-    ]
-    mine = [
-        parameter.replace(kind=keyword, annotation=hints[name])
-        for name, parameter in own.items()
-        if name != "options"
-    ]
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    shown = []
+    for name, own in inspect.signature(command).parameters.items():
+        members = fields(groups[name]) if name in groups else ()
+        kinds = get_type_hints(groups[name], include_extras=True) if members else {}
+        shown += [own.replace(name=f.name, default=f.default, annotation=kinds[f.name]) for f in members]
+        shown += [] if members else [own.replace(annotation=hints[name])]
+    shown = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
 
     @wraps(command)
     def called(**given: Any) -> None:
-        options = JobOptions(**{f.name: given.pop(f.name) for f in fields(JobOptions)})
-        command(options, **given)
+        made = {
+            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
+        }
+        command(**made, **given)
 
-    signature = inspect.Signature([parameters[0], *mine, *parameters[1:]])
-    called.__signature__ = signature  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return called
 
 

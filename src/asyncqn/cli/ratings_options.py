@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,46 +12,45 @@ from asyncqn.cli.output import Output
 if TYPE_CHECKING:
     from asyncqn.data import Reading
 
-_PANEL = "Reading a file"
-
 Source = Annotated[str, typer.Argument(help="Name of a stored set (see 'asyncqn data list'), or a file.")]
-UserColumn = Annotated[
-    str | None, typer.Option(help="Column that names the user.", metavar="NAME", rich_help_panel=_PANEL)
-]
-ItemColumn = Annotated[
-    str | None, typer.Option(help="Column that names the item.", metavar="NAME", rich_help_panel=_PANEL)
-]
-RatingColumn = Annotated[
-    str | None, typer.Option(help="Column with the rating.", metavar="NAME", rich_help_panel=_PANEL)
-]
-TimeColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column with the time, a number or an ISO date.", metavar="NAME", rich_help_panel=_PANEL
-    ),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What stands between fields [, tab ; or |].", metavar="C", rich_help_panel=_PANEL),
-]
-Duplicates = Annotated[
-    str | None,
-    typer.Option(
-        help="Of several ratings of an item by a user: last, first, mean or error [error].",
-        metavar="WHICH",
-        rich_help_panel=_PANEL,
-    ),
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Skip bad rows instead of stopping.", rich_help_panel=_PANEL)
-]
 
 
-def read(source: str, out: Output, **reading: Any) -> Reading:
-    """Ratings by name or from a file, with remarks on what was skipped."""
-    from asyncqn.data.cache import load_reading
+def _option(help_: str, metavar: str) -> Any:
+    return typer.Option(help=help_, metavar=metavar, rich_help_panel="Reading a file")
 
-    found = load_reading(source, **reading)
-    for sentence in found.remarks():
-        out.say(sentence)
-    return found
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What the command line says of a file of ratings."""
+
+    user_column: Annotated[str | None, _option("Column that names the user.", "NAME")] = None
+    item_column: Annotated[str | None, _option("Column that names the item.", "NAME")] = None
+    rating_column: Annotated[str | None, _option("Column with the rating.", "NAME")] = None
+    time_column: Annotated[str | None, _option("Column with the time, a number or an ISO date.", "NAME")] = (
+        None
+    )
+    delimiter: Annotated[str | None, _option("What stands between fields [, tab ; or |].", "C")] = None
+    duplicates: Annotated[
+        str | None,
+        _option("Of several ratings of an item by a user: last, first, mean or error [error].", "WHICH"),
+    ] = None
+    skip_bad: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad", help="Skip bad rows instead of stopping.", rich_help_panel="Reading a file"
+        ),
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """What is said, in the words of `read_ratings`."""
+        said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
+        return {name: value for name, value in said.items() if value}
+
+    def read(self, source: str, out: Output) -> Reading:
+        """Ratings by name or from a file, with remarks on what was skipped."""
+        from asyncqn.data.cache import load_reading
+
+        found = load_reading(source, **self.given())
+        for sentence in found.remarks():
+            out.say(sentence)
+        return found

@@ -8,16 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from asyncqn.cli.options import grouped
 from asyncqn.cli.output import Json, Output, Quiet
-from asyncqn.cli.ratings_options import (
-    Delimiter,
-    Duplicates,
-    ItemColumn,
-    RatingColumn,
-    SkipBad,
-    TimeColumn,
-    UserColumn,
-)
+from asyncqn.cli.ratings_options import ReadingOptions
 from asyncqn.data.cache import fetch, known_names, stored_path
 from asyncqn.data.store import open_ratings, read_header
 from asyncqn.errors import require
@@ -27,18 +20,13 @@ def register(app: typer.Typer) -> None:
     """Add the command `data`."""
 
     @app.command("data")
+    @grouped
     def command(
         name: Annotated[str, typer.Argument(help="Name of a set, or 'list'.")],
+        reading: ReadingOptions,
         source: Annotated[
             Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
         ] = None,
-        user_column: UserColumn = None,
-        item_column: ItemColumn = None,
-        rating_column: RatingColumn = None,
-        time_column: TimeColumn = None,
-        delimiter: Delimiter = None,
-        duplicates: Duplicates = None,
-        skip_bad: SkipBad = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -48,14 +36,12 @@ def register(app: typer.Typer) -> None:
             require(source is None, "'list' shows the names: choose another one for --from.")
             out.result(data_list(None if json else out.stdout))
             return
-        columns = {"user": user_column, "item": item_column, "rating": rating_column, "time": time_column}
-        reading = {**columns, "delimiter": delimiter, "duplicates": duplicates, "skip_bad": skip_bad}
-        reading = {key: value for key, value in reading.items() if value}
+        how = reading.given()
         require(
-            source is not None or not set(reading) - {"skip_bad"},
+            source is not None or not set(how) - {"skip_bad"},
             "columns, delimiter and duplicates are of a file: name it with --from FILE.",
         )
-        out.result(data(name, source, out.console if json or quiet else out.stdout, out.console, **reading))
+        out.result(data(name, source, out.console if json or quiet else out.stdout, out.console, **how))
 
 
 def data(

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asyncqn.cli.options import grouped
 from asyncqn.cli.output import Json, Output, Quiet
-from asyncqn.cli.ratings_options import (
-    Delimiter,
-    Duplicates,
-    ItemColumn,
-    RatingColumn,
-    SkipBad,
-    Source,
-    TimeColumn,
-    UserColumn,
-    read,
-)
+from asyncqn.cli.ratings_options import ReadingOptions, Source
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
@@ -30,42 +22,76 @@ SPLITS = ("random", "time", "user-time", "last")
 """A random share; the latest share of all ratings; of each user's; the last rating of each user."""
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the command line says of the model, in the words of `Recommender`."""
+
+    rank: Annotated[int, typer.Option(help="Numbers that describe a user or an item.")] = 10
+    workers: Annotated[int, typer.Option(help="Threads that compute.")] = 2
+    seed: Annotated[int, typer.Option(help="Of the test split, the start and the shuffling.")] = 0
+    prior: Annotated[float, typer.Option(help="Ridge of every row.")] = 3.0
+    alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.035
+    passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15
+    offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False
+    early_stopping: Annotated[
+        bool, typer.Option("--early-stopping", help="Hold ratings out and stop when they get no better.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What the command line says of the ratings that are kept for a test."""
+
+    test_fraction: Annotated[float, typer.Option(help="Share of the ratings kept for the test.")] = 0.0
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Which are kept: random, the latest (time), the latest of each user (user-time), or the "
+            "last one of each user (last, which needs no --test-fraction)."
+        ),
+    ] = "random"
+    test_out: Annotated[
+        Path | None,
+        typer.Option(help="Write the test ratings here: .csv, .parquet or a folder.", metavar="PATH"),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse a split nobody knows, or one without its share, or a table of no test."""
+        split, share = self.split, self.test_fraction
+        require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
+        require(0.0 <= share < 1.0, f"--test-fraction must lie in [0, 1), not {share}.")
+        require(
+            split in ("random", "last") or share > 0.0,
+            f"--split {split} needs a share: add --test-fraction 0.1.",
+        )
+        require(split != "last" or share == 0.0, "--split last takes no --test-fraction: leave it out.")
+        require(
+            self.test_out is None or split == "last" or share > 0.0,
+            "--test-out needs a test: add --test-fraction 0.1, or --split last.",
+        )
+
+    def divided(self, ratings: Ratings, seed: int) -> tuple[Ratings, Ratings | None]:
+        """Train and test ratings as the options say."""
+        if self.split == "last":
+            return ratings.split_last()
+        if not self.test_fraction:
+            return ratings, None
+        if self.split == "random":
+            return ratings.split(self.test_fraction, seed)
+        return ratings.split_by_time(self.test_fraction, per_user=self.split == "user-time")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command `fit`."""
 
     @app.command()
+    @grouped
     def fit(
         data: Source,
-        rank: Annotated[int, typer.Option(help="Numbers that describe a user or an item.")] = 10,
-        workers: Annotated[int, typer.Option(help="Threads that compute.")] = 2,
-        seed: Annotated[int, typer.Option(help="Of the test split, the start and the shuffling.")] = 0,
-        test_fraction: Annotated[float, typer.Option(help="Share of the ratings kept for the test.")] = 0.0,
-        split: Annotated[
-            str,
-            typer.Option(
-                help="Which are kept: random, the latest (time), the latest of each user (user-time), or the "
-                "last one of each user (last, which needs no --test-fraction)."
-            ),
-        ] = "random",
-        test_out: Annotated[
-            Path | None,
-            typer.Option(help="Write the test ratings here: .csv, .parquet or a folder.", metavar="PATH"),
-        ] = None,
-        prior: Annotated[float, typer.Option(help="Ridge of every row.")] = 3.0,
-        alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.035,
-        passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15,
-        offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False,
-        early_stopping: Annotated[
-            bool, typer.Option("--early-stopping", help="Hold ratings out and stop when they get no better.")
-        ] = False,
+        model: ModelOptions,
+        kept: SplitOptions,
+        reading: ReadingOptions,
         out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
-        user_column: UserColumn = None,
-        item_column: ItemColumn = None,
-        rating_column: RatingColumn = None,
-        time_column: TimeColumn = None,
-        delimiter: Delimiter = None,
-        duplicates: Duplicates = None,
-        skip_bad: SkipBad = False,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
@@ -73,44 +99,25 @@ def register(app: typer.Typer) -> None:
         from asyncqn.recommender.estimator import Recommender
 
         output = Output(json, quiet)
-        check_split(split, test_fraction)
-        check_places(out, test_out, split == "last" or test_fraction > 0.0)
-        model = Recommender(
-            rank,
-            workers=workers,
-            seed=seed,
-            prior=prior,
-            alpha=alpha,
-            passes=passes,
-            offsets=offsets,
-            early_stopping=early_stopping,
-        )
-        model.check()
-        reading = read(
-            data,
-            output,
-            user=user_column,
-            item=item_column,
-            rating=rating_column,
-            time=time_column,
-            delimiter=delimiter,
-            duplicates=duplicates,
-            skip_bad=skip_bad,
-        )
-        output.say(str(reading.ratings))
-        train, test = divided(reading.ratings, split, test_fraction, seed)
-        learn(model, train, output)
+        kept.check()
+        check_places(out, kept.test_out)
+        learner = Recommender(**asdict(model))
+        learner.check()
+        found = reading.read(data, output)
+        output.say(str(found.ratings))
+        train, test = kept.divided(found.ratings, model.seed)
+        learn(learner, train, output)
         numbers: dict[str, Any] = {
-            "train_rmse": model.rmse(train),
-            "test_rmse": None if test is None else model.rmse(test),
-            "fun": model.fun_,
-            "seconds": model.seconds_,
-            "commits": model.n_iter_,
-            "status": model.status_,
-            "skipped": reading.skipped,
-            "repeated": reading.repeated,
-            "test": None if test is None or test_out is None else str(write_test(test, test_out)),
-            "model": None if out is None else str(model.save(out)),
+            "train_rmse": learner.rmse(train),
+            "test_rmse": None if test is None else learner.rmse(test),
+            "fun": learner.fun_,
+            "seconds": learner.seconds_,
+            "commits": learner.n_iter_,
+            "status": learner.status_,
+            "skipped": found.skipped,
+            "repeated": found.repeated,
+            "test": None if test is None or kept.test_out is None else str(write_test(test, kept.test_out)),
+            "model": None if out is None else str(learner.save(out)),
         }
         for name, value in numbers.items():
             if value is not None and not json:
@@ -118,18 +125,7 @@ def register(app: typer.Typer) -> None:
         output.result(numbers)
 
 
-def check_split(split: str, test_fraction: float) -> None:
-    """Refuse a split nobody knows, or one without its share."""
-    require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
-    require(0.0 <= test_fraction < 1.0, f"--test-fraction must lie in [0, 1), not {test_fraction}.")
-    require(
-        split in ("random", "last") or test_fraction > 0.0,
-        f"--split {split} needs a share: add --test-fraction 0.1.",
-    )
-    require(split != "last" or test_fraction == 0.0, "--split last takes no --test-fraction: leave it out.")
-
-
-def check_places(out: Path | None, test_out: Path | None, tests: bool) -> None:
+def check_places(out: Path | None, test_out: Path | None) -> None:
     """Refuse, before the work, places that cannot be written after it."""
     from asyncqn.data.store import RATINGS
     from asyncqn.data.tables import check_table_name
@@ -140,23 +136,11 @@ def check_places(out: Path | None, test_out: Path | None, tests: bool) -> None:
         check_folder(out, MODEL)
         check_place(out)
     if test_out is not None:
-        require(tests, "--test-out needs a test: add --test-fraction 0.1, or --split last.")
         if test_out.suffix:
             check_table_name(test_out)
         else:
             check_folder(test_out, RATINGS)
         check_place(test_out)
-
-
-def divided(ratings: Ratings, split: str, test_fraction: float, seed: int) -> tuple[Ratings, Ratings | None]:
-    """Train and test ratings as the options say."""
-    if split == "last":
-        return ratings.split_last()
-    if not test_fraction:
-        return ratings, None
-    if split == "random":
-        return ratings.split(test_fraction, seed)
-    return ratings.split_by_time(test_fraction, per_user=split == "user-time")
 
 
 def write_test(test: Ratings, place: Path) -> Path:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.options import JobOptions, takes_job
+from asyncqn.cli.options import JobOptions, grouped
 from asyncqn.cli.output import check_run_folder
 from asyncqn.cli.running import show_run, speaking
 from asyncqn.errors import BadInput, require
@@ -26,46 +26,40 @@ class Options(NamedTuple):
     address: str | None
     wire: str
 
+    def count(self) -> int:
+        """The workers asked for; else those of the cluster that is imitated; else two."""
+        if self.workers is not None:
+            return self.workers
+        return self.slow.workers if self.slow is not None else 2
+
+    def timing(self) -> dict[str, Any]:
+        """What every engine is told of the cluster that it imitates."""
+        return {"timing_model": self.slow, "time_unit": self.time_unit}
+
 
 def _threads(options: Options) -> Engine:
     from asyncqn.engines.threads import Threads
 
-    usual = options.slow.workers if options.slow is not None else 2
-    return Threads(
-        options.workers if options.workers is not None else usual,
-        timing_model=options.slow,
-        time_unit=options.time_unit,
-    )
+    return Threads(options.count(), **options.timing())
 
 
 def _processes(options: Options) -> Engine:
     from asyncqn.engines.processes.engine import Processes
 
-    usual = options.slow.workers if options.slow is not None else 2
-    return Processes(
-        options.workers if options.workers is not None else usual,
-        timing_model=options.slow,
-        time_unit=options.time_unit,
-    )
+    return Processes(options.count(), **options.timing())
 
 
 def _mpi(options: Options) -> Engine:
     from asyncqn.engines.mpi.engine import MPI
 
     require(options.workers is None, "under MPI mpiexec -n says how many workers there are: no --workers.")
-    return MPI(wire=options.wire, timing_model=options.slow, time_unit=options.time_unit)
+    return MPI(wire=options.wire, **options.timing())
 
 
 def _ray(options: Options) -> Engine:
     from asyncqn.engines.ray.engine import Ray
 
-    usual = options.slow.workers if options.slow is not None else 2
-    return Ray(
-        options.workers if options.workers is not None else usual,
-        address=options.address,
-        timing_model=options.slow,
-        time_unit=options.time_unit,
-    )
+    return Ray(options.count(), address=options.address, **options.timing())
 
 
 ENGINES: dict[str, Callable[[Options], Engine]] = {
@@ -77,20 +71,24 @@ ENGINES: dict[str, Callable[[Options], Engine]] = {
 """How each engine is made from the options, by its name on the command line."""
 
 
+def _option(help_: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel="Engine")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
 
     @app.command()
-    @takes_job
+    @grouped
     def run(
         options: JobOptions,
-        engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "threads",
+        engine: Annotated[str, _option(f"One of {', '.join(ENGINES)}.")] = "threads",
         slow: Annotated[
-            bool, typer.Option("--slow", help="Stretch computations to times drawn from the job's cluster.")
+            bool, _option("Stretch computations to times drawn from the job's cluster.", "--slow")
         ] = False,
-        time_unit: Annotated[float, typer.Option(help="Seconds of one unit of time.")] = 1.0,
-        address: Annotated[str | None, typer.Option(help="Of an existing Ray cluster.")] = None,
-        wire: Annotated[str, typer.Option(help="Numbers between MPI ranks: exact or float32.")] = "exact",
+        time_unit: Annotated[float, _option("Seconds of one unit of time.")] = 1.0,
+        address: Annotated[str | None, _option("Of an existing Ray cluster.")] = None,
+        wire: Annotated[str, _option("Numbers between MPI ranks: exact or float32.")] = "exact",
     ) -> None:
         """Run a job on a real engine of this machine or cluster.
 

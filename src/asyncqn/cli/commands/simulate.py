@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from asyncqn.cli.options import JobOptions, takes_job
+from asyncqn.cli.options import JobOptions, grouped
 from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.cli.running import show_run
 
@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
     """Add the command `simulate`."""
 
     @app.command()
-    @takes_job
+    @grouped
     def simulate(options: JobOptions) -> None:
         """Simulate a cluster and run an algorithm on it; flags go over the job file, both over defaults.
 
