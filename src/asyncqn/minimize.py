@@ -75,13 +75,9 @@ def minimize(
     >>> run.status, run.fun - problem.optimum < 1e-6
     ('converged', True)
     """
-    keep = None if keep is None else _count("keep", keep)
-    require(
-        keep is None or checkpoint is None,
-        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
-    )
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     check_objects(potential, algorithm, engine, callback, checkpoint)
+    keep = _between_draws(keep, checkpoint)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
@@ -125,6 +121,15 @@ def _length(
     most = most_commits(algorithm) if commits is None else _count("commits", commits)
     between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
     return most, _count("evaluate", between)
+
+
+def _between_draws(keep: int | None, checkpoint: str | Path | None) -> int | None:
+    """How many commits lie between two iterates that are kept; None: no iterate is kept."""
+    require(
+        keep is None or checkpoint is None,
+        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
+    )
+    return None if keep is None else _count("keep", keep)
 
 
 def _count(name: str, value: int) -> int:

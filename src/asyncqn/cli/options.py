@@ -31,8 +31,9 @@ CheckpointEvery = Annotated[
 ]
 
 
-def _option(help_: str, panel: str) -> Any:
-    return typer.Option(help=help_, rich_help_panel=panel)
+def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> Any:
+    """An option that stands in the section `panel` of the help."""
+    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
 
 
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
@@ -45,28 +46,28 @@ class JobOptions:
     job: Annotated[
         Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
     ] = None
-    algorithm: Annotated[str | None, _option("One of {algorithms}.", _ALGORITHM)] = None
+    algorithm: Annotated[str | None, option(_ALGORITHM, "One of {algorithms}.")] = None
     parameter: Parameters = None
-    commits: Annotated[int | None, _option("At most so many commits of the master.", _WHEN)] = None
-    tol: Annotated[float | None, _option("Tolerance at which an exact method has converged.", _WHEN)] = None
-    max_passes: Annotated[float | None, _option("End after so many passes over the data.", _WHEN)] = None
-    max_time: Annotated[float | None, _option("End after so long on the run's clock.", _WHEN)] = None
-    target: Annotated[float | None, _option("End when the metric is at or below this.", _WHEN)] = None
+    commits: Annotated[int | None, option(_WHEN, "At most so many commits of the master.")] = None
+    tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
+    max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None
+    max_time: Annotated[float | None, option(_WHEN, "End after so long on the run's clock.")] = None
+    target: Annotated[float | None, option(_WHEN, "End when the metric is at or below this.")] = None
     metric: Annotated[
-        str | None, _option("Column of the metric table for --target; fun if not given.", _WHEN)
+        str | None, option(_WHEN, "Column of the metric table for --target; fun if not given.")
     ] = None
-    dim: Annotated[int | None, _option("Parameters to find.", _PROBLEM)] = None
-    n_data: Annotated[int | None, _option("Observations.", _PROBLEM)] = None
-    noise_var: Annotated[float | None, _option("Variance of an observation.", _PROBLEM)] = None
-    problem_seed: Annotated[int | None, _option("Of the problem's data.", _PROBLEM)] = None
-    workers: Annotated[int | None, _option("How many workers.", _CLUSTER)] = None
-    worker_mean: Annotated[float | None, _option("Mean time of a computation.", _CLUSTER)] = None
-    worker_std: Annotated[float | None, _option("Its standard deviation.", _CLUSTER)] = None
-    message: Annotated[float | None, _option("Time of both messages together.", _CLUSTER)] = None
-    master: Annotated[float | None, _option("Time of a commit at the master.", _CLUSTER)] = None
+    dim: Annotated[int | None, option(_PROBLEM, "Parameters to find.")] = None
+    n_data: Annotated[int | None, option(_PROBLEM, "Observations.")] = None
+    noise_var: Annotated[float | None, option(_PROBLEM, "Variance of an observation.")] = None
+    problem_seed: Annotated[int | None, option(_PROBLEM, "Of the problem's data.")] = None
+    workers: Annotated[int | None, option(_CLUSTER, "How many workers.")] = None
+    worker_mean: Annotated[float | None, option(_CLUSTER, "Mean time of a computation.")] = None
+    worker_std: Annotated[float | None, option(_CLUSTER, "Its standard deviation.")] = None
+    message: Annotated[float | None, option(_CLUSTER, "Time of both messages together.")] = None
+    master: Annotated[float | None, option(_CLUSTER, "Time of a commit at the master.")] = None
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Keep checkpoints in this folder.", metavar="DIR", rich_help_panel="Checkpoints"),
+        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
     ] = None
     checkpoint_every: CheckpointEvery = 30.0
     seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
@@ -103,7 +104,7 @@ class JobOptions:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """`command` on the command line: a parameter that is a dataclass stands for its fields, as options."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     shown = []
     for name, own in inspect.signature(command).parameters.items():
         members = fields(groups[name]) if name in groups else ()

@@ -7,38 +7,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asyncqn.cli.options import option
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.data import Reading
 
 Source = Annotated[str, typer.Argument(help="Name of a stored set (see 'asyncqn data list'), or a file.")]
-
-
-def _option(help_: str, metavar: str) -> Any:
-    return typer.Option(help=help_, metavar=metavar, rich_help_panel="Reading a file")
+_FILE = "Reading a file"
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
     """What the command line says of a file of ratings."""
 
-    user_column: Annotated[str | None, _option("Column that names the user.", "NAME")] = None
-    item_column: Annotated[str | None, _option("Column that names the item.", "NAME")] = None
-    rating_column: Annotated[str | None, _option("Column with the rating.", "NAME")] = None
-    time_column: Annotated[str | None, _option("Column with the time, a number or an ISO date.", "NAME")] = (
-        None
-    )
-    delimiter: Annotated[str | None, _option("What stands between fields [, tab ; or |].", "C")] = None
+    user_column: Annotated[str | None, option(_FILE, "Column that names the user.", metavar="NAME")] = None
+    item_column: Annotated[str | None, option(_FILE, "Column that names the item.", metavar="NAME")] = None
+    rating_column: Annotated[str | None, option(_FILE, "Column with the rating.", metavar="NAME")] = None
+    time_column: Annotated[
+        str | None, option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME")
+    ] = None
+    delimiter: Annotated[
+        str | None, option(_FILE, "What stands between fields [, tab ; or |].", metavar="C")
+    ] = None
     duplicates: Annotated[
         str | None,
-        _option("Of several ratings of an item by a user: last, first, mean or error [error].", "WHICH"),
+        option(
+            _FILE,
+            "Of several ratings of an item by a user: last, first, mean or error [error].",
+            metavar="WHICH",
+        ),
     ] = None
     skip_bad: Annotated[
         bool,
-        typer.Option(
-            "--skip-bad", help="Skip bad rows instead of stopping.", rich_help_panel="Reading a file"
-        ),
+        option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad"),
     ] = False
 
     def given(self) -> dict[str, Any]:

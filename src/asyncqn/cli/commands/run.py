@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.options import JobOptions, grouped
+from asyncqn.cli.options import JobOptions, grouped, option
 from asyncqn.cli.output import check_run_folder
 from asyncqn.cli.running import show_run, speaking
 from asyncqn.errors import BadInput, require
@@ -26,7 +26,7 @@ class Options(NamedTuple):
     address: str | None
     wire: str
 
-    def count(self) -> int:
+    def how_many(self) -> int:
         """The workers asked for; else those of the cluster that is imitated; else two."""
         if self.workers is not None:
             return self.workers
@@ -40,13 +40,13 @@ class Options(NamedTuple):
 def _threads(options: Options) -> Engine:
     from asyncqn.engines.threads import Threads
 
-    return Threads(options.count(), **options.timing())
+    return Threads(options.how_many(), **options.timing())
 
 
 def _processes(options: Options) -> Engine:
     from asyncqn.engines.processes.engine import Processes
 
-    return Processes(options.count(), **options.timing())
+    return Processes(options.how_many(), **options.timing())
 
 
 def _mpi(options: Options) -> Engine:
@@ -59,7 +59,7 @@ def _mpi(options: Options) -> Engine:
 def _ray(options: Options) -> Engine:
     from asyncqn.engines.ray.engine import Ray
 
-    return Ray(options.count(), address=options.address, **options.timing())
+    return Ray(options.how_many(), address=options.address, **options.timing())
 
 
 ENGINES: dict[str, Callable[[Options], Engine]] = {
@@ -71,10 +71,6 @@ ENGINES: dict[str, Callable[[Options], Engine]] = {
 """How each engine is made from the options, by its name on the command line."""
 
 
-def _option(help_: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_, rich_help_panel="Engine")
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
 
@@ -82,13 +78,13 @@ def register(app: typer.Typer) -> None:
     @grouped
     def run(
         options: JobOptions,
-        engine: Annotated[str, _option(f"One of {', '.join(ENGINES)}.")] = "threads",
+        engine: Annotated[str, option("Engine", f"One of {', '.join(ENGINES)}.")] = "threads",
         slow: Annotated[
-            bool, _option("Stretch computations to times drawn from the job's cluster.", "--slow")
+            bool, option("Engine", "Stretch computations to times drawn from the job's cluster.", "--slow")
         ] = False,
-        time_unit: Annotated[float, _option("Seconds of one unit of time.")] = 1.0,
-        address: Annotated[str | None, _option("Of an existing Ray cluster.")] = None,
-        wire: Annotated[str, _option("Numbers between MPI ranks: exact or float32.")] = "exact",
+        time_unit: Annotated[float, option("Engine", "Seconds of one unit of time.")] = 1.0,
+        address: Annotated[str | None, option("Engine", "Of an existing Ray cluster.")] = None,
+        wire: Annotated[str, option("Engine", "Numbers between MPI ranks: exact or float32.")] = "exact",
     ) -> None:
         """Run a job on a real engine of this machine or cluster.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from asyncqn.cli.options import grouped, option
 from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.paper.movielens import Timing
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from asyncqn.tuning.tuner import Study
 
 FACTORIZATION = "matrix-factorization"
+_GAUSSIAN, _RATINGS = "Linear Gaussian", "Factorization"
+FOLDER = Path("runs/tuned")
+"""Where studies are kept unless the user names a file."""
 
 
 class Asked(NamedTuple):
@@ -29,10 +35,80 @@ class Asked(NamedTuple):
     unit: str
 
 
+def _positive(option: str, number: float) -> None:
+    require(0.0 < number < math.inf, f"--{option} must be positive and finite, not {number}.")
+
+
+@dataclass(frozen=True)
+class GaussianOptions:
+    """What the command line says of a problem of Fig. 2 and its cluster."""
+
+    variance: Annotated[float, option(_GAUSSIAN, "sigma_w^2 of the workers' times.")] = 200.0
+    epsilon: Annotated[float, option(_GAUSSIAN, "Relative error to reach.")] = 0.05
+    serial: Annotated[float, option(_GAUSSIAN, "Of a message's 10 units, what occupies the master.")] = 0.0
+
+    def check(self) -> None:
+        _positive("epsilon", self.epsilon)
+        variance, serial = self.variance, self.serial
+        require(0.0 <= variance < math.inf, f"--variance must be finite and not negative, not {variance}.")
+        require(0.0 <= serial <= 10.0, f"--serial must lie between 0 and 10, not {serial}.")
+
+    def asked(self, algorithm: str, problem: str, W: int, runs: dict[str, int], output: Path | None) -> Asked:
+        """The study of an algorithm on a problem of Fig. 2."""
+        from asyncqn.paper.problems import PROBLEMS
+        from asyncqn.paper.studies import GaussianProblem
+
+        known = (*PROBLEMS, FACTORIZATION)
+        require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
+        tuned = GaussianProblem(
+            algorithm=algorithm, workers=W, problem=PROBLEMS[problem], **vars(self), **runs
+        )
+        link = f"-b{self.serial:g}" if self.serial else ""
+        path = output or FOLDER / f"{algorithm}-{problem}-W{W}-var{self.variance:g}{link}.json"
+        options = f"--workers {W} --variance {self.variance:g} --epsilon {self.epsilon:g}"
+        options += f" --serial {self.serial:g}" if self.serial else ""
+        return Asked(tuned, path, options, f"error {self.epsilon:g}", "units")
+
+
+@dataclass(frozen=True)
+class RatingsOptions:
+    """What the command line says of a factorization of ratings and its cluster."""
+
+    ratings: Annotated[str, option(_RATINGS, "A stored or synthetic set; `asyncqn data list`.")] = "ml-1m"
+    rmse: Annotated[float, option(_RATINGS, "RMSE on these ratings to reach.")] = 0.91
+    limit: Annotated[float, option(_RATINGS, "Simulated seconds after which a run is too slow.")] = 0.5
+    rho: Annotated[float | None, option(_RATINGS, "Keep rho at this value; else it is searched.")] = None
+    timing: Annotated[
+        str | None,
+        option(_RATINGS, "Seconds of STEP,COMMIT,MESSAGES. Default: measured here."),
+    ] = None
+
+    def check(self) -> None:
+        _positive("rmse", self.rmse)
+        _positive("limit", self.limit)
+
+    def asked(self, algorithm: str, W: int, runs: dict[str, int], output: Path | None) -> Asked:
+        """The study of an algorithm on ratings."""
+        from asyncqn.paper.studies import RatingsProblem
+
+        kept = "" if self.rho is None else f"-rho{self.rho:g}"
+        path = output or FOLDER / f"{algorithm}-{self.ratings}-W{W}{kept}.json"
+        times = _timing(algorithm, self.ratings, self.timing, path)
+        goal: dict[str, Any] = {"rmse": self.rmse, "limit": self.limit, "rho": self.rho}
+        tuned = RatingsProblem(
+            algorithm=algorithm, ratings=self.ratings, workers=W, **times._asdict(), **goal, **runs
+        )
+        options = f"--ratings {self.ratings} --workers {W} --rmse {self.rmse:g} --limit {self.limit:g}"
+        options += f" --timing {','.join(f'{t:g}' for t in times)}"
+        options += "" if self.rho is None else f" --rho {self.rho:g}"
+        return Asked(tuned, path, options, f"RMSE {self.rmse:g}", "simulated seconds")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command `tune`."""
 
     @app.command()
+    @grouped
     def tune(
         algorithm: Annotated[
             str,
@@ -41,34 +117,14 @@ def register(app: typer.Typer) -> None:
                 "or async-saga."
             ),
         ],
+        gaussian: GaussianOptions,
+        factorization: RatingsOptions,
         problem: Annotated[
             str, typer.Option(help="linear-gaussian, another problem of Fig. 2, or matrix-factorization.")
         ] = "linear-gaussian",
         workers: Annotated[
             int | None, typer.Option(help="Simulated workers W. Default: 40, or 10 for ratings.")
         ] = None,
-        variance: Annotated[
-            float, typer.Option(help="Linear Gaussian: sigma_w^2 of the workers' times.")
-        ] = 200.0,
-        epsilon: Annotated[float, typer.Option(help="Linear Gaussian: relative error to reach.")] = 0.05,
-        ratings: Annotated[
-            str, typer.Option(help="Factorization: a stored or synthetic set; `asyncqn data list`.")
-        ] = "ml-1m",
-        rmse: Annotated[float, typer.Option(help="Factorization: RMSE on these ratings to reach.")] = 0.91,
-        limit: Annotated[
-            float, typer.Option(help="Factorization: simulated seconds after which a run is too slow.")
-        ] = 0.5,
-        rho: Annotated[
-            float | None, typer.Option(help="Factorization: keep rho at this value; else it is searched.")
-        ] = None,
-        timing: Annotated[
-            str | None,
-            typer.Option(help="Factorization: seconds of STEP,COMMIT,MESSAGES. Default: measured here."),
-        ] = None,
-        serial: Annotated[
-            float,
-            typer.Option(help="Linear Gaussian: of a message's 10 units, what occupies the master."),
-        ] = 0.0,
         budget: Annotated[
             int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
         ] = None,
@@ -82,7 +138,6 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Search parameters by simulated time to a goal; an interrupted study goes on from its file."""
-        from asyncqn.errors import require
         from asyncqn.tuning.problem import known_algorithm
         from asyncqn.tuning.tuner import tune
 
@@ -90,17 +145,14 @@ def register(app: typer.Typer) -> None:
         counts = {"workers": 1 if workers is None else workers, "seeds": seeds, "processes": processes}
         for name, count in counts.items():
             require(count >= 1, f"--{name} must be at least 1, not {count}.")
-        for name, number in {"epsilon": epsilon, "rmse": rmse, "limit": limit}.items():
-            require(0.0 < number < math.inf, f"--{name} must be positive and finite, not {number}.")
-        require(0.0 <= variance < math.inf, f"--variance must be finite and not negative, not {variance}.")
+        gaussian.check()
+        factorization.check()
         require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
+        runs = {"seeds": seeds, "seed": seed}
         if problem == FACTORIZATION:
-            W, runs = workers or 10, (seeds, seed)
-            asked = _ratings(algorithm, ratings, W, (rmse, limit, rho), timing, runs, output)
+            asked = factorization.asked(algorithm, workers or 10, runs, output)
         else:
-            require(0.0 <= serial <= 10.0, f"--serial must lie between 0 and 10, not {serial}.")
-            times = (variance, serial)
-            asked = _gaussian(algorithm, problem, workers or 40, times, epsilon, (seeds, seed), output)
+            asked = gaussian.asked(algorithm, problem, workers or 40, runs, output)
         budget = asked.problem.budget if budget is None else budget
         command = (
             f"asyncqn tune {algorithm} --problem {problem} {asked.options} --budget {budget} "
@@ -114,74 +166,8 @@ def register(app: typer.Typer) -> None:
         _show(out, study, asked, command)
 
 
-def _gaussian(
-    algorithm: str,
-    problem: str,
-    W: int,
-    times: tuple[float, float],
-    epsilon: float,
-    runs: tuple[int, int],
-    output: Path | None,
-) -> Asked:
-    from asyncqn.errors import require
-    from asyncqn.paper.problems import PROBLEMS
-    from asyncqn.paper.studies import GaussianProblem
-
-    known = (*PROBLEMS, FACTORIZATION)
-    require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
-    (variance, serial), (seeds, seed) = times, runs
-    tuned = GaussianProblem(
-        algorithm=algorithm,
-        workers=W,
-        variance=variance,
-        problem=PROBLEMS[problem],
-        epsilon=epsilon,
-        serial=serial,
-        seeds=seeds,
-        seed=seed,
-    )
-    link = f"-b{serial:g}" if serial else ""
-    path = output or Path("runs/tuned") / f"{algorithm}-{problem}-W{W}-var{variance:g}{link}.json"
-    options = f"--workers {W} --variance {variance:g} --epsilon {epsilon:g}"
-    options += f" --serial {serial:g}" if serial else ""
-    return Asked(tuned, path, options, f"error {epsilon:g}", "units")
-
-
-def _ratings(
-    algorithm: str,
-    ratings: str,
-    W: int,
-    goal: tuple[float, float, float | None],
-    timing: str | None,
-    runs: tuple[int, int],
-    output: Path | None,
-) -> Asked:
-    from asyncqn.paper.studies import RatingsProblem
-
-    (rmse, limit, rho), (seeds, seed) = goal, runs
-    kept = "" if rho is None else f"-rho{rho:g}"
-    path = output or Path("runs/tuned") / f"{algorithm}-{ratings}-W{W}{kept}.json"
-    times = _timing(algorithm, ratings, timing, path)
-    tuned = RatingsProblem(
-        algorithm=algorithm,
-        ratings=ratings,
-        **times._asdict(),
-        workers=W,
-        rmse=rmse,
-        limit=limit,
-        rho=rho,
-        seeds=seeds,
-        seed=seed,
-    )
-    options = f"--ratings {ratings} --workers {W} --rmse {rmse:g} --limit {limit:g}"
-    options += f" --timing {','.join(f'{t:g}' for t in times)}"
-    options += "" if rho is None else f" --rho {rho:g}"
-    return Asked(tuned, path, options, f"RMSE {rmse:g}", "simulated seconds")
-
-
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
     """The times as given; else those of the study that goes on; else measured, to three digits."""
-    from asyncqn.errors import BadInput
     from asyncqn.paper.movielens import Timing, measure_timing, parameters, potential, size_of
     from asyncqn.tuning.tuner import load_study
 
