@@ -36,7 +36,8 @@ def versions(potential, algorithm, theta0, commits, seed=0):
 def parts_of(algorithm, n_data, read, seed=0):
     """The rows of all parts of a version, with their shares."""
     parts = range(algorithm.blocks * algorithm.pieces)
-    return [algorithm._rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
+    found = [algorithm._rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
+    return [(rows, rows.size / sample) for rows, sample in found]
 
 
 @given(st.integers(0, 2**63 - 1), st.sampled_from([4, 16, 64]), st.integers(1, 500))

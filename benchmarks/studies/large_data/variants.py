@@ -22,6 +22,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
+from asyncqn.algorithms.quasi_newton.exact_gradients import share_of
 from asyncqn.algorithms.safeguard import rebase
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.types import Commit
@@ -85,7 +86,7 @@ class Loop:
 
     def ask(self, rows: np.ndarray) -> exact.Update:
         self.passes += rows.size / self.potential.n_data
-        g, value, finite = exact.share_of(self.potential, self.iterate.theta, rows, 1.0)
+        g, value, finite = share_of(self.potential, self.iterate.theta, rows, 1.0)
         return exact.Update(g, value, 0, finite)
 
     def apply(self, update: exact.Update) -> None:
@@ -102,7 +103,7 @@ class Loop:
     def grown(self, rows: np.ndarray) -> bool:
         """Whether the gradient at the last point kept drowns in its sampling error."""
         parts = np.array_split(rows, 16)
-        G = np.stack([exact.share_of(self.potential, self.iterate.base, part, 1.0)[0] for part in parts])
+        G = np.stack([share_of(self.potential, self.iterate.base, part, 1.0)[0] for part in parts])
         error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.potential.n_data)
         return bool(np.sum(self.iterate.at_base[0] ** 2) < self.variant.test**2 * error)
 

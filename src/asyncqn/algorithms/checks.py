@@ -17,6 +17,16 @@ def check_positive(**numbers: float) -> None:
         )
 
 
+def check_counts(parameters: object, **least: int) -> None:
+    """Each parameter that is named must be an integer of at least so much."""
+    for name, bound in least.items():
+        value = getattr(parameters, name)
+        require(
+            isinstance(value, int) and not isinstance(value, bool) and value >= bound,
+            f"{name} must be an integer of at least {bound}, not {value!r}.",
+        )
+
+
 def check_sampling(sampling: str) -> None:
     """One of the ways of `streams.SAMPLING`."""
     require(

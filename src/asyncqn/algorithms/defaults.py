@@ -14,7 +14,8 @@ from __future__ import annotations
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
-from asyncqn.algorithms.quasi_newton.growing_lbfgs import FACTOR, GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.growth import FACTOR
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
 from asyncqn.kernels.vectors import add_one
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Array, Commit, Potential
 
 
 class Iterate(NamedTuple):
@@ -46,17 +43,8 @@ class AsyncSGD(StochasticGradient):
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10)
 
-    def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
-
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy())
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, local, potential, task)
-        return Update(np.multiply(g, -self.h, out=local.d_theta))
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:

@@ -14,26 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
-
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
-from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update
+from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.errors import require
-from asyncqn.types import Array, Commit, Potential, Task
-
-
-class Iterate(NamedTuple):
-    """The master's theta, and the scatter of the answers where it is asked for."""
-
-    theta: Array
-    scatter: Scatter
+from asyncqn.types import Commit, Potential
 
 
 @dataclass(frozen=True)
-class DelayAdaptiveSGD(StochasticGradient):
+class DelayAdaptiveSGD(ScatterGradient):
     """Asynchronous SGD whose master shortens late steps by their age.
 
     h: step size for the sum U; batch: N_Omega; tau: the staleness up to which a step keeps its length, about
@@ -53,29 +42,18 @@ class DelayAdaptiveSGD(StochasticGradient):
     scatter: bool = False
     sampling: str = "replacement"
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> DelayAdaptiveSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, tau=2, scatter=True)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
+        super().__post_init__()
         require(self.tau >= 1, f"tau must be at least 1, not {self.tau!r}.")
 
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, local, potential, task)
-        return Update(np.multiply(g, -self.h, out=local.d_theta))
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update, staleness in zip(updates, commit.staleness):
             scatter = note_answer(scatter, update.d_theta)
             add_step(theta, min(1.0, self.tau / max(staleness, 1)), update.d_theta, scatter)
-        return Iterate(theta, scatter)
+        return ScatterIterate(theta, scatter)

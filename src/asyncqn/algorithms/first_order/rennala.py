@@ -13,17 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.first_order.delay_adaptive_sgd import Iterate
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
-from asyncqn.algorithms.scatter import add_step, new_scatter, note_answer
+from asyncqn.algorithms.first_order.stochastic_gradient import (
+    ScatterGradient,
+    ScatterIterate,
+    Update,
+    Worker,
+)
+from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.errors import require
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Commit, Potential, Task
 
 
 @dataclass(frozen=True)
-class Rennala(StochasticGradient):
+class Rennala(ScatterGradient):
     """Steps of the mean of `collect` gradients, all computed at the present theta.
 
     h: step size for the sum U; batch: N_Omega, the rows of one answer; collect: B, how many answers make a
@@ -43,37 +46,30 @@ class Rennala(StochasticGradient):
     scatter: bool = False
     sampling: str = "replacement"
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> Rennala:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, collect=3, scatter=True)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
+        super().__post_init__()
         require(self.collect >= 1, f"collect must be at least 1, not {self.collect!r}.")
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
         return (fresh_rounds(self.collect),)
 
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: ScatterIterate, local: Worker, potential: Potential, task: Task) -> Update:
         g = self.gradient(view, local, potential, task)
         return Update(np.multiply(g, -self.h))  # in an array of its own: the worker goes on before the commit
 
     def step_limit(self, curvature: float, workers: int) -> float:
         return super().step_limit(curvature, 1)
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update in updates:
             scatter = note_answer(scatter, update.d_theta)
         for update in updates:
             add_step(theta, 1.0 / len(updates), update.d_theta, scatter)
-        return Iterate(theta, scatter)
+        return ScatterIterate(theta, scatter)

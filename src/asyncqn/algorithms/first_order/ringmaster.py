@@ -13,19 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.first_order.delay_adaptive_sgd import Iterate
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
-from asyncqn.algorithms.scatter import add_step, new_scatter, note_answer
+from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update
+from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.core.stages import Stages, not_older_than
 from asyncqn.errors import require
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Commit, Potential
 
 
 @dataclass(frozen=True)
-class Ringmaster(StochasticGradient):
+class Ringmaster(ScatterGradient):
     """Asynchronous SGD that drops answers older than `max_delay` commits.
 
     h: step size for the sum U; batch: N_Omega; max_delay: the largest staleness that is added, the paper's
@@ -46,36 +42,25 @@ class Ringmaster(StochasticGradient):
     scatter: bool = False
     sampling: str = "replacement"
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> Ringmaster:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, max_delay=2, scatter=True)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
+        super().__post_init__()
         require(self.max_delay >= 0, f"max_delay must not be negative, not {self.max_delay!r}.")
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]
         return (not_older_than(self.max_delay),)
 
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy(), new_scatter(theta0, self.scatter))
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, local, potential, task)
-        return Update(np.multiply(g, -self.h, out=local.d_theta))
-
     def step_limit(self, curvature: float, workers: int) -> float:
         return super().step_limit(curvature, min(workers, self.max_delay + 1))
 
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
         theta, scatter = iterate
         for update in updates:
             scatter = note_answer(scatter, update.d_theta)
             add_step(theta, 1.0, update.d_theta, scatter)
-        return Iterate(theta, scatter)
+        return ScatterIterate(theta, scatter)

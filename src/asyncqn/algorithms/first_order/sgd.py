@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update, Worker
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
 from asyncqn.errors import require
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Array, Commit, Potential
 
 
 class Iterate(NamedTuple):
@@ -51,17 +50,11 @@ class SGD(StochasticGradient):
         return cls(h=1e-5, batch=10, momentum=0.5)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
+        super().__post_init__()
         require(0.0 <= self.momentum < 1.0, f"momentum must lie in [0, 1), not {self.momentum!r}.")
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, local, potential, task)
-        return Update(np.multiply(g, -self.h, out=local.d_theta))
 
     def step_limit(self, curvature: float, workers: int) -> float:
         return (1.0 - self.momentum) * super().step_limit(curvature, workers)

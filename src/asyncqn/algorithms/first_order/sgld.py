@@ -13,10 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.first_order.async_sgd import Iterate
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
-from asyncqn.algorithms.first_order.stochastic_gradient import Worker as GradientWorker
 from asyncqn.kernels.vectors import add_one, add_scaled
 from asyncqn.types import Array, Commit, Potential, Rows, Task
 
@@ -54,10 +52,8 @@ class SGLD(StochasticGradient):
         return cls(h=1e-5, beta=100.0, batch=10)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
+        super().__post_init__()
         object.__setattr__(self, "beta", checked_beta(self.beta))
-        check_batch(self.batch)
-        check_sampling(self.sampling)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy())
@@ -66,12 +62,11 @@ class SGLD(StochasticGradient):
         return Worker(*super().init_worker(potential, theta0), np.zeros_like(theta0))
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, GradientWorker(local.Omega, local.d_theta), potential, task)
-        d_theta = np.multiply(g, -self.h, out=local.d_theta)
+        update: Update = super().step(view, local, potential, task)
         beta = beta_at(self.beta, task.stream.k)
         if beta < math.inf:
-            add_scaled(d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
-        return Update(d_theta)
+            add_scaled(update.d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
+        return update
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch
+from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.scatter import Scatter, new_scatter
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.types import Array, Counters, Potential, Rows, Task
@@ -27,12 +28,17 @@ class Update(NamedTuple):
 
 
 class StochasticGradient:
-    """Base of `AsyncSGD`, `SGD` and `SGLD`, which say what is made of g and how it is applied."""
+    """Base of the first-order algorithms: a worker's answer is -h g; they say how it is applied."""
 
     h: float
     batch: int
     sampling: str
     stages = ASYNCHRONOUS
+
+    def __post_init__(self) -> None:
+        check_step(self.h)
+        check_batch(self.batch)
+        check_sampling(self.sampling)
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, n_data=potential.n_data)
@@ -40,11 +46,15 @@ class StochasticGradient:
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
-    def gradient(self, view: Any, local: Worker, potential: Potential, task: Task) -> Array:
+    def gradient(self, view: Any, local: Any, potential: Potential, task: Task) -> Array:
         """g on a fresh Omega at the worker's view of theta."""
         Omega = task.stream.rows(potential.n_data, local.Omega, self.sampling)
         potential.grad(view.theta, Omega, local.d_theta)
         return local.d_theta
+
+    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        g = self.gradient(view, local, potential, task)
+        return Update(np.multiply(g, -self.h, out=local.d_theta))
 
     def learn(self, view: Any, local: Worker, potential: Potential, task: Task) -> Worker:
         return local
@@ -74,3 +84,20 @@ class StochasticGradient:
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         return {}
+
+
+class ScatterIterate(NamedTuple):
+    """The master's theta, and the scatter of the answers where it is asked for."""
+
+    theta: Array
+    scatter: Scatter
+
+
+class ScatterGradient(StochasticGradient):
+    """Base of those that take steps in the metric of `algorithms.scatter` where `scatter` says so."""
+
+    scatter: bool
+    sent = ("theta",)
+
+    def init(self, theta0: Array) -> ScatterIterate:
+        return ScatterIterate(theta0.copy(), new_scatter(theta0, self.scatter))

@@ -26,19 +26,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_positive
-from asyncqn.algorithms.memory import pair_totals
+from asyncqn.algorithms.checks import check_counts, check_positive
 from asyncqn.algorithms.quasi_newton import pairs_over_scatter as scatter
 from asyncqn.algorithms.quasi_newton import scaled_pairs as scaled
+from asyncqn.algorithms.quasi_newton.exact_gradients import (
+    ExactGradients,
+    Worker,
+    rows_of_parts,
+    share_of,
+    whole_sum,
+)
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory as ScatterMemory
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import PairsOverScatter
 from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory, Pairs
-from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.algorithms.safeguard import Trial, advance
 from asyncqn.algorithms.scatter_metric import note_version
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.errors import require
-from asyncqn.kernels.vectors import add_one, sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 KEPT_VALUES = 5
 """A trial may lie above the last point kept, but not above all of the last five."""
@@ -64,12 +69,8 @@ class Update(NamedTuple):
     finite: bool
 
 
-class Worker(NamedTuple):
-    """A worker remembers nothing."""
-
-
 @dataclass(frozen=True)
-class BlockLBFGS:
+class BlockLBFGS(ExactGradients):
     """L-BFGS on exact gradients, of which each worker computes a block; it has no step size.
 
     blocks: into how many the data are cut, best as many as there are workers; memory: M.
@@ -94,19 +95,13 @@ class BlockLBFGS:
     pieces: int = 1
     initial_scale: str = "pairs"
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> BlockLBFGS:
         """Small parameters that run on any potential, for tests."""
         return cls(blocks=min(4, potential.n_data))
 
     def __post_init__(self) -> None:
-        for name, count in (("blocks", self.blocks), ("pieces", self.pieces)):
-            whole = isinstance(count, int) and count >= 1
-            require(whole, f"{name} must be an integer of at least 1, not {count!r}.")
-        whole = isinstance(self.memory, int) and self.memory >= 1
-        require(whole, f"memory must be an integer of at least 1, not {self.memory!r}.")
+        check_counts(self, blocks=1, pieces=1, memory=1)
         check_positive(backup_after=3.0 if self.backup_after is None else self.backup_after)
         require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
         require(
@@ -134,9 +129,6 @@ class BlockLBFGS:
             trial=Trial((-math.inf,) * KEPT_VALUES),
         )
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        return Worker()
-
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         n, parts = potential.n_data, self.blocks * self.pieces
         part = task.part
@@ -145,30 +137,14 @@ class BlockLBFGS:
         g, value, finite = share_of(potential, view.theta, np.arange(first, last), (last - first) / n)
         return Update(g, value, part, finite)
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         at, value = whole_sum(updates, self.blocks * self.pieces)
         note_scatter(iterate.memory, updates)
         trial = advance(iterate, metric_of(iterate.memory, self.conjugacy), at, value, commit.value)
         return iterate._replace(trial=trial)
 
-    def standing(self, iterate: Iterate) -> Standing | None:
-        return standing(iterate)
-
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point kept: theta itself is a trial that nobody has judged."""
-        return (iterate.base,)
-
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return rows_of_parts(n_data, self.blocks * self.pieces, part)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
 
 
 def metric_of(memory: Memory | ScatterMemory, conjugacy: float) -> Pairs | PairsOverScatter:
@@ -181,42 +157,3 @@ def note_scatter(memory: Memory | ScatterMemory, updates: Sequence[Any]) -> None
     if isinstance(memory, ScatterMemory) and all(update.finite for update in updates):
         ordered = sorted(updates, key=lambda update: update.part)
         note_version(memory.metric, [update.g for update in ordered])
-
-
-def rows_of_parts(n_data: Any, parts: Any, part: Counters) -> Rows:
-    """How many of n_data rows lie in each of the given parts."""
-    first = part.astype(np.int64)
-    rows: Rows = (first + 1) * n_data // parts - first * n_data // parts
-    return rows
-
-
-def whole_sum(updates: Sequence[Any], parts: int) -> tuple[Array | None, float]:
-    """The gradient and U of all parts, in the parts' own order; None where one is missing or not finite."""
-    if len({update.part for update in updates if update.finite}) < parts:
-        return None, math.nan
-    g, value = np.zeros_like(updates[0].g), 0.0
-    for update in sorted(updates, key=lambda update: update.part):
-        add_one(g, update.g)
-        value += update.value
-    return g[None], value
-
-
-def share_of(potential: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:
-    """`share` of the estimates of the gradient and of U from `rows`, and whether they are finite.
-
-    U is NaN where the potential does not say.
-    """
-    g, value = np.empty_like(theta), math.nan
-    both, value_rows = (extra(potential, name) for name in ("grad_with_value", "value_rows"))
-    if both is not None:
-        value = share * float(both(theta, rows, g))
-    else:
-        potential.grad(theta, rows, g)
-        if value_rows is not None:
-            value = share * float(value_rows(theta, rows))
-    g *= share
-    silent = both is None and value_rows is None
-    finite = math.isfinite(sum_of_squares(g)) and (silent or math.isfinite(value))
-    if not finite:  # the master must hear of it, to turn back
-        g[...] = 0.0
-    return g, value, finite

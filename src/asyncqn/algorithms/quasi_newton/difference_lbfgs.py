@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import FACTOR, LATER, MetricLBFGS, samples_before_all
+from asyncqn.algorithms.quasi_newton.exact_gradients import share_of
+from asyncqn.algorithms.quasi_newton.growth import FACTOR
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import LATER, MetricLBFGS, samples_before_all
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.gram import cholesky, solve, unpack_lower
@@ -78,12 +79,12 @@ class DifferenceLBFGS(MetricLBFGS):
     def check(self, potential: Potential) -> None:
         size = curvature_size(potential.dim)
         require(size == self.curvature, f"curvature must be {size} for this theta, not {self.curvature}.")
-        self._check_parts(potential)
+        self._check_parts(potential, "samples")
 
     def _computed(
         self, potential: Any, theta: Array, rows: Rows, sample: int, g: Array, asked: Array
     ) -> tuple[float, bool]:
-        g[...], value, finite = exact.share_of(potential, theta, rows, 1.0)
+        g[...], value, finite = share_of(potential, theta, rows, 1.0)
         if finite and asked.size:
             stride = max(1, sample // (ROWS_PER_NUMBER * theta.size))
             differences(potential, theta, rows[::stride], asked)

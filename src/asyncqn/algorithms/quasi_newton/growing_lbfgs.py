@@ -19,45 +19,20 @@ is moved halfway back to the start until it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
-from asyncqn.algorithms.memory import pair_totals
-from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
-from asyncqn.algorithms.quasi_newton.growth import grown
-from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory as ScatterMemory
-from asyncqn.algorithms.quasi_newton.scaled_pairs import Memory
-from asyncqn.algorithms.safeguard import Trial, advance, standing
-from asyncqn.core.stages import Stages, stage_index
+from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, metric_of, note_scatter
+from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, share_of, whole_sum
+from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
+from asyncqn.core.stages import Stages
 from asyncqn.errors import require
-from asyncqn.kernels.strata import fill_strata
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Potential, Task
 
-FACTOR = 4
-"""How much a sample grows."""
 _DOUBLINGS = 2
 """The smallest samples serve at most 2 to this power times as many versions as the largest."""
-
-
-class Iterate(NamedTuple):
-    """The fields of `block_lbfgs.Iterate`, the start, and the stage whose sample `base` was judged on."""
-
-    theta: Array
-    base: Array
-    at_base: Array
-    anchor: Array
-    memory: Memory | ScatterMemory
-    trial: Trial
-    start: Array
-    stage: int = -1
-    """-1: none yet."""
-    first_value: float = math.nan
-    """U at the start, as the first sample says it; NaN where that does not say U."""
 
 
 class Update(NamedTuple):
@@ -71,7 +46,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GrowingLBFGS:
+class GrowingLBFGS(GrowingSamples):
     """Block L-BFGS on samples that grow to all rows; it has no step size.
 
     blocks, pieces, backup_after, initial_scale: as in `BlockLBFGS`; levels: J, how often the sample grows.
@@ -94,20 +69,13 @@ class GrowingLBFGS:
     backup_after: float | None = None
     initial_scale: str = "pairs"
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> GrowingLBFGS:
         """Small parameters that run on any potential, for tests."""
         return cls(blocks=min(4, max(1, potential.n_data // FACTOR)), levels=1, versions=8)
 
     def __post_init__(self) -> None:
-        for name, least in (("levels", 1), ("versions", 2)):
-            value = getattr(self, name)
-            require(
-                isinstance(value, int) and not isinstance(value, bool) and value >= least,
-                f"{name} must be an integer of at least {least}, not {value!r}.",
-            )
+        check_counts(self, levels=1, versions=2)
         require(self.levels <= 15, f"levels must be at most 15, not {self.levels}: 4^15 is a billion.")
         self._exact()
 
@@ -115,6 +83,9 @@ class GrowingLBFGS:
         return BlockLBFGS(
             self.blocks, self.memory, self.backup_after, pieces=self.pieces, initial_scale=self.initial_scale
         )
+
+    def _strides(self) -> list[int]:
+        return [FACTOR**j for j in range(self.levels, -1, -1)]
 
     @property
     def stages(self) -> Stages:
@@ -125,79 +96,20 @@ class GrowingLBFGS:
         ]
         return (*samples, exact)
 
-    @property
-    def growing_versions(self) -> int:
-        """How many versions there are before those on all rows."""
-        return sum(stage.commits or 0 for stage in self.stages)
-
     def check(self, potential: Potential) -> None:
-        n, parts = potential.n_data // FACTOR**self.levels, self.blocks * self.pieces
-        require(
-            parts <= n,
-            f"a sample of {n} data points cannot be cut into {parts} parts: use fewer levels or blocks.",
-        )
+        self._check_parts(potential, "levels")
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(*self._exact().init(theta0), start=theta0.copy())
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        return Worker()
-
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        rows, share = self._rows(potential.n_data, task)
-        g, value, finite = exact.share_of(potential, view.theta, rows, share)
+        rows, sample = self._rows(potential.n_data, task)
+        g, value, finite = share_of(potential, view.theta, rows, rows.size / sample)
         assert task.part is not None
         return Update(g, value, task.part, finite, task.read)
 
-    def _rows(self, n: int, task: Task) -> tuple[Rows, float]:
-        """The rows of a task's part, and their share in its sample."""
-        stride = FACTOR ** (self.levels - stage_index(self.stages, task.read))
-        strata, parts = -(-n // stride), self.blocks * self.pieces
-        part = task.part
-        assert part is not None
-        first, last = part * strata // parts, (part + 1) * strata // parts
-        if stride == 1:
-            return np.arange(first, last), (last - first) / n
-        rows = np.empty(last - first, np.int64)
-        fill_strata(task.stream.seed, stride, first, n, rows)
-        return rows, (last - first) / strata
-
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        stages, read = self.stages, updates[0].read
-        stage = stage_index(stages, read)
-        at, value = exact.whole_sum(updates, self.blocks * self.pieces)
-        exact.note_scatter(iterate.memory, updates)
-        pairs = exact.metric_of(iterate.memory, BlockLBFGS.conjugacy)
-        ask = commit.value if stage == self.levels else None  # nobody else knows U of a sample
-        if iterate.trial.kept == 0 and math.isnan(iterate.first_value):
-            iterate = iterate._replace(first_value=value)
-        if stage == iterate.stage or iterate.trial.kept == 0:
-            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
-        elif iterate.theta.tobytes() == iterate.base.tobytes():
-            empty = self._exact().init(iterate.start).trial
-            iterate = grown(iterate, pairs, at, value, ask, stage, empty)
-        if stage_index(stages, read + 1) != iterate.stage:
-            iterate.theta[...] = iterate.base
-        return iterate
-
-    def standing(self, iterate: Iterate) -> Standing | None:
-        """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
-        return standing(iterate) if iterate.stage == self.levels else None
-
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point kept, and the start, which a run never does worse than."""
-        return iterate.base, iterate.start
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        ends = np.cumsum([stage.commits for stage in self.stages[:-1]])
-        stride = FACTOR ** (self.levels - np.searchsorted(ends, read, "right"))
-        return exact.rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
+        at, value = whole_sum(updates, self.blocks * self.pieces)
+        note_scatter(iterate.memory, updates)
+        pairs = metric_of(iterate.memory, BlockLBFGS.conjugacy)
+        return self._judged(iterate, pairs, at, value, updates[0].read, commit)

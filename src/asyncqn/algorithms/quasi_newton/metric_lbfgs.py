@@ -26,40 +26,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import pair_totals
-from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker
-from asyncqn.algorithms.quasi_newton.growth import grown
-from asyncqn.algorithms.quasi_newton.pairs_over_metric import Memory, PairsOverMetric, empty_memory
-from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, whole_sum
+from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
+from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, empty_memory
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
-from asyncqn.kernels.strata import fill_strata
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
+from asyncqn.types import Array, Commit, Potential, Rows, Task, extra
 
-FACTOR = 4
-"""How much a sample grows."""
 LATER = 3
 """Versions on each sample but the first."""
 AGAIN = 16
 """Versions on all rows between two summaries."""
-
-
-class Iterate(NamedTuple):
-    """The fields of `block_lbfgs.Iterate`, the start, and the stage whose sample `base` was judged on."""
-
-    theta: Array
-    base: Array
-    at_base: Array
-    anchor: Array
-    memory: Memory
-    trial: Trial
-    start: Array
-    stage: int = -1
-    """-1: none yet."""
-    first_value: float = math.nan
-    """U at the start, as the first sample says it; NaN where that does not say U."""
 
 
 class Update(NamedTuple):
@@ -74,7 +54,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MetricLBFGS:
+class MetricLBFGS(GrowingSamples):
     """L-BFGS in the metric of the potential's own curvature, on growing samples; it has no step size.
 
     blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the potential's `curvature_size`.
@@ -100,7 +80,6 @@ class MetricLBFGS:
     pieces: int = 1
     backup_after: float | None = None
 
-    sent = ("theta",)
     requires: ClassVar[tuple[str, ...]] = (
         "curvature_size",
         "grad_with_curvature",
@@ -119,12 +98,7 @@ class MetricLBFGS:
         )
 
     def __post_init__(self) -> None:
-        for name, least in (("curvature", 1), ("samples", 0), ("versions", 2)):
-            value = getattr(self, name)
-            require(
-                isinstance(value, int) and not isinstance(value, bool) and value >= least,
-                f"{name} must be an integer of at least {least}, not {value!r}.",
-            )
+        check_counts(self, curvature=1, samples=0, versions=2)
         require(self.samples <= 14, f"samples must be at most 14, not {self.samples}: 4^15 is a billion.")
         for name in ("renewals", "last_renewals"):
             versions = getattr(self, name)
@@ -136,7 +110,6 @@ class MetricLBFGS:
         return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
 
     def _strides(self) -> list[int]:
-        """One row of so many is in the sample, stage by stage."""
         return [FACTOR ** (j + 1) for j in range(self.samples, 0, -1)] + [1]
 
     @property
@@ -152,11 +125,6 @@ class MetricLBFGS:
         """How many a sample serves."""
         return LATER if stage else self.versions
 
-    @property
-    def growing_versions(self) -> int:
-        """How many versions there are before those on all rows."""
-        return sum(stage.commits or 0 for stage in self.stages)
-
     def _asks(self, read: int) -> bool:
         """Whether the answers on version `read` bring a summary."""
         stages = self.stages
@@ -169,43 +137,24 @@ class MetricLBFGS:
     def check(self, potential: Potential) -> None:
         size = extra(potential, "curvature_size")
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
-        self._check_parts(potential)
-
-    def _check_parts(self, potential: Potential) -> None:
-        """Refuse samples that cannot be cut into as many parts."""
-        n, parts = potential.n_data // self._strides()[0], self.blocks * self.pieces
-        require(
-            parts <= n,
-            f"a sample of {n} data points cannot be cut into {parts} parts: use fewer samples or blocks.",
-        )
+        self._check_parts(potential, "samples")
 
     def init(self, theta0: Array) -> Iterate:
-        fresh = self._exact().init(theta0)
         memory = empty_memory(self.memory, self.curvature, theta0)
-        return Iterate(
-            fresh.theta, fresh.base, fresh.at_base, fresh.anchor, memory, fresh.trial, theta0.copy()
-        )
-
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        return Worker()
+        fresh = self._exact().init(theta0)
+        return Iterate(*fresh, start=theta0.copy())._replace(memory=memory)
 
     def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
-        stride = self._strides()[stage_index(self.stages, task.read)]
-        strata, parts = -(-potential.n_data // stride), self.blocks * self.pieces
-        part = task.part
-        assert part is not None
-        first, last = part * strata // parts, (part + 1) * strata // parts
-        rows = np.arange(first, last)
-        if stride > 1:
-            fill_strata(task.stream.seed, stride, first, potential.n_data, rows)
-        g, summary, share = np.empty_like(view.theta), np.zeros(self.curvature), (last - first) / strata
+        rows, sample = self._rows(potential.n_data, task)
+        g, summary, share = np.empty_like(view.theta), np.zeros(self.curvature), rows.size / sample
         asked = summary if self._asks(task.read) else summary[:0]
-        value, finite = self._computed(potential, view.theta, rows, strata, g, asked)
+        value, finite = self._computed(potential, view.theta, rows, sample, g, asked)
         if not finite:  # the master must hear of it, to turn back
             g[...], asked[...], value = 0.0, 0.0, 0.0
         g *= g.dtype.type(share)
         asked *= share
-        return Update(g, share * value, part, finite, task.read, summary)
+        assert task.part is not None
+        return Update(g, share * value, task.part, finite, task.read, summary)
 
     def _computed(
         self, potential: Any, theta: Array, rows: Rows, sample: int, g: Array, asked: Array
@@ -219,50 +168,19 @@ class MetricLBFGS:
         assert commit.inverse_metric_from is not None
         return commit.inverse_metric_from
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        stages, read = self.stages, updates[0].read
-        stage = stage_index(stages, read)
-        at, value = exact.whole_sum(updates, self.blocks * self.pieces)
+        read = updates[0].read
+        at, value = whole_sum(updates, self.blocks * self.pieces)
         metric = self._metric(commit)
         fresh = _summed(updates) if at is not None and self._asks(read) else None
         pairs = PairsOverMetric(
             iterate.memory, None if fresh is None or metric(fresh) is None else fresh, metric
         )
-        ask = commit.value if stage == self.samples else None  # nobody else knows U of a sample
-        if iterate.trial.kept == 0 and math.isnan(iterate.first_value):
-            iterate = iterate._replace(first_value=value)
-        if stage == iterate.stage or iterate.trial.kept == 0:
-            iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
-        elif iterate.theta.tobytes() == iterate.base.tobytes():
-            if pairs.fresh is not None or pairs.known:
-                pairs.forget_pairs()
-            empty = self._exact().init(iterate.start).trial
-            iterate = grown(iterate, pairs, at, value, ask, stage, empty)
-        if stage_index(stages, read + 1) != iterate.stage:
-            iterate.theta[...] = iterate.base
-        return iterate
+        return self._judged(iterate, pairs, at, value, read, commit)
 
-    def standing(self, iterate: Iterate) -> Standing | None:
-        """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
-        return standing(iterate) if iterate.stage == self.samples else None
-
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point kept, and the start, which a run never does worse than."""
-        return iterate.base, iterate.start
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        ends = np.cumsum([stage.commits for stage in self.stages[:-1]])
-        stride = np.array(self._strides())[np.searchsorted(ends, read, "right")]
-        return exact.rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
+    def _forget_at_growth(self, pairs: PairsOverMetric) -> None:
+        if pairs.fresh is not None or pairs.known:
+            pairs.forget_pairs()
 
 
 def _summed(updates: Sequence[Update]) -> Array:

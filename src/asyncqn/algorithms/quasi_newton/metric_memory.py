@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 
 from asyncqn.algorithms.memory import Memory
+from asyncqn.algorithms.quasi_newton.stored_pairs import COSINE
 from asyncqn.kernels import memory as kernels
 from asyncqn.kernels.pairs import factor
 from asyncqn.kernels.ring import COUNT, REJECTED, next_slot
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array
-
-COSINE = 1e-5
-"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
 
 
 def consider_pair(memory: Memory, s: Array, y: Array, image: Array) -> bool:

@@ -6,20 +6,16 @@ under them.  While there is no summary, H0 = (s'y / y'y) I of the newest pair.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.quasi_newton.stored_pairs import StoredPairs, take_pair
 from asyncqn.kernels.recursion import first_loop, second_loop
-from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
-from asyncqn.kernels.vectors import dot
+from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, points_inside
 from asyncqn.types import Array, Counters
-
-COSINE = 1e-5
-"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
 
 
 class Memory(NamedTuple):
@@ -46,7 +42,7 @@ def empty_memory(size: int, curvature: int, theta0: Array) -> Memory:
 
 
 @dataclass
-class PairsOverMetric:
+class PairsOverMetric(StoredPairs):
     """The memory as `safeguard.Metric`; `fresh` is the summary at the trial, taken up where that is kept."""
 
     memory: Memory
@@ -74,34 +70,16 @@ class PairsOverMetric:
         return True
 
     def learn(self, s: Array, change: Array) -> bool:
-        y, memory, ring = change[0], self.memory, self.memory.ring
-        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
-        if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
-            ring[REJECTED] += 1
-            return False
-        slot = next_slot(ring, memory.pairs.shape[1])
-        memory.pairs[0, slot], memory.pairs[1, slot] = s, y
-        memory.products[:, slot] = sy, ss, yy
-        return True
+        memory = self.memory
+        return take_pair(memory.pairs, memory.products, memory.ring, s, change[0], conjugacy=0.0)
 
     def fits(self, s: Array, y: Array) -> bool:
         return False
-
-    def forget_pairs(self) -> None:
-        """Empty the memory but for H0."""
-        memory = self.memory
-        memory.pairs[...], memory.products[...] = 0, 0.0
-        forget_slots(memory.ring)
 
     def forget(self) -> None:
         """H0 goes too: a direction that keeps failing may be its fault."""
         self.forget_pairs()
         self.memory.summary[...] = 0.0
-
-    def softness(self) -> float:
-        own, lengths, _ = self.memory.products
-        known = own > 0.0
-        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
 
     def keep(self) -> None:
         if self.fresh is not None:

@@ -7,14 +7,15 @@ Pairs are kept as (s, y), so that F may change under them.  While there is no F,
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.scaled_pairs import fit_one_quadratic, take_pair
+from asyncqn.algorithms.quasi_newton.stored_pairs import StoredPairs, take_pair
 from asyncqn.algorithms.scatter_metric import ScatterMetric, apply_inverse, make_metric, new_metric
 from asyncqn.kernels.recursion import first_loop, second_loop
-from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, forget_slots, points_inside
+from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
@@ -44,7 +45,8 @@ def empty_memory(size: int, theta0: Array) -> Memory:
     )
 
 
-class PairsOverScatter(NamedTuple):
+@dataclass(frozen=True)
+class PairsOverScatter(StoredPairs):
     """The memory as `safeguard.Metric`; near a quadratic, pairs are made conjugate."""
 
     memory: Memory
@@ -92,19 +94,6 @@ class PairsOverScatter(NamedTuple):
         self._rescale()
         return True
 
-    def fits(self, s: Array, y: Array) -> bool:
-        return fit_one_quadratic(self.memory.pairs, self.memory.products[0], s, y)
-
     def forget(self) -> None:
         """Empty the memory but for the scatter: that is no guess, and c comes with the next pair."""
-        memory = self.memory
-        memory.pairs[...], memory.products[...] = 0, 0.0
-        forget_slots(memory.ring)
-
-    def softness(self) -> float:
-        own, lengths = self.memory.products
-        known = own > 0.0
-        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
-
-    def keep(self) -> None:
-        pass
+        self.forget_pairs()

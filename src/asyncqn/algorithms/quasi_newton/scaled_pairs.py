@@ -19,13 +19,14 @@ fading, and as long as the sum is below `LEAD`, D = I.  D, the test and the cons
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.conjugation import conjugate
+from asyncqn.algorithms.quasi_newton.stored_pairs import StoredPairs, take_pair
 from asyncqn.kernels.recursion import fit_diagonal, two_loops, weighed
-from asyncqn.kernels.ring import COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot, points_inside
+from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
 
@@ -33,10 +34,6 @@ LEAD, FADING = 3.0, 0.9
 """The sum above which D is used, and the factor on it for every new pair."""
 WIDEST = 1e12
 """D's entries differ from their geometric mean by at most this factor."""
-FITS = 1e-3
-"""How far from symmetric pairs may be for U to be called a quadratic, on which the slopes tell the rise."""
-COSINE = 1e-5
-"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
 
 
 class Memory(NamedTuple):
@@ -64,7 +61,8 @@ def empty_memory(size: int, theta0: Array) -> Memory:
     )
 
 
-class Pairs(NamedTuple):
+@dataclass(frozen=True)
+class Pairs(StoredPairs):
     """The memory as `safeguard.Metric`, pairs made conjugate near a quadratic."""
 
     memory: Memory
@@ -102,42 +100,7 @@ class Pairs(NamedTuple):
         if 0.0 < gain < math.inf:
             self.memory.numbers[1] = FADING * self.memory.numbers[1] + math.log(gain)
 
-    def fits(self, s: Array, y: Array) -> bool:
-        return fit_one_quadratic(self.memory.pairs, self.memory.products[0], s, y)
-
     def forget(self) -> None:
-        memory = self.memory
-        memory.pairs[...], memory.products[...], memory.diagonal[...] = 0, 0.0, 1.0
-        memory.numbers[...] = 1.0, 0.0
-        forget_slots(memory.ring)
-
-    def softness(self) -> float:
-        own, lengths = self.memory.products
-        known = own > 0.0
-        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
-
-    def keep(self) -> None:
-        pass
-
-
-def take_pair(pairs: Array, products: Array, ring: Counters, s: Array, y: Array, conjugacy: float) -> bool:
-    """Put (s, y) into the next slot, made conjugate to the others where they nearly are; False: rejected."""
-    if conjugacy > 0.0:
-        conjugate(pairs, products[0], s, y, conjugacy, math.sqrt(np.finfo(s.dtype).eps))
-    ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
-    if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
-        ring[REJECTED] += 1
-        return False
-    slot = next_slot(ring, pairs.shape[1])
-    pairs[0, slot], pairs[1, slot] = s, y
-    products[:, slot] = sy, ss
-    return True
-
-
-def fit_one_quadratic(pairs: Array, own: Array, s: Array, y: Array) -> bool:
-    """Whether (s, y) is symmetric to all stored pairs, of which there are at least two; own: their s'y."""
-    (S, Y), sy = pairs, dot(s, y)
-    used = np.flatnonzero(own > 0.0)
-    return used.size > 1 and all(
-        abs(dot(Y[i], s) - dot(S[i], y)) <= FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
-    )
+        self.forget_pairs()
+        self.memory.diagonal[...] = 1.0
+        self.memory.numbers[...] = 1.0, 0.0

@@ -28,19 +28,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_positive
-from asyncqn.algorithms.memory import empty_memory, pair_totals
-from asyncqn.algorithms.quasi_newton.block_lbfgs import rows_of_parts
+from asyncqn.algorithms.checks import check_counts, check_positive
+from asyncqn.algorithms.memory import empty_memory
+from asyncqn.algorithms.quasi_newton.exact_gradients import ExactGradients, Worker, rows_of_parts
 from asyncqn.algorithms.quasi_newton.exact_passes import Iterate, Update, WarmUp, take_pass
-from asyncqn.algorithms.safeguard import Trial, standing
+from asyncqn.algorithms.safeguard import Trial
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_one, add_scaled, sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task, extra
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task, extra
 
 _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -48,12 +48,8 @@ _LATEST = 0.1
 """The least weight of the newest summary in the average."""
 
 
-class Worker(NamedTuple):
-    """A worker remembers nothing."""
-
-
 @dataclass(frozen=True)
-class StagedLBFGS:
+class StagedLBFGS(ExactGradients):
     """Stale steps in a structured metric, then exact L-BFGS passes; it has no step size.
 
     batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
@@ -87,13 +83,7 @@ class StagedLBFGS:
         return cls(batches=8, warmup=8, blocks=4, curvature=extra(potential, "curvature_size"), delay=1)
 
     def __post_init__(self) -> None:
-        least = {"batches": 1, "warmup": 0, "blocks": 1, "curvature": 1, "delay": 0, "memory": 1}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            require(
-                isinstance(value, int) and not isinstance(value, bool) and value >= bound,
-                f"{name} must be an integer of at least {bound}, not {value!r}.",
-            )
+        check_counts(self, batches=1, warmup=0, blocks=1, curvature=1, delay=0, memory=1)
         check_positive(backup_after=self.backup_after)
 
     @property
@@ -128,9 +118,6 @@ class StagedLBFGS:
             trial=Trial((-math.inf,)),
             warm_up=WarmUp(),
         )
-
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        return Worker()
 
     def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
         exact, part = task.read >= self.warmup, task.part
@@ -167,12 +154,6 @@ class StagedLBFGS:
         n = end - begin
         return begin + part * n // parts, begin + (part + 1) * n // parts, n
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read >= self.warmup:
             metric_from = commit.inverse_metric_from if self.in_step else None
@@ -199,9 +180,6 @@ class StagedLBFGS:
             commit.inverse_metric_from(known, self._step_size(k, 0), rows).apply(g, image)
         return Update(g, image, curvature, value, 0, blocks[0].read)
 
-    def standing(self, iterate: Iterate) -> Standing | None:
-        return standing(iterate)
-
     def _step_size(self, k: int, staleness: int) -> float:
         return min(0.5 / (1 + max(staleness, self.delay)), 2.5 / (k + 1))
 
@@ -226,10 +204,6 @@ class StagedLBFGS:
         add_scaled(iterate.theta, -h, update.image)
         return warm_up
 
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point kept, theta0 in the warm-up: theta itself is a trial that nobody has judged."""
-        return (iterate.base,)
-
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         if self.in_step:
             batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
@@ -238,9 +212,6 @@ class StagedLBFGS:
             )
         parts = np.where(read < self.warmup, self.batches, self.blocks)
         return rows_of_parts(n_data, parts, part)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals([iterate.memory])
 
 
 def _weight(k: int) -> float:

@@ -28,15 +28,22 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from asyncqn.algorithms.memory import pair_totals
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, Worker, rows_of_parts, share_of, whole_sum
+from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.centred_table import Course, Steps, Table, empty_table, take_answer
+from asyncqn.algorithms.quasi_newton.exact_gradients import (
+    ExactGradients,
+    Worker,
+    rows_of_parts,
+    share_of,
+    whole_sum,
+)
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter, empty_memory
-from asyncqn.algorithms.safeguard import Trial, advance, standing
+from asyncqn.algorithms.safeguard import Trial, advance
 from asyncqn.algorithms.scatter_metric import drop_metric
 from asyncqn.core.stages import Growth, Order, Stages, batches
 from asyncqn.errors import require
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 LARGEST_TABLE = 2**30
 """Bytes of the table at the master beyond which a number of parts is refused."""
@@ -72,7 +79,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableLBFGS:
+class TableLBFGS(ExactGradients):
     """Asynchronous L-BFGS on a centred table of gradients, then exact passes; it has no step size.
 
     parts: P, of the table; the master holds 2 P dim numbers, and an answer has 2 dim.  Parts whose gradient
@@ -98,8 +105,6 @@ class TableLBFGS:
     pieces: int = 1
     backup_after: float | None = None
 
-    sent = ("theta",)
-
     @classmethod
     def example(cls, potential: Potential) -> TableLBFGS:
         """Small parameters that run on any potential, for tests."""
@@ -107,12 +112,7 @@ class TableLBFGS:
         return cls(parts=parts, first=min(3, parts), blocks=min(3, potential.n_data), memory=5)
 
     def __post_init__(self) -> None:
-        for name, least in (("parts", 1), ("first", 1), ("sweeps", 0)):
-            value = getattr(self, name)
-            require(
-                isinstance(value, int) and not isinstance(value, bool) and value >= least,
-                f"{name} must be an integer of at least {least}, not {value!r}.",
-            )
+        check_counts(self, parts=1, first=1, sweeps=0)
         require(
             self.first <= self.parts,
             f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
@@ -160,9 +160,6 @@ class TableLBFGS:
             course=Course(),
         )
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        return Worker()
-
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         n, part = potential.n_data, task.part
         assert part is not None
@@ -173,12 +170,6 @@ class TableLBFGS:
         share = (last - first) * parts / n if table else (last - first) / n
         g, value, finite = share_of(potential, view.theta, np.arange(first, last), share)
         return Update(g, view.theta.copy(), value, part, finite, task.read)
-
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         if updates[0].read >= self.table_commits:
@@ -216,10 +207,6 @@ class TableLBFGS:
         value = value if finite and not math.isnan(value) else commit.value(theta)
         return not (finite and value <= commit.value(start))
 
-    def standing(self, iterate: Iterate) -> Standing | None:
-        """Once all rows were used at one point; the first |g| is an estimate where that is larger."""
-        return standing(iterate)
-
     def answers(self, iterate: Iterate) -> tuple[Array, ...]:
         """The last point kept, or the last mean that did no harm, and the start."""
         return iterate.base, iterate.start
@@ -230,7 +217,7 @@ class TableLBFGS:
         return rows_of_parts(n_data, np.where(table, self.parts, self.blocks * self.pieces), place)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {**pair_totals([iterate.memory]), "turns": iterate.course.turns}
+        return {**super().counters(iterate, locals_), "turns": iterate.course.turns}
 
 
 def place_of(part: PartNumber, parts: int) -> PartNumber:
