@@ -7,13 +7,13 @@ from asyncqn.paper.claims import Claim
 PROBLEM, H0, CAUTIOUS, QUORUM = "problem", "H₀", "cautious constant", "quorum"
 LINK, TARGET, START, NUMBERS, FRICTION = "link at the master", "target", "start", "numbers", "friction"
 TIMEOUT, DATA, ENGINE, SPREAD = "timeout", "data", "engine", "spreads compared"
-RIVAL, STEP = "what without momentum is", "step"
+RIVAL, STEP, LENGTH = "what without momentum is", "step", "length of the run"
 
 _ORDER = (PROBLEM, H0, CAUTIOUS, QUORUM, LINK, TARGET, START, NUMBERS)
 _SPEEDUP = (PROBLEM, LINK, CAUTIOUS, H0, TARGET, START)
 _ASYNCHRONOUS = (PROBLEM, H0, CAUTIOUS, LINK, TARGET, START, NUMBERS)
 
-_RATINGS = (START, CAUTIOUS, H0, LINK, NUMBERS)
+_RATINGS = (START, CAUTIOUS, H0, LINK, NUMBERS, LENGTH)
 
 _LIST = (
     Claim("momentum", "momentum repairs much of the instability that stale updates cause", "§ 3.2",
@@ -60,6 +60,7 @@ _LIST = (
     Claim("independent", "an independent program gives the same times within 10 %", "Fig. 2", own=True),
     Claim("friction", "a step that serves few workers fails for many, where stale friction says", "Fig. 3",
           own=True),
+    Claim("stays", "as-L-BFGS stays at ε once it is there", "Fig. 2", _ASYNCHRONOUS, own=True),
     Claim("pairs-act", "there is a setting in which curvature pairs make as-L-BFGS faster", "Fig. 2",
           own=True),
 )  # fmt: skip

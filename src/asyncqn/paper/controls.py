@@ -18,7 +18,10 @@ def without_pairs(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def accepted_words(rows: Sequence[Record]) -> str:
     """How many of the offered pairs were accepted, in the mean of the runs that say so."""
     known = [r for r in rows if r.get("pairs") is not None]
-    return f"{100 * float(column(known, 'pairs').mean()):.2g} % of its pairs are accepted" if known else ""
+    if not known:
+        return ""
+    percent = 100 * float(column(known, "pairs").mean())
+    return f"{percent:.{0 if percent >= 1 else 2}f} % of its pairs are accepted"
 
 
 def control_words(rows: Sequence[Record], controls: Sequence[Record]) -> str:

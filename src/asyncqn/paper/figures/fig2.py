@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from asyncqn.paper.consistency import candidates
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.experiment import Context, Experiment, Tables
+from asyncqn.paper.figures.fig2_after import STAYING_AT, long_runs
 from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case, study_name
 from asyncqn.paper.figures.fig2_drawing import draw
 from asyncqn.paper.figures.fig2_headline import headline
 from asyncqn.paper.figures.fig2_outcomes import outcomes
-from asyncqn.paper.figures.times import Job, jobs_of, run_named
+from asyncqn.paper.figures.times import Job, jobs_of, measure_staying, run_labelled, run_named
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import NAMES
 
@@ -31,7 +32,8 @@ FULL = Size(60, (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0))
 
 
 def compute(context: Context) -> Tables:
-    """Tables `times`, `controls` (M = 0), `candidates` (the rule) and `parameters`."""
+    """Tables `times`, `controls` (M = 0), `staying` (with both), `after`,
+    `candidates` (the rule) and `parameters`."""
     size = FULL if context.full else QUICK
     seeds = range(context.seed, context.seed + size.repetitions)
     used: list[Record] = []
@@ -50,15 +52,26 @@ def compute(context: Context) -> Tables:
          "parameters": str(base[kind])}
         for kind in NAMES
     ]  # fmt: skip
-    times, controls = [], []
+    times, controls, staying = [], [], []
+    middle = Size(QUICK.repetitions, (STAYING_AT,))
     for name, case in cases.items():
         for kind in NAMES:
             times += [(name, job) for job in _jobs(case, kind, case.parameters[kind], size, seeds)]
         plain = without_pairs(case.parameters["as-lbfgs"])
         controls += [(name, job) for job in _jobs(case, "as-lbfgs", plain, size, seeds)]
+        for kind, given, pairs in [
+            *[(k, case.parameters[k], True) for k in NAMES],
+            ("as-lbfgs", plain, False),
+        ]:
+            labels = {"setting": name, "control": not pairs}
+            staying += [
+                (labels, job) for job in _jobs(case, kind, given, middle, seeds[: middle.repetitions])
+            ]
     return {
         "times": run_named(context, "Fig. 2, three algorithms", times),
         "controls": run_named(context, "Fig. 2, as-L-BFGS without pairs", controls),
+        "staying": run_labelled(context, "Fig. 2, what comes after ε", staying, measure_staying),
+        "after": long_runs(context),
         "candidates": candidates(),
         "parameters": used,
     }

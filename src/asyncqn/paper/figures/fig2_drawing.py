@@ -11,6 +11,7 @@ import numpy as np
 from asyncqn.paper.claims import HOLDS, UNTESTABLE
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, band, few_decades, panels
 from asyncqn.paper.experiment import Tables
+from asyncqn.paper.figures.fig2_after import draw_after
 from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case
 from asyncqn.paper.figures.fig2_outcomes import ORDER, order_outcomes
 from asyncqn.paper.figures.times import curve
@@ -34,8 +35,12 @@ SHORT = {
 
 
 def draw(tables: Tables) -> dict[str, Any]:
-    """The paper's picture for three settings, and a map of all settings."""
-    return {"fig2": times_figure(tables["times"], PANELS), "fig2_settings": _settings(tables)}
+    """The paper's picture for three settings, what comes after, and a map of all settings."""
+    return {
+        "fig2": times_figure(tables["times"], PANELS),
+        "fig2_after": draw_after(tables),
+        "fig2_settings": _settings(tables),
+    }
 
 
 def times_figure(rows: list[Record], titles: Mapping[str, str]) -> Any:

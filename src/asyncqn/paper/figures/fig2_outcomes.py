@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from asyncqn.paper.claim_list import CLAIMS
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import control_words
 from asyncqn.paper.experiment import Tables
-from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES
+from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case
 from asyncqn.paper.figures.times import Curve, curve
 from asyncqn.paper.records import Record, where
 from asyncqn.paper.settings import NAMES
@@ -20,21 +21,55 @@ SLOWER, SIMILAR, RISING, ROBUST = 1.05, 2.0, 1.15, 1.25
 longer than with workers alike."""
 
 
+STAYS = 2.0
+"""A run stays if its median error from 2 to 3 times its time to epsilon is at most this multiple of it."""
 ORDER = ("fig2-sgd", "fig2-alike", "fig2-mb", "fig2-robust", "fig2-best")
 
 
 def outcomes(tables: Tables) -> list[Outcome]:
-    """Five claims for every case, each once for the same choices on its axes; and whether pairs act."""
+    """Five claims and a check for every case, once for the same choices on its axes; whether pairs act."""
     found, seen = [], set()
     for name, case in {**CASES, **TUNED_CASES}.items():
         rows = where(tables["times"], setting=name)
         controls = where(tables["controls"], setting=name)
-        for one in order_outcomes(rows, case.words, case.choices, control_words(rows, controls)):
+        of_order = order_outcomes(rows, case.words, case.choices, control_words(rows, controls))
+        for one in [*of_order, _stays(tables, name, case)]:
             key = (one.claim, *(case.choices.get(axis) for axis in CLAIMS[one.claim].open))
             if key not in seen:
                 seen.add(key)
                 found.append(one)
     return [*found, _pairs_act(tables)]
+
+
+class Staying(NamedTuple):
+    """Of the runs that arrive at epsilon: how many, the share that stays, and their median error later."""
+
+    arrived: int
+    share: float
+    later: float
+    """In multiples of epsilon, from 2 to 3 times the time to it."""
+
+    def __str__(self) -> str:
+        if not self.arrived:
+            return "none arrives"
+        return f"{100 * self.share:.0f} % stay (median {self.later:.2g} ε)"
+
+
+def staying(tables: Tables, name: str, kind: str, control: bool = False) -> Staying:
+    """What becomes of one method's runs in a setting."""
+    rows = where(tables["staying"], setting=name, algorithm=kind, control=control)
+    later = np.array([row["later"] for row in rows if row["later"] is not None])
+    if not later.size:
+        return Staying(0, np.nan, np.nan)
+    return Staying(later.size, float((later <= STAYS).mean()), float(np.median(later)))
+
+
+def _stays(tables: Tables, name: str, case: Case) -> Outcome:
+    """as-L-BFGS in one setting, and its control and the others beside it."""
+    mine, without = (staying(tables, name, "as-lbfgs", control) for control in (False, True))
+    others = "; ".join(f"{NAMES[k]} {staying(tables, name, k)}" for k in NAMES if k != "as-lbfgs")
+    because = f"as-L-BFGS {mine}; with M = 0 {without}; {others}"
+    return outcome("stays", case.words, mine.share >= 0.5 if mine.arrived else None, because, case.choices)
 
 
 def order_outcomes(

@@ -21,11 +21,13 @@ from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4_claims import (
     BASE,
     CONTROL,
+    LENGTHS,
     REAL,
     SETTINGS,
     WORKERS,
     break_even,
     headline,
+    longest,
     outcomes,
 )
 from asyncqn.paper.movielens import (
@@ -51,6 +53,8 @@ from asyncqn.types import Progress
 
 POINTS = 40
 """Rows of metrics along a curve, about."""
+SETTLING = ("epsilon", "fixed")
+"""Settings that are also run until mb-L-BFGS has settled: what bears on where it ends."""
 STUDY = "{kind}-matrix-factorization"
 NOTHING = 1e-9
 """c of H0 = c I where rho I shall act alone."""
@@ -76,8 +80,14 @@ class Job:
     parameters: tuple[tuple[str, Any], ...]
     timing: Timing
     link: bool
-    duration: float
+    steps: int
+    """Steps of a-SGD in whose time the run ends, each lasting `step` seconds."""
+    step: float
     seed: int
+
+    @property
+    def duration(self) -> float:
+        return self.steps * self.step
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,7 @@ def measure(job: Job) -> list[Record]:
         if progress.time > job.duration:
             raise StopIteration
 
+    pace = _interval(job.timing, job.kind, job.link)
     run = Simulator(workers).minimize(
         Request(
             model,
@@ -115,11 +126,11 @@ def measure(job: Job) -> list[Record]:
             seed=job.seed,
             callback=stop,
             commits=commits_within(method, workers, job.duration),
-            evaluate=max(1, int(job.duration / _interval(job.timing, job.kind, job.link) / POINTS)),
+            evaluate=max(1, int(job.duration / pace / POINTS)),
         )
     )
     shared = {"setting": job.setting, "start": job.start, "ratings": job.name, "algorithm": job.kind}
-    return _records(run, {**shared, "seed": job.seed})
+    return _records(run, {**shared, "steps": job.steps, "seed": job.seed})
 
 
 def _interval(timing: Timing, kind: str, link: bool) -> float:
@@ -167,23 +178,19 @@ def measure_real(job: RealJob) -> list[Record]:
 
 
 def compute(context: Context) -> Tables:
-    """Tables `timings`, `curves` (with the control M = 0), `real` and `parameters`.
-
-    Runs last as long as `steps` of a-SGD take.
-    """
-    steps = {"1m": 2400, "10m": 600, "20m": 400} if context.full else {"1m": 600}
-    names = {size: source(size) for size in steps}
+    """Tables `timings`, `curves` (with the control M = 0), `real` and `parameters`."""
+    sizes = ("1m", "10m", "20m") if context.full else ("1m",)
+    names = {size: source(size) for size in sizes}
     # One at a time: a neighbour on the other core would be measured too.
     alone = Context(context.folder, context.full, 1, context.seed, context.progress)
     timings = alone.jobs(
-        "Fig. 4, timings", timing, [TimingJob(names[s], s, kind) for s in steps for kind in NAMES]
+        "Fig. 4, timings", timing, [TimingJob(names[s], s, kind) for s in sizes for kind in NAMES]
     )
     jobs, used = [], []
-    for size in steps:
+    for size in sizes:
         rows = where(timings, size=size)
         times = {r["algorithm"]: Timing(r["worker"], r["master"], r["message"]) for r in rows}
-        duration = steps[size] * _interval(times["async-sgd"], "async-sgd", True)
-        own, words = _jobs(context, size, names[size], times, duration)
+        own, words = _jobs(context, size, names[size], times)
         jobs += own
         used += words
     seeds = tuple(range(context.seed, context.seed + (5 if context.full else 2)))
@@ -196,16 +203,10 @@ def compute(context: Context) -> Tables:
     }
 
 
-def _jobs(
-    context: Context, size: str, name: str, times: dict[str, Timing], duration: float
-) -> tuple[list[Job], list[Record]]:
+def _jobs(context: Context, size: str, name: str, times: dict[str, Timing]) -> tuple[list[Job], list[Record]]:
     """The runs on one set, and the parameters they have: on the larger ones the paper's alone."""
     jobs, used = [], []
-    seeds = range(context.seed, context.seed + 5)
-    few = seeds if context.full else seeds[:2]
     slow = {kind: slowed(kind, seconds) for kind, seconds in times.items()}
-    slow_duration = duration / _interval(times["async-sgd"], "async-sgd", True)
-    slow_duration *= _interval(slow["async-sgd"], "async-sgd", True)
     for kind, quick in times.items():
         printed = parameters(size, potential(name).n_data)[kind]
         printed = with_timeout(printed, algorithm(kind, printed), quick)
@@ -220,41 +221,60 @@ def _jobs(
                 values, origin = carried(study, name, quick), study["command"]
             if setting == CONTROL:
                 values = {**without_pairs(values), "initial_scale": NOTHING}
-            seconds, lasts = (slow[kind], slow_duration) if chosen.slow else (quick, duration)
+            seconds, of_sgd = (slow[kind], slow) if chosen.slow else (quick, times)
+            step = _interval(of_sgd["async-sgd"], "async-sgd", True)
             plain = tuple(sorted(values.items()))
-            chosen_seeds = (seeds if size == "1m" else seeds[:2]) if setting == BASE else few
             jobs += [
-                Job(setting, at, name, kind, plain, seconds, chosen.link, lasts, seed)
+                Job(setting, at, name, kind, plain, seconds, chosen.link, steps, step, context.seed + k)
+                for steps, seeds in _lengths(context.full, size, setting).items()
                 for at in STARTS
-                for seed in chosen_seeds
+                for k in range(seeds)
             ]
             words = {"setting": chosen.words, "ratings": label(name), "algorithm": kind}
             used.append({**words, "parameters": str(values), "found by": origin})
     return jobs, used
 
 
+def _lengths(full: bool, size: str, setting: str) -> dict[int, int]:
+    """How long runs are, in steps of a-SGD, and how many seeds each length has."""
+    short, middle, long = LENGTHS
+    if size != "1m":
+        return {short: 2}
+    if not full:
+        return dict.fromkeys((short, middle), 5 if setting == BASE else 2)
+    longest_too = {long: 2} if setting in (BASE, CONTROL) else {long: 1} if setting in SETTLING else {}
+    return {short: 5, middle: 5, **longest_too}
+
+
 def draw(tables: Tables) -> dict[str, Any]:
     """The paper's arrangement (a row per set: RMSE, gradient norm) from either start; then ours."""
     found = {}
     for at, words in STARTS.items():
-        rows = where(tables["curves"], setting=BASE, start=at)
-        names = distinct(rows, "ratings")
+        every = where(tables["curves"], setting=BASE, start=at)
+        names = distinct(every, "ratings")
         figure, axes = panels(len(names), 2, width=4.2, height=2.7)
         for pair, name in zip(axes, names, strict=True):
             for axis, what in zip(pair, ("rmse", "grad_norm"), strict=True):
-                _curves(axis, where(rows, ratings=name), what)
+                _curves(axis, _shown(where(every, ratings=name)), what)
                 axis.set_title(f"{label(name)}, {words}")
         _finish(figure, axes)
         found["fig4" if at == "prior" else f"fig4_{at}"] = figure
     found["fig4_settings"] = _draw_settings(tables)
+    found["fig4_long"] = _draw_long(tables)
     found["fig4_break_even"] = _draw_break_even(tables)
     return found
+
+
+def _shown(rows: list[Record]) -> list[Record]:
+    """The length that a panel shows: the one in which the most is seen, several seeds of it."""
+    return where(rows, steps=sorted(distinct(rows, "steps"))[:2][-1])
 
 
 def _finish(figure: Any, axes: Any, words: str = "time (s, simulated from measured steps)") -> None:
     for axis in axes[-1]:
         axis.set_xlabel(words)
-        axis.locator_params(axis="x", nbins=5)
+        if axis.get_xscale() == "linear":
+            axis.locator_params(axis="x", nbins=5)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
@@ -302,11 +322,24 @@ def _draw_settings(tables: Tables) -> Any:
     return figure
 
 
+def _draw_long(tables: Tables) -> Any:
+    """The longest runs with the paper's parameters, on a logarithmic axis of time."""
+    figure, axes = panels(1, len(STARTS), width=4.2, height=2.9)
+    name = tables["curves"][0]["ratings"]
+    for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
+        rows = longest(where(tables["curves"], setting=BASE, start=at, ratings=name))
+        _curves(axis, rows, "rmse")
+        start = min(row["time"] for row in rows if row["commit"] > 0)
+        axis.set(title=f"{label(name)}, {words}", xscale="log", xlim=(start, None))
+    _finish(figure, axes)
+    return figure
+
+
 def _with_base(curves: list[Record], setting: str, at: str) -> list[Record]:
     """The runs of a setting, and of the base case for algorithms that it does not change."""
     first = curves[0]["ratings"]
-    rows = where(curves, setting=setting, start=at, ratings=first)
-    base = where(curves, setting=BASE, start=at, ratings=first)
+    rows = _shown(where(curves, setting=setting, start=at, ratings=first))
+    base = _shown(where(curves, setting=BASE, start=at, ratings=first))
     there = set(distinct(rows, "algorithm"))
     return rows + [r for r in base if r["algorithm"] not in there]
 
@@ -341,8 +374,9 @@ EXPERIMENT = Experiment(
     compute,
     draw,
     outcomes,
-    quick="the 1M set, as long as 600 steps of a-SGD take, 5 seeds (2 off the base case)",
-    full="the 1M, 10M and 20M sets, as long as 2400, 600 and 400 steps of a-SGD take, 5 seeds",
-    minutes=(1.5, 20.0),
+    quick="the 1M set, as long as 600 and 4800 steps of a-SGD take, 5 seeds (2 off the base case)",
+    full="the 1M set, as long as 600 and 4800 steps of a-SGD take (5 seeds) and 48,000 (2; 1); the shapes of "
+    "10M and 20M for 600 steps",
+    minutes=(2.5, 25.0),
     headline=headline,
 )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, NUMBERS, START
+from asyncqn.paper.claim_list import CAUTIOUS, H0, LENGTH, LINK, NUMBERS, START
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import accepted_words
 from asyncqn.paper.experiment import Tables
@@ -19,6 +19,8 @@ from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES
 
 WORKERS = 10
+LENGTHS = {600: "for 600 steps", 4800: "for 4800 steps", 48_000: "for 48,000 steps"}
+"""Steps of a-SGD, in whose time the methods are compared, and the words for it."""
 BASE, CONTROL, REAL = "paper", "control", "real"
 _BOTH = ("mb-lbfgs", "as-lbfgs")
 
@@ -92,14 +94,19 @@ def outcomes(tables: Tables) -> list[Outcome]:
             own = {kind: where(mine, setting=setting, algorithm=kind) for kind in NAMES}
             if setting == CONTROL or not own["as-lbfgs"]:
                 continue
-            words = f"{label(name)}, {STARTS[at]}, {SETTINGS[setting].words}, W = {WORKERS}"
-            rows = {kind: own[kind] or base[kind] for kind in NAMES}
-            found += _four(rows, words, control, choices_of(setting, at))
+            for steps, length in LENGTHS.items():
+                rows = {kind: where(own[kind] or base[kind], steps=steps) for kind in NAMES}
+                if not all(rows.values()):
+                    continue  # this setting was not run for so long
+                words = f"{label(name)}, {STARTS[at]}, {SETTINGS[setting].words}, W = {WORKERS}, {length}"
+                chosen = {**choices_of(setting, at), LENGTH: length}
+                found += _four(rows, words, where(control, steps=steps), chosen)
     real = [r for r in tables.get("real", []) if r["workers"] == 2]
     if real:
         first = real[0]
         words = f"{label(name)}, {STARTS[first['start']]}, {first['engine']} with W = 2, not slowed"
         chosen = {**choices_of(BASE, first["start"]), LINK: "the memory of one machine, two workers"}
+        chosen[LENGTH] = "for some hundred commits"
         found += _four({kind: where(real, algorithm=kind) for kind in NAMES}, words, [], chosen)
     return found
 
@@ -115,6 +122,8 @@ def _four(
     sgd, mb, as_ = (final[kind] for kind in NAMES)
     at = f"median RMSE after {end:.2f} s: " + ", ".join(f"{NAMES[k]} {_stars(v)}" for k, v in final.items())
     at += f"; {accepted_words(rows['as-lbfgs'])}"
+    lost = sum(bool(run[-1]["diverged"]) for run in runs["as-lbfgs"])
+    at += f"; {lost} of its {len(runs['as-lbfgs'])} runs diverge" if lost else ""
     if control:
         last = [_at(where(control, seed=s), end) for s in distinct(control, "seed")]
         at += f"; with ρI alone (M = 0) it ends at {_stars(float(np.median(last)))}"
@@ -144,6 +153,11 @@ def _four(
     ]
 
 
+def longest(rows: list[Record]) -> list[Record]:
+    """Of runs of several lengths the longest."""
+    return where(rows, steps=max(distinct(rows, "steps"))) if rows else []
+
+
 class BreakEven(NamedTuple):
     """RMSE levels, how many steps of a-SGD one of as-L-BFGS is worth there, and what it costs by steps."""
 
@@ -156,7 +170,7 @@ def break_even(tables: Tables, at: str) -> BreakEven:
     """At equal RMSE: commits of a-SGD over those of as-L-BFGS.  Where a step of as-L-BFGS takes less than so
     many of a-SGD's, it wins."""
     name = tables["curves"][0]["ratings"]
-    rows = where(tables["curves"], setting=BASE, start=at, ratings=name)
+    rows = longest(where(tables["curves"], setting=BASE, start=at, ratings=name))
     curves = {}
     for kind in ("async-sgd", "as-lbfgs"):
         mine = where(rows, algorithm=kind)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.core.request import Request
+from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import algorithm, cluster
-from asyncqn.tuning.measure import time_to
+from asyncqn.tuning.measure import commits_within, time_to
+from asyncqn.types import Progress
 
 STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
 """Multiples of a draw from the prior."""
@@ -55,6 +58,50 @@ def measure(job: Job) -> list[Record]:
     return records
 
 
+STAYING = 3.0
+"""A run is looked at until this multiple of its time to epsilon."""
+
+
+def measure_staying(job: Job) -> list[Record]:
+    """What becomes of the runs that arrive: the median error from 2 to 3 times their time to epsilon, over
+    epsilon; None for runs that do not arrive, infinite for those that blow up."""
+    potential = PROBLEMS[job.problem].potential()
+    method = algorithm(job.kind, dict(job.parameters))
+    timing = cluster(job.kind, job.workers, job.variance, serial=job.serial)
+    records = []
+    for found in measure(job):
+        later: list[float] = []
+        if found["time"]:
+            end = STAYING * found["time"]
+
+            def look(progress: Progress, end: float = end, later: list[float] = later) -> None:
+                if progress.time > end * 2.0 / 3.0:
+                    later.append(progress.metrics["error"])
+                if progress.time > end:
+                    raise StopIteration
+
+            Simulator(timing).minimize(
+                Request(
+                    potential,
+                    method,
+                    theta0=STARTS[job.start] * starting_point(potential, None, found["seed"]),
+                    seed=found["seed"],
+                    commits=commits_within(method, timing, end),
+                    evaluate=1 if method.stages[0].waits else 5,
+                    callback=look,
+                )
+            )
+        level = float(np.median(later)) / job.epsilon if later else np.inf
+        told = {key: found[key] for key in ("algorithm", "variance", "seed")}
+        gone = level if np.isfinite(level) else GONE
+        records.append({**told, "later": gone if found["time"] else None})
+    return records
+
+
+GONE = 1e30
+"""Stands for an error that is no number."""
+
+
 def jobs_of(
     problem: str,
     kind: str,
@@ -68,9 +115,14 @@ def jobs_of(
     return [Job(problem, kind, plain, variance, tuple(seeds), **options) for variance in variances]
 
 
-def run_labelled(context: Context, label: str, jobs: Sequence[tuple[Record, Job]]) -> list[Record]:
+def run_labelled(
+    context: Context,
+    label: str,
+    jobs: Sequence[tuple[Record, Job]],
+    what: Callable[[Job], list[Record]] = measure,
+) -> list[Record]:
     """The records of all jobs, each with its labels; jobs that settings share run once."""
-    records = iter(context.jobs(label, measure, [job for _, job in jobs]))
+    records = iter(context.jobs(label, what, [job for _, job in jobs]))
     return [{**labels, **next(records)} for labels, job in jobs for _ in job.seeds]
 
 
