@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from asyncqn.paper.claim_list import CLAIMS
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
 from asyncqn.paper.consistency import CONSISTENT, Consistency, candidates, consistency
 from asyncqn.paper.figures import fig2_cases
+from asyncqn.paper.figures.fig2_after import METHODS
 from asyncqn.paper.figures.fig2_cases import BASE_PROBLEM, CASES, TUNED_CASES, scale_below_limit
 from asyncqn.paper.figures.fig2_headline import headline
-from asyncqn.paper.figures.fig2_outcomes import ORDER, order_outcomes, outcomes
-from asyncqn.paper.figures.times import curve
-from asyncqn.paper.settings import NAMES
+from asyncqn.paper.figures.fig2_outcomes import ORDER, order_outcomes, outcomes, staying
+from asyncqn.paper.figures.times import Job, curve, measure_staying
+from asyncqn.paper.settings import NAMES, PAPER
 
 VARIANCES = (1.0, 200.0, 900.0)
 
@@ -102,16 +104,48 @@ def test_a_timeout_of_computation_alone_is_longer_by_the_messages() -> None:
     assert timeouts == {"timeout of computation and messages": 10.0, "timeout of computation alone": 20.0}
 
 
+def stays(name: str, kind: str, later: float | None, control: bool = False) -> list[dict[str, Any]]:
+    shared = {"setting": name, "algorithm": kind, "control": control, "variance": 200.0}
+    return [{**shared, "seed": seed, "later": later} for seed in range(2)]
+
+
+def test_a_run_that_leaves_epsilon_again_does_not_stay_and_one_that_never_arrives_says_nothing() -> None:
+    rows = stays("here", "as-lbfgs", 1.9) + stays("here", "as-lbfgs", 2.1) + stays("here", "as-lbfgs", None)
+    found = staying({"staying": rows}, "here", "as-lbfgs")
+    assert (found.arrived, found.share) == (4, 0.5)
+    assert staying({"staying": rows}, "here", "async-sgd").arrived == 0
+
+
+def test_what_comes_after_epsilon_is_measured_from_twice_to_three_times_the_time_to_it() -> None:
+    given = tuple(sorted(PAPER["async-sgd"].items()))
+    job = Job("rows-alike-8", "async-sgd", given, 1.0, (0,), workers=4, epsilon=0.15)
+    (row,) = measure_staying(job)
+    assert row["later"] < 1.0
+    (lost,) = measure_staying(replace(job, limit=1.0))
+    assert lost["later"] is None
+
+
 def test_the_headline_tells_where_the_order_appears_and_that_tuning_breaks_it() -> None:
     paper = rows([300, 300, 300], [110, 160, 200], [100, 100, 100])
     broken = rows([50, 80, 90], [400, 390, 380], [100, 140, 160])
-    tables: dict[str, Any] = {"times": [], "controls": []}
+    tables: dict[str, Any] = {"times": [], "controls": [], "staying": [], "after": []}
     for name, case in {**CASES, **TUNED_CASES}.items():
         good = case.problem == BASE_PROBLEM and case.serial == 2.0 and name not in TUNED_CASES
         tables["times"] += [{"setting": name, **row} for row in (paper if good else broken)]
         tables["controls"] += [{"setting": name, **row} for row in (broken if good else paper)
                                if row["algorithm"] == "as-lbfgs"]  # fmt: skip
-    appears, _, around, _, after = headline(tables)
+        tables["staying"] += stays(name, "as-lbfgs", 9.0 if good else 0.5) + stays(name, "mb-lbfgs", 0.5)
+        tables["staying"] += stays(name, "async-sgd", 3.0 if name in TUNED_CASES else 0.5)
+        tables["staying"] += stays(name, "as-lbfgs", 0.5, control=True)
+    for method in METHODS:
+        errors = (0.2, 0.04, 7.0 if method == "as-lbfgs" else 0.04)
+        tables["after"] += [
+            {"method": method, "seed": 0, "time": float(k), "error": error} for k, error in enumerate(errors)
+        ]
+    appears, _, passing, _, around, _, after = headline(tables)
+    assert f"three times that time in 0; with M = 0 in {passing.split('In the ')[1].split()[0]}" in passing
+    assert "1 of 1 runs of as-L-BFGS, 0 of 1 runs of as-L-BFGS, M = 0" in passing
+    assert "a-SGD 50 in passing" in after
     assert "in 0 of the 27 in which it does not" in appears
     assert "rows alike 8" in appears
     assert "breaks with b = 1, b = 5, b = 0" in around

@@ -51,7 +51,8 @@ def test_slow_gradients_cost_in_proportion_to_their_rows() -> None:
 def rmse_curves(ends: dict[str, float], jitter: dict[str, float], **changes: Any) -> list[dict[str, Any]]:
     """Exponential approaches to `ends`, with a gradient norm that jitters."""
     rng = np.random.default_rng(0)
-    row = {"setting": fig4_claims.BASE, "ratings": "ml-1m", "diverged": False, "pairs": 0.9, **changes}
+    row = {"setting": fig4_claims.BASE, "ratings": "ml-1m", "diverged": False, "pairs": 0.9, "steps": 600}
+    row |= changes
     return [
         {
             **row,
@@ -115,9 +116,17 @@ def test_a_setting_that_leaves_an_algorithm_as_it_is_is_compared_with_its_base_c
     assert "a-SGD 0.930" in mine[0].because
 
 
+def test_lengths_of_runs_are_judged_apart() -> None:
+    late = {"async-sgd": 0.93, "mb-lbfgs": 0.99, "as-lbfgs": 0.94}
+    found = fig4_claims.outcomes({"curves": rmse_curves(GOOD, {}) + rmse_curves(late, {}, steps=4800)})
+    gains = {(o.choices["length of the run"], o.verdict) for o in found if o.claim == "fig4-gain"}
+    assert gains == {("for 600 steps", HOLDS), ("for 4800 steps", FAILS)}
+
+
 def test_a_step_is_worth_the_ratio_of_commits_at_equal_rmse() -> None:
     def curve(kind: str, pace: float) -> list[dict[str, Any]]:
         row = {"setting": fig4_claims.BASE, "ratings": "ml-1m", "start": "mean", "algorithm": kind, "seed": 0}
+        row["steps"] = 600
         return [{**row, "commit": 10 * k, "rmse": 1.1 - 0.001 * pace * k} for k in range(101)]
 
     timings = [
@@ -192,6 +201,23 @@ def test_figure_1_judges_the_worst_of_its_pairs() -> None:
     both = fig1.outcomes({"runs": runs((0, 1))})[0]
     assert both.verdict == FAILS
     assert "1.00 to 1.30 times" in both.because
+
+
+def test_figure_1_asks_no_more_of_the_simulator_than_of_a_second_real_run() -> None:
+    def runs(again: float) -> list[dict[str, Any]]:
+        shared = {"setting": fig1.STRETCHED, "memory": 3, "on": "threads", "because": "", "seed": 0}
+        return [
+            {**shared, "engine": engine, "what": what, "x": float(x), "y": y}
+            for engine, factor in (("simulated", 1.4), ("real", 1.0), (fig1.AGAIN, again))
+            for what, points in (
+                ("error", [(x, factor * 2.0**-x) for x in range(8)]),
+                ("staleness", [(0, 0.5), (1, 0.5)]),
+            )
+            for x, y in points
+        ]
+
+    assert fig1.outcomes({"runs": runs(1.0)})[0].verdict == FAILS
+    assert fig1.outcomes({"runs": runs(1.35)})[0].verdict == HOLDS
 
 
 def test_without_a_launcher_real_runs_use_threads_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

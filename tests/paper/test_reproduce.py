@@ -12,6 +12,7 @@ import pytest
 
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
+from asyncqn.paper.bands import shaded, spread
 from asyncqn.paper.catalogue import MODULES, find
 from asyncqn.paper.claims import HOLDS, Outcome, outcome
 from asyncqn.paper.drawing import panels
@@ -48,6 +49,24 @@ def tiny() -> Experiment:
         return ["Squares & co."]
 
     return Experiment("tiny", "A tiny one", "For the test.", compute, draw, outcomes, headline=headline)
+
+
+def test_bands_are_percentiles_or_three_standard_deviations(tmp_path: Path) -> None:
+    values = np.arange(11.0)
+    assert spread(values) == (1.0, 9.0)
+    with shaded("sigma"):
+        low, high = spread(values)
+    assert (low, high) == pytest.approx((5.0 - 3.0 * values.std(), 5.0 + 3.0 * values.std()))
+    assert spread(values) == (1.0, 9.0)
+    result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny", "sigma")
+    assert "Bands here: three standard deviations" in result.about
+
+
+def test_unknown_bands_are_refused_in_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["reproduce", "order", "--bands", "wide", "--output", str(tmp_path / "out")])
+    assert "--bands must be percentiles or sigma" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_experiment_leaves_tables_figures_and_its_manifest(tmp_path: Path) -> None:

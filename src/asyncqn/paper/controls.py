@@ -21,7 +21,8 @@ def accepted_words(rows: Sequence[Record]) -> str:
     if not known:
         return ""
     percent = 100 * float(column(known, "pairs").mean())
-    return f"{percent:.{0 if percent >= 1 else 2}f} % of its pairs are accepted"
+    shown = f"{percent:.0f}" if percent >= 1 else f"{percent:.2g}"
+    return f"{shown} % of its pairs are accepted"
 
 
 def control_words(rows: Sequence[Record], controls: Sequence[Record]) -> str:

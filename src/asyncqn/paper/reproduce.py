@@ -18,6 +18,7 @@ from typing import Any
 
 from asyncqn import __version__
 from asyncqn.errors import BadInput
+from asyncqn.paper.bands import BANDS, PERCENTILES, shaded
 from asyncqn.paper.claims import Outcome
 from asyncqn.paper.drawing import save_figure, style
 from asyncqn.paper.experiment import Context, Experiment, Tables
@@ -42,7 +43,9 @@ class Result:
     folder: Path
 
 
-def run_experiment(experiment: Experiment, context: Context, command: str) -> Result:
+def run_experiment(
+    experiment: Experiment, context: Context, command: str, bands: str = PERCENTILES
+) -> Result:
     """Compute what is missing, then draw and reach outcomes from the tables as they were saved."""
     began = time.monotonic()
     tables = experiment.compute(context)
@@ -58,20 +61,26 @@ def run_experiment(experiment: Experiment, context: Context, command: str) -> Re
         "code": code_hash(experiment.compute)[:12],
         "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
     }
-    return conclude(experiment, context.folder, list(tables), manifest)
+    return conclude(experiment, context.folder, list(tables), manifest, bands)
 
 
-def conclude(experiment: Experiment, folder: Path, tables: list[str], manifest: dict[str, Any]) -> Result:
+def conclude(
+    experiment: Experiment,
+    folder: Path,
+    tables: list[str],
+    manifest: dict[str, Any],
+    bands: str = PERCENTILES,
+) -> Result:
     """Draw and reach outcomes from the tables in a folder, and keep `experiment.json` beside them."""
     saved: Tables = {name: read_table(folder / name) for name in tables}
-    with style():
+    with style(), shaded(bands):
         figures = experiment.draw(saved)
         for name, figure in figures.items():
             save_figure(figure, folder / name)
     document = {
         "name": experiment.name,
         "title": experiment.title,
-        "about": experiment.about,
+        "about": experiment.about + ("" if bands == PERCENTILES else f" Bands here: {BANDS[bands]}."),
         "outcomes": [found._asdict() for found in experiment.outcomes(saved)],
         "headline": experiment.headline(saved) if experiment.headline else [],
         "figures": list(figures),

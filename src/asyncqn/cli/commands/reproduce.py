@@ -33,17 +33,23 @@ def register(app: typer.Typer) -> None:
         ] = None,
         tuned: Annotated[Path | None, typer.Option(help="Folder of tuned parameters.")] = None,
         processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+        bands: Annotated[
+            str, typer.Option(metavar="WHICH", help="Shades of figures: percentiles (10 to 90) or sigma (3).")
+        ] = "percentiles",
         seed: Annotated[int, typer.Option(min=0, help="First seed of the repetitions.")] = 0,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
         """Reproduce experiments of the paper; finished parts are not run again, interrupted ones go on."""
+        from asyncqn.errors import require
+        from asyncqn.paper.bands import BANDS
         from asyncqn.paper.catalogue import MODULES, find
         from asyncqn.paper.experiment import Context
         from asyncqn.paper.judgement import judged
         from asyncqn.paper.report import write_html
         from asyncqn.paper.reproduce import folder_of, load_results, run_experiment
 
+        require(bands in BANDS, f"--bands must be {' or '.join(BANDS)}, not {bands!r}.")
         out = Output(json, quiet)
         context = Context(output, full, processes, seed, out.progress, tuned)
         size = "--full" if full else "--quick"
@@ -53,7 +59,7 @@ def register(app: typer.Typer) -> None:
             out.say(f"{experiment.name}: {experiment.title}; about {expected:g} min on two processors")
             command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"
             folder = folder_of(output, experiment.name, full)
-            results.append(run_experiment(experiment, replace(context, folder=folder), command))
+            results.append(run_experiment(experiment, replace(context, folder=folder), command, bands))
         for row in judged(results):
             if row.outcomes:
                 out.show(f"  {row.words}: {row.claim.text} ({len(row.outcomes)} settings)")

@@ -15,6 +15,7 @@ import numpy as np
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
+from asyncqn.paper.bands import spread
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import ALGORITHM_LOOKS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
@@ -279,20 +280,24 @@ def _finish(figure: Any, axes: Any, words: str = "time (s, simulated from measur
 
 
 def _curves(axis: Any, rows: list[Record], what: str) -> None:
-    """Median over seeds, band from the 10th to the 90th percentile; runs that blow up leave the panel."""
+    """Median over seeds, with a band; runs that blow up leave the panel."""
     levels = []
     for kind, title in NAMES.items():
         mine = where(rows, algorithm=kind)
         runs = [where(mine, seed=seed) for seed in distinct(mine, "seed")]
         if not runs:
             continue
-        grid = np.linspace(0.0, min(float(run[-1]["time"]) for run in runs if len(run) > 1), 50)
-        values = np.array([np.interp(grid, column(r, "time"), _filled(column(r, what))) for r in runs])
-        low, middle, high = np.percentile(values, (10, 50, 90), axis=0)
+        grid = np.linspace(0.0, max(float(run[-1]["time"]) for run in runs), 50)
+        values = np.array([_on_grid(run, what, grid) for run in runs])
+        middle, (low, high) = np.median(values, axis=0), spread(values)
         look = ALGORITHM_LOOKS[kind]
         axis.plot(grid, middle, label=title, **{**look, "markevery": 6})
         axis.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
         levels.append(middle)
+        lost = sum(bool(run[-1]["diverged"]) for run in runs)
+        if lost:
+            words = f"{title}: {lost} of {len(runs)} runs diverge"
+            axis.text(0.98, 0.97, words, transform=axis.transAxes, ha="right", va="top", fontsize=7)
     first = float(levels[0][0])
     lowest = min(float(values.min()) for values in levels)
     if what == "rmse":
@@ -304,9 +309,11 @@ def _curves(axis: Any, rows: list[Record], what: str) -> None:
         few_decades(axis)
 
 
-def _filled(values: Any) -> Any:
-    """A number that does not exist, where a run has blown up, is larger than any."""
-    return np.where(np.isfinite(values), values, 1e30)
+def _on_grid(run: list[Record], what: str, grid: Any) -> Any:
+    """A run's values at some times; where it has blown up they are larger than any."""
+    values = column(run, what)
+    values = np.where(np.isfinite(values), values, 1e30)
+    return np.interp(grid, column(run, "time"), values, right=1e30 if run[-1]["diverged"] else values[-1])
 
 
 def _draw_settings(tables: Tables) -> Any:

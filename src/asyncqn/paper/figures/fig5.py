@@ -16,6 +16,7 @@ import numpy as np
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
+from asyncqn.paper.bands import spread
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import LOOKS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
@@ -178,7 +179,8 @@ def _draw_paper(tables: Tables) -> Any:
         runs = [where(rows, seed=s) for s in distinct(rows, "seed")]
         shortest = min(len(run) for run in runs)
         values = np.array([column(run[:shortest], "rmse") for run in runs])
-        low, middle, high = np.percentile(np.where(np.isfinite(values), values, 1e30), (10, 50, 90), axis=0)
+        values = np.where(np.isfinite(values), values, 1e30)
+        middle, (low, high) = np.median(values, axis=0), spread(values)
         lowest = min(lowest, float(middle.min()))
         for axis, x in ((axes[0][0], "time"), (axes[0][2], "commit")):
             along = np.median([column(run[:shortest], x) for run in runs], axis=0)

@@ -11,6 +11,7 @@ import numpy as np
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
+from asyncqn.paper.bands import spread
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
@@ -132,7 +133,7 @@ def run_named(context: Context, label: str, jobs: Sequence[tuple[str, Job]]) -> 
 
 
 class Curve(NamedTuple):
-    """Means over the runs that arrive, as in the paper, infinite where fewer than half do; 10 and 90 %."""
+    """Means over the runs that arrive, as in the paper, infinite where fewer than half do; the band."""
 
     x: Any
     mean: Any
@@ -155,6 +156,6 @@ def curve(records: Sequence[Record], what: str = "time", by: str = "variance") -
         values = column(where(records, **{by: x}), what)
         good = values[np.isfinite(values)]
         share = good.size / values.size
-        points = (good.mean(), *np.quantile(good, (0.1, 0.9))) if share >= 0.5 else (np.inf,) * 3
+        points = (good.mean(), *spread(good)) if share >= 0.5 else (np.inf,) * 3
         rows.append((*points, share))
     return Curve(np.array(xs), *np.array(rows).reshape(-1, 4).T)
