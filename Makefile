@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_DIR ?= demo-output
-# Worker processes of pytest.  loadgroup keeps a module's xdist_group (Ray, MPI) in one process.
+# Worker processes of pytest.  loadgroup keeps a module's xdist_group (Ray, MPI) in one process; groups begin in
+# the order of tests/conftest.py, the longest first.
 JOBS ?= 2
+SPREAD := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 PYTEST_ARGS ?=
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# Modules are compiled when they are first imported, not all of them beforehand: most never are.
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
+PIP := $(BIN)/python $(INSTALL)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-processors lint docs browser dist bench reproduce clean
@@ -47,7 +51,7 @@ demo: $(VENV)/.basics
 
 test: $(VENV)/.everything
 	@echo "== pytest, $(JOBS) processes"
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-processors: $(VENV)/.everything
 	@$(BIN)/python .ci/processors.py $(TARGETS) -- -n $(JOBS) $(PYTEST_ARGS)
@@ -77,17 +81,15 @@ dist: | $(VENV)/.python
 	@echo "== building"
 	@rm -rf dist build/dist && mkdir -p build/dist
 	@$(PYTHON) -m venv build/dist/tools
-	@build/dist/tools/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
-	  "build>=1.2" "twine>=6" "check-wheel-contents>=0.6"
+	@build/dist/tools/bin/python $(INSTALL) "build>=1.2" "twine>=6" "check-wheel-contents>=0.6"
 	@build/dist/tools/bin/python -m build --outdir dist . > build/dist/build.log || { tail -30 build/dist/build.log; exit 1; }
 	@build/dist/tools/bin/twine check --strict dist/*
 	@build/dist/tools/bin/check-wheel-contents dist/*.whl
 	@echo "== tests of the source package"
 	@mkdir build/dist/source && tar -xzf dist/*.tar.gz -C build/dist/source --strip-components 1
 	@$(PYTHON) -m venv build/dist/venv
-	@cd build/dist/source && ../venv/bin/python -m pip --disable-pip-version-check install --quiet \
-	  --constraint constraints.txt '.[dev]'
-	@cd build/dist/source && ../venv/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(DIST_TESTS)
+	@cd build/dist/source && ../venv/bin/python $(INSTALL) '.[dev]'
+	@cd build/dist/source && ../venv/bin/python -m pytest -q $(SPREAD) $(DIST_TESTS)
 
 bench: $(VENV)/.everything
 	@$(BIN)/python -m benchmarks.run $(BENCH)

@@ -396,7 +396,7 @@ def test_run_and_simulate_take_the_same_options(capfd: pytest.CaptureFixture[str
 def test_a_wrong_command_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
     code, out, err = call(capfd, "replai", "--json")
     assert code == 2
-    assert err == "asyncqn: there is no command 'replai': did you mean replay or plan?\n"
+    assert err == "asyncqn: there is no command 'replai': did you mean replay?\n"
     assert json.loads(out) == {"error": err.removeprefix("asyncqn: ").strip()}
 
 

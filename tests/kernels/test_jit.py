@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
+import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba.core.registry import CPUDispatcher
 
-from asyncqn.kernels.jit import drop_stale_cache
+from asyncqn.kernels import jit, memory
+from asyncqn.kernels.jit import Piece, drop_stale_cache
+
+KERNELS = [import_module(f"asyncqn.kernels.{p.stem}") for p in Path(jit.__file__).parent.glob("[a-z]*.py")]
 
 
 def test_a_changed_source_drops_every_compiled_kernel_beside_it(tmp_path: Path) -> None:
@@ -55,14 +61,48 @@ def test_the_cache_and_the_manifest_follow_the_processor_that_numba_is_told(
     assert processor == ("generic with +sse4.2" if features else "generic")
 
 
-def test_no_piece_without_a_way_in_is_called_from_python() -> None:
-    kernels = Path(__file__).resolve().parents[2] / "src" / "asyncqn" / "kernels"
-    for file in kernels.glob("*.py"):
-        pieces = re.findall(r"^@(?:reducing|strict)_piece\ndef (\w+)", file.read_text("utf-8"), re.M)
-        for user in kernels.parent.rglob("*.py"):
-            text = user.read_text("utf-8")
-            if user.parent == kernels or f"kernels.{file.stem}" not in text:
-                continue
-            imported = re.findall(rf"from asyncqn\.kernels\.{file.stem} import (.+)", text)
-            names = {name.strip() for line in imported for name in line.strip("()").split(",")}
-            assert not names & set(pieces), f"{user.name}: the call would end the process"
+def test_a_piece_is_compiled_into_kernels_and_refuses_a_call_from_python() -> None:
+    """Compiled or not yet: without a Python wrapper the call would end the process."""
+    for piece in (memory.two_dots, memory.combine):
+        with pytest.raises(TypeError, match=r"^\w+ is a piece of kernels and cannot be called from Python"):
+            piece(*[np.ones(3)] * 3)
+        if piece is memory.two_dots:
+            memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), np.ones(3))
+            with pytest.raises(TypeError, match="piece of kernels"):
+                piece(*[np.ones(3)] * 3)
+    named = {name for module in KERNELS for name, thing in vars(module).items() if isinstance(thing, Piece)}
+    assert {"two_dots", "combine", "add_pair"} <= named
+    wrapperless = [
+        name
+        for module in KERNELS
+        for name, thing in vars(module).items()
+        if isinstance(thing, CPUDispatcher) and thing.targetoptions.get("no_cpython_wrapper")
+    ]
+    assert set(wrapperless) == named
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from asyncqn.kernels import jit
+from asyncqn.kernels.vectors import dot
+dot(np.ones(3), np.ones(3))
+assert Path(jit.__file__).is_relative_to(sys.argv[1])
+print(jit.cache_folder())
+"""
+
+
+def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_users_cache(tmp_path: Path) -> None:
+    package = Path(jit.__file__).resolve().parents[1]
+    there = tmp_path / "site" / "asyncqn"
+    shutil.copytree(package, there, ignore=shutil.ignore_patterns("__pycache__", "tuned"))
+    (there / "kernels" / "__pycache__").write_text("a file, where root too can make no folder\n")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    command = [sys.executable, "-B", "-c", READ_ONLY, str(tmp_path / "site")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    folder = Path(done.stdout.strip())
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert any(folder.glob("*.nbc"))

@@ -1,12 +1,12 @@
 """The program's commands and its help: a command's file is imported when it is called, not before.
 
 Every file of cli/commands/ is a command of that name; the first line of the file says what it does, after
-the command and a colon.  So `asyncqn --help` reads sixteen lines and imports nothing that computes.
+the command and a colon.  So `asyncqn --help` reads one line of each and imports nothing that computes.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +43,13 @@ def summary(name: str) -> str:
     with (FOLDER / f"{name}.py").open(encoding="utf-8") as file:
         said = file.readline().strip().strip('"').partition(": ")[2].rstrip(".")
     return said[:1].upper() + said[1:]
+
+
+def nearest(word: str, names: list[str]) -> list[str]:
+    """The name most like a word, and any that is nearly as like it."""
+    near = get_close_matches(word, names)
+    likeness = {name: SequenceMatcher(None, name, word).ratio() for name in near}
+    return [name for name in near if likeness[name] > max(likeness.values()) - 0.1]
 
 
 class Command(TyperCommand):
@@ -90,7 +97,7 @@ class Program(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.names and not ctx.resilient_parsing and not args[0].startswith("-"):
-            near = get_close_matches(args[0], self.names)
+            near = nearest(args[0], self.names)
             meant = f"did you mean {' or '.join(near)}?" if near else "asyncqn --help lists all commands."
             raise BadInput(f"there is no command '{args[0]}': {meant}")
         return super().resolve_command(ctx, args)

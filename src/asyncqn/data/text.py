@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 import weakref
+from traceback import clear_frames
 from typing import IO, Any
 
 import numpy as np
@@ -70,6 +71,11 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
             ratings = _finish(parsed, dialect)
         except (lib.ArrowException, BadInput, *ZIP_ERRORS):
             parsed = None
+        except BaseException as error:
+            clear_frames(
+                error.__traceback__
+            )  # they hold the stream: what follows would wait for them in vain
+            raise
         finally:
             _await_release(waiting)
         if parsed is not None:

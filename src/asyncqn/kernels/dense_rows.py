@@ -111,29 +111,6 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal):
 
 
 @reducing_kernel
-def value(kind, width, X, y, weights, prior, theta, rows):
-    """(fits, U), estimated from `rows` as above."""
-    D, d, m = theta.size, X.shape[1], rows.size
-    if not _fits(X, theta, rows):
-        return False, 0.0
-    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
-    z = np.zeros(4)
-    loss = 0.0
-    for r in range(0, m, 4):
-        a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
-        c, e = X[rows[min(r + 2, m - 1)]], X[rows[min(r + 3, m - 1)]]
-        _four_dots(a, b, c, e, slopes_of, z)
-        for i in range(min(4, m - r)):
-            row = rows[r + i]
-            one, two, _ = loss_and_slope(kind, width, y[row], z[i] + shift)
-            if weights.size:
-                one, two = weights[row] * one, weights[row] * two
-            loss += one
-            loss += two
-    return True, prior * _half_square(slopes_of) + X.shape[0] / m * loss
-
-
-@reducing_kernel
 def second_moments(kind, width, X, y, weights, theta, rows, S):
     """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
     D, d = theta.size, X.shape[1]
@@ -156,13 +133,14 @@ def second_moments(kind, width, X, y, weights, theta, rows, S):
         add_gram(wx, x, S)
 
 
-@reducing_kernel
 def column_squares(X, weights, out, counts):
-    """Sums over all rows of weight x_j^2, and how many x_j are not zero."""
+    """Sums over all rows of weight x_j^2, and how many x_j are not zero; asked once, so not compiled."""
     out[:] = 0.0
     counts[:] = 0.0
-    for i in range(X.shape[0]):
-        share = weights[i] if weights.size else 1.0
-        for j in range(X.shape[1]):
-            out[j] += share * X[i, j] * X[i, j]
-            counts[j] += X[i, j] != 0.0
+    for first in range(0, len(X), _FLUSH):
+        x = X[first : first + _FLUSH]
+        squares = np.square(x, dtype=np.float64)
+        if weights.size:
+            squares *= weights[first : first + _FLUSH, None]
+        out += np.add.reduce(squares, axis=0)
+        counts += np.count_nonzero(x, axis=0)

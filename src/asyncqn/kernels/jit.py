@@ -12,6 +12,9 @@ from typing import Any, TypeVar, cast
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 from numba import njit
+from numba.core.registry import CPUDispatcher
+
+from asyncqn.kernels.compiling import compile_quickly
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +26,19 @@ _COMMON: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy",
 """Nobody hands a kernel to C as a pointer: the wrapper for that would be a tenth of the time of compiling."""
 _PIECE: dict[str, Any] = {**_COMMON, "no_cpython_wrapper": True, "forceinline": True}
 """Of what only kernels call: no way in from Python either, which would be compiled with each."""
+
+
+class Piece(CPUDispatcher):  # type: ignore[misc]
+    """What only kernels call.  It has no way in from Python: a call would end the process, and is refused."""
+
+    def __call__(self, *given: object, **named: object) -> Any:
+        raise TypeError(f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python.")
+
+
+def _piece(function: F, **options: Any) -> F:
+    made = njit(**_PIECE, **options)(function)
+    made.__class__ = Piece
+    return cast(F, made)
 
 
 def kernel(function: F) -> F:
@@ -37,7 +53,7 @@ def reducing_kernel(function: F) -> F:
 
 def strict_piece(function: F) -> F:
     """Compile with strict arithmetic, always into the kernels that call it, and only for them."""
-    return cast(F, njit(**_PIECE)(function))
+    return _piece(function)
 
 
 def reducing_piece(function: F) -> F:
@@ -46,11 +62,11 @@ def reducing_piece(function: F) -> F:
     A call that is left standing may end in any compiled copy of the piece, and copies may add in another
     order: which one is found differs between a process that compiles and one that reads the cache.
     """
-    return cast(F, njit(**_PIECE, fastmath=REDUCTION_FLAGS)(function))
+    return _piece(function, fastmath=REDUCTION_FLAGS)
 
 
 def reducing_entry(function: F) -> F:
-    """A piece that Python calls too.  (To call one without a way in ends the process.)"""
+    """A piece that Python calls too."""
     return cast(F, njit(**_COMMON, forceinline=True, fastmath=REDUCTION_FLAGS)(function))
 
 
@@ -96,3 +112,4 @@ def nothing_compiled_yet() -> bool:
 
 
 drop_stale_cache(Path(__file__).parent, cache_folder())
+compile_quickly()

@@ -51,16 +51,9 @@ def value(A, y, noise_var, theta):
     return 0.5 * prior + 0.5 * total / noise_var
 
 
-@reducing_kernel
 def times(A, x):
-    """A x."""
-    out = np.zeros(A.shape[0])
-    for i in range(A.shape[0]):
-        total = 0.0
-        for j in range(x.size):
-            total += A[i, j] * x[j]
-        out[i] = total
-    return out
+    """A x, for once: in NumPy, without BLAS and without compiling."""
+    return np.add.reduce(A * x, axis=1)
 
 
 @reducing_kernel
@@ -81,43 +74,35 @@ def normal_equations(A, y, noise_var):
     return P, b
 
 
-@reducing_kernel
 def cholesky_solve(P, b):
-    """Solve P x = b for symmetric positive definite P, which is overwritten by its factor."""
+    """Solve P x = b for symmetric positive definite P, which is overwritten by its factor.
+
+    In NumPy, column by column, without BLAS: for once it is done before it would be compiled.
+    """
     d = b.size
     x = b.copy()
     for j in range(d):
-        for k in range(j):
-            total = 0.0
-            for q in range(k):
-                total += P[j, q] * P[k, q]
-            P[j, k] = (P[j, k] - total) / P[k, k]
-        total = 0.0
-        for q in range(j):
-            total += P[j, q] * P[j, q]
-        P[j, j] = np.sqrt(P[j, j] - total)
-    for j in range(d):
-        for q in range(j):
-            x[j] -= P[j, q] * x[q]
+        P[j:, j] /= np.sqrt(P[j, j])
+        below = P[j + 1 :, j]
+        P[j + 1 :, j + 1 :] -= below[:, None] * below
         x[j] /= P[j, j]
+        x[j + 1 :] -= below * x[j]
     for j in range(d - 1, -1, -1):
-        for q in range(j + 1, d):
-            x[j] -= P[q, j] * x[q]
         x[j] /= P[j, j]
+        x[:j] -= P[j, :j] * x[j]
     return x
 
 
 @reducing_kernel
-def rotate(A, left, right):
-    """A <- V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
+def reflect(A, along):
+    """A <- V A with V the product of the Householder reflections along the rows of `along`."""
     n, d = A.shape
-    w = np.empty(max(n, d))
-    for v in left:
+    w = np.zeros(d)
+    for v in along:
         norm = 0.0
         for i in range(n):
             norm += v[i] * v[i]
-        for j in range(d):
-            w[j] = 0.0
+        w[:] = 0.0
         for i in range(n):
             for j in range(d):
                 w[j] += v[i] * A[i, j]
@@ -125,14 +110,12 @@ def rotate(A, left, right):
             c = 2.0 * v[i] / norm
             for j in range(d):
                 A[i, j] -= c * w[j]
-    for v in right:
-        norm = 0.0
-        for j in range(d):
-            norm += v[j] * v[j]
-        for i in range(n):
-            total = 0.0
-            for j in range(d):
-                total += A[i, j] * v[j]
-            total *= 2.0 / norm
-            for j in range(d):
-                A[i, j] -= total * v[j]
+
+
+def rotate(A, left, right):
+    """V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
+    turned = A.copy()
+    reflect(turned, left)
+    across = np.ascontiguousarray(turned.T)
+    reflect(across, right)
+    return np.ascontiguousarray(across.T)

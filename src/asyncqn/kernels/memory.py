@@ -32,26 +32,6 @@ indices are in range and that little can alias, and vectorises.
 
 
 @reducing_piece
-def _dots_of_three(s0, s1, s2, y0, y1, y2, u, g):
-    """The inner products of three pairs with u and g, in one sweep over eight streams."""
-    su0 = su1 = su2 = sg0 = sg1 = sg2 = yu0 = yu1 = yu2 = yg0 = yg1 = yg2 = u.dtype.type(0)
-    for i in range(u.size):
-        su0 += s0[i] * u[i]
-        su1 += s1[i] * u[i]
-        su2 += s2[i] * u[i]
-        yu0 += y0[i] * u[i]
-        yu1 += y1[i] * u[i]
-        yu2 += y2[i] * u[i]
-        sg0 += s0[i] * g[i]
-        sg1 += s1[i] * g[i]
-        sg2 += s2[i] * g[i]
-        yg0 += y0[i] * g[i]
-        yg1 += y1[i] * g[i]
-        yg2 += y2[i] * g[i]
-    return (su0, su1, su2), (sg0, sg1, sg2), (yu0, yu1, yu2), (yg0, yg1, yg2)
-
-
-@reducing_piece
 def _dots(s, y, u, g):
     """s'u, s'g, y'u, y'g."""
     su = sg = yu = yg = s.dtype.type(0)
@@ -88,60 +68,28 @@ def _add_pair_of(out, a, s, b, y):
 
 
 @reducing_piece
-def _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2):
-    """out += a0 s0 + a1 s1 + a2 s2 + b0 y0 + b1 y1 + b2 y2."""
-    for i in range(out.size):
-        out[i] += a0 * s0[i] + a1 * s1[i] + a2 * s2[i] + b0 * y0[i] + b1 * y1[i] + b2 * y2[i]
-
-
-@reducing_piece
 def _add_memory(out, memory, c, weight, lo, hi):
-    """out += weight (S c[:m] + Y c[m:]) over lo..hi, three pairs at a time."""
+    """out += weight (S c[:m] + Y c[m:]) over lo..hi."""
     m = memory.shape[1]
     kind = memory.dtype.type
-    j = 0
-    while j + 3 <= m:
-        a0, a1, a2 = kind(weight * c[j]), kind(weight * c[j + 1]), kind(weight * c[j + 2])
-        b0, b1, b2 = kind(weight * c[m + j]), kind(weight * c[m + j + 1]), kind(weight * c[m + j + 2])
-        s0, s1, s2 = memory[0, j, lo:hi], memory[0, j + 1, lo:hi], memory[0, j + 2, lo:hi]
-        y0, y1, y2 = memory[1, j, lo:hi], memory[1, j + 1, lo:hi], memory[1, j + 2, lo:hi]
-        _add_three_pairs(out, a0, s0, a1, s1, a2, s2, b0, y0, b1, y1, b2, y2)
-        j += 3
-    while j < m:
-        a0, b0 = kind(weight * c[j]), kind(weight * c[m + j])
-        _add_pair_of(out, a0, memory[0, j, lo:hi], b0, memory[1, j, lo:hi])
-        j += 1
+    for j in range(m):
+        a, b = kind(weight * c[j]), kind(weight * c[m + j])
+        _add_pair_of(out, a, memory[0, j, lo:hi], b, memory[1, j, lo:hi])
 
 
 @reducing_piece
 def _add_dots(p, memory, u, g, lo, hi):
-    """p[0] += [S Y]'u and p[1] += [S Y]'g over lo..hi, three pairs at a time."""
+    """p[0] += [S Y]'u and p[1] += [S Y]'g over lo..hi.
+
+    (Three pairs at a time would load u and g less often, and take a second longer to compile.)
+    """
     m = memory.shape[1]
-    j = 0
-    while j + 3 <= m:
-        su, sg, yu, yg = _dots_of_three(
-            memory[0, j, lo:hi],
-            memory[0, j + 1, lo:hi],
-            memory[0, j + 2, lo:hi],
-            memory[1, j, lo:hi],
-            memory[1, j + 1, lo:hi],
-            memory[1, j + 2, lo:hi],
-            u[lo:hi],
-            g[lo:hi],
-        )
-        for a in range(3):
-            p[0, j + a] += su[a]
-            p[1, j + a] += sg[a]
-            p[0, m + j + a] += yu[a]
-            p[1, m + j + a] += yg[a]
-        j += 3
-    while j < m:
-        su1, sg1, yu1, yg1 = _dots(memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi])
-        p[0, j] += su1
-        p[1, j] += sg1
-        p[0, m + j] += yu1
-        p[1, m + j] += yg1
-        j += 1
+    for j in range(m):
+        su, sg, yu, yg = _dots(memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi])
+        p[0, j] += su
+        p[1, j] += sg
+        p[0, m + j] += yu
+        p[1, m + j] += yg
 
 
 @reducing_piece
@@ -230,7 +178,7 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
         _add_memory(v, memory, c[1], -h, lo, hi)
         if noise > 0.0:
             for first in range(lo, hi, BLOCK):
-                normals_block(z, first, seed, k, worker, NOISE)
+                normals_block(z, first, seed, k, worker, np.int64(NOISE))  # a literal would be compiled apart
                 part = d_u[first : min(first + BLOCK, hi)]
                 _add_noise(part, noise, z)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
 from asyncqn.kernels.memory import TILE, combine, scale_by, two_dots
-from asyncqn.kernels.ring import COUNT, REJECTED, next_slot
+from asyncqn.kernels.ring import COUNT, REJECTED, next_slot_piece
 
 
 @reducing_piece
@@ -25,7 +25,7 @@ def _difference_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_entry
+@reducing_piece
 def pair_products(theta, theta_old, g, g_old):
     """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
@@ -38,7 +38,7 @@ def pair_products(theta, theta_old, g, g_old):
     return ss, sy, yy
 
 
-@reducing_entry
+@reducing_piece
 def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
 
@@ -72,43 +72,19 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
         gram[1, slot, j] = gram[1, j, slot]
 
 
-_LONG = 12
-"""Beyond so many pairs the corner of N is made in two products, M^3 instead of M^4."""
-
-
-@reducing_piece
-def _corner(gram, slot, scale, inverse, middle):
-    """The corner R^-T (D + scale Y'Y) R^-1 of N for a long memory, by rows."""
-    count = slot.size
-    right = np.zeros((count, count))  # (D + scale Y'Y) R^-1
-    for i in range(count):
-        row = right[i]
-        for q in range(count):
-            entry = scale * gram[1, slot[i], slot[q]]
-            if i == q:
-                entry += gram[0, slot[i], slot[i]]
-            for b in range(count):
-                row[b] += entry * inverse[q, b]
-    row = np.zeros(count)
-    for a in range(count):
-        row[:] = 0.0
-        for i in range(a + 1):
-            entry = inverse[i, a]
-            for b in range(count):
-                row[b] += entry * right[i, b]
-        for b in range(count):
-            middle[slot[a], slot[b]] = row[b]
-
-
 @reducing_entry
 def factor(gram, count, newest, scale, middle):
-    """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal)."""
+    """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal).
+
+    The corner R^-T (D + scale Y'Y) R^-1 is made in two products by rows, M^3.
+    """
     m = gram.shape[1]
     middle[:] = 0.0
     slot = np.empty(count, np.int64)
     for a in range(count):  # a = 0 is the oldest
         slot[a] = (newest - (count - 1) + a) % m
-    inverse = np.zeros((count, count))  # R^-1, upper triangular
+    work = np.zeros((2, count, count))
+    inverse, right = work[0], work[1]  # R^-1, upper triangular; (D + scale Y'Y) R^-1
     for j in range(count):
         diag = gram[0, slot[j], slot[j]]
         inverse[j, j] = 1.0 / diag
@@ -117,19 +93,19 @@ def factor(gram, count, newest, scale, middle):
             for q in range(i, j):
                 total += inverse[i, q] * gram[0, slot[q], slot[j]]
             inverse[i, j] = -total / diag
-    if count > _LONG:
-        _corner(gram, slot, scale, inverse, middle)
+    for i in range(count):
+        for q in range(count):
+            entry = scale * gram[1, slot[i], slot[q]]
+            if i == q:
+                entry += gram[0, slot[i], slot[i]]
+            for b in range(count):
+                right[i, b] += entry * inverse[q, b]
     for a in range(count):
         for b in range(count):
-            if count <= _LONG:
-                total = 0.0  # (R^-T (D + scale Y'Y) R^-1)_ab
-                for i in range(a + 1):
-                    for j in range(b + 1):
-                        entry = scale * gram[1, slot[i], slot[j]]
-                        if i == j:
-                            entry += gram[0, slot[i], slot[i]]
-                        total += inverse[i, a] * entry * inverse[j, b]
-                middle[slot[a], slot[b]] = total
+            total = 0.0
+            for i in range(a + 1):
+                total += inverse[i, a] * right[i, b]
+            middle[slot[a], slot[b]] = total
             middle[slot[a], m + slot[b]] = -scale * inverse[b, a]
             middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
 
@@ -148,7 +124,7 @@ def consider(H, rule, scaled, theta, theta_old, g, g_old):
     if not (usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)):
         ring[REJECTED] += 1
         return False
-    slot = next_slot(ring, size)
+    slot = next_slot_piece(ring, size)
     add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
     if scaled:
         scale[0] = sy / yy

@@ -27,7 +27,6 @@ def points_inside(ring: npt.NDArray[np.int64], size: int) -> bool:
     return 0 <= count <= size and (0 if count else -1) <= newest < size
 
 
-@inlined
 def next_slot(ring, size):
     """Count a pair as admitted; the slot it goes to, where the oldest makes room once all are full."""
     slot = (ring[NEWEST] + 1) % size
@@ -35,3 +34,7 @@ def next_slot(ring, size):
     ring[NEWEST] = slot
     ring[ACCEPTED] += 1
     return slot
+
+
+next_slot_piece = inlined(next_slot)
+"""The same for kernels; Python calls the above, for which nothing is compiled."""

@@ -122,7 +122,7 @@ class LinearGaussian:
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x11AEA2]))
         A = np.zeros((n_data, dim))
         A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
-        kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
+        A = kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
         truth = rng.standard_normal(dim)
         y = kernels.times(A, truth) + np.sqrt(noise_var) * rng.standard_normal(n_data)
         return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
