@@ -5,9 +5,10 @@ State is a NamedTuple of arrays written in place, so that it travels, checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from numbers import Integral
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -73,11 +74,6 @@ def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
         require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
 
 
-def required_by(scale: InitialScale) -> tuple[str, ...]:
-    """The extras of a potential that this scale asks for, for an algorithm's `requires`."""
-    return ("curvature_diagonal",) if scale == "diagonal" else ()
-
-
 def initial_diagonal(potential: Potential | None, theta0: Array) -> Array:
     """H0 = 1 / curvature_diagonal(theta0), checked."""
     diagonal = np.asarray(extra(potential, "curvature_diagonal")(theta0), dtype=theta0.dtype)
@@ -130,6 +126,31 @@ def pair_totals(memories: Iterable[Ringed]) -> dict[str, int]:
         "pairs_accepted": sum(int(ring[ACCEPTED]) for ring in rings),
         "pairs_rejected": sum(int(ring[REJECTED]) for ring in rings),
     }
+
+
+class WorkerMemories:
+    """Base of the algorithms whose workers keep a memory each, as `Worker.memory`."""
+
+    epsilon: float
+    initial_scale: InitialScale
+    cosine_floor: float = 0.0
+
+    @cached_property
+    def rule(self) -> PairRule:
+        return PairRule(self.epsilon, self.cosine_floor)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return ("curvature_diagonal",) if self.initial_scale == "diagonal" else ()
+
+    def forget(self, local: Any) -> Any:
+        """Empty a worker's memory, and what it kept of its previous step."""
+        clear(local.memory, self.initial_scale)
+        local.steps[0] = 0
+        return local
+
+    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
+        return pair_totals(local.memory for local in locals_)
 
 
 def pair_curvatures(memory: Memory) -> Array:

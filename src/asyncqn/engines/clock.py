@@ -16,8 +16,12 @@ class Clock:
 
     def __init__(self, unit: float = 1.0, start: float = 0.0) -> None:
         self.unit = unit
-        self._zero = time.perf_counter() - start * unit
         self._frozen: float | None = None
+        self.restart(start)
+
+    def restart(self, start: float) -> None:
+        """Count from `start` again, which is now."""
+        self._zero = time.perf_counter() - start * self.unit
 
     def now(self) -> float:
         frozen = self._frozen

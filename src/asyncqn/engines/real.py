@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.serialise import to_json
+from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.errors import require
 
@@ -59,12 +58,13 @@ class RealEngine:
         request: Request,
         kind: str,
         workers: int,
-        pause: Callable[[], AbstractContextManager[None]],
+        clock: Clock,
         *,
         gives_up: bool = True,
     ) -> MasterState:
         """The state machine of the master; its checkpoint folder is made ready.
 
+        clock: of the run, which stands still while metrics are evaluated.
         gives_up: whether it is the state that gives up silent workers, and not the engine itself.
         """
         model, checkpoints = self.timing_model, request.checkpoints
@@ -72,7 +72,7 @@ class RealEngine:
             request,
             workers=workers,
             engine={"kind": kind, **self.options()},
-            pause=pause,
+            pause=clock.paused,
             max_staleness=self.max_staleness,
             give_up_after=self.give_up_after if gives_up else math.inf,
             reach=0.0 if model is None else model.message / 2,
@@ -88,3 +88,8 @@ class RealEngine:
         """The engine's parameters as plain data, for the manifest."""
         plain: dict[str, Any] = to_json(self)
         return plain
+
+
+def is_count(value: object, least: int) -> bool:
+    """Whether it is an integer of at least so much; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

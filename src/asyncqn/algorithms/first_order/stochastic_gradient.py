@@ -49,8 +49,9 @@ class StochasticGradient:
     def gradient(self, view: Any, local: Any, potential: Potential, task: Task) -> Array:
         """g on a fresh Omega at the worker's view of theta."""
         Omega = task.stream.rows(potential.n_data, local.Omega, self.sampling)
-        potential.grad(view.theta, Omega, local.d_theta)
-        return local.d_theta
+        g: Array = local.d_theta
+        potential.grad(view.theta, Omega, g)
+        return g
 
     def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
         g = self.gradient(view, local, potential, task)

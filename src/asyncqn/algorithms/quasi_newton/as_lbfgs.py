@@ -25,15 +25,12 @@ from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
-    PairRule,
+    WorkerMemories,
     check_memory,
-    clear,
     consider_pair,
     empty_memory,
     pair_curvatures,
-    pair_totals,
     product,
-    required_by,
 )
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
@@ -74,7 +71,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ASLBFGS:
+class ASLBFGS(WorkerMemories):
     """The paper's as-L-BFGS.
 
     h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
@@ -120,10 +117,6 @@ class ASLBFGS:
         check_batch(self.batch, self.overlap)
         check_sampling(self.sampling)
 
-    @cached_property
-    def rule(self) -> PairRule:
-        return PairRule(self.epsilon, self.cosine_floor)
-
     def noise(self, k: int = 0) -> float:
         """Standard deviation of the noise in d_u at a worker's k-th step."""
         return self._constant_noise or math.sqrt(2.0 * self.h * self.gamma / beta_at(self.beta, k))
@@ -135,10 +128,6 @@ class ASLBFGS:
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)
-
-    @property
-    def requires(self) -> tuple[str, ...]:
-        return required_by(self.initial_scale)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -186,11 +175,6 @@ class ASLBFGS:
         # Keep theta, O and g_O for the next step (line 8); O and g_O stay where they are.
         local.theta_old[...] = view.theta
         local.steps[0] += 1
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        clear(local.memory, self.initial_scale)
-        local.steps[0] = 0
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
@@ -251,6 +235,3 @@ class ASLBFGS:
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals(w.memory for w in locals_)

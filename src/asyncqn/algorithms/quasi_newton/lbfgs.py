@@ -16,14 +16,11 @@ import numpy as np
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
-    PairRule,
+    WorkerMemories,
     check_memory,
-    clear,
     consider_pair,
     empty_memory,
-    pair_totals,
     product,
-    required_by,
     softness,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
@@ -77,7 +74,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(WorkerMemories):
     """Serial L-BFGS with a line search, the reference for one worker.
 
     memory: M.  It needs a single worker, because its line search must not be stale.
@@ -98,10 +95,6 @@ class LBFGS:
     max_workers = 1
     sent = ("theta",)
 
-    @property
-    def requires(self) -> tuple[str, ...]:
-        return required_by(self.initial_scale)
-
     @classmethod
     def example(cls, potential: Potential) -> LBFGS:
         """Small parameters that run on any potential, for tests."""
@@ -109,10 +102,6 @@ class LBFGS:
 
     def __post_init__(self) -> None:
         check_memory(self.memory, self.initial_scale, self.rule)
-
-    @property
-    def rule(self) -> PairRule:
-        return PairRule(self.epsilon)
 
     def check(self, potential: Potential) -> None:
         pass
@@ -164,11 +153,6 @@ class LBFGS:
         local.steps[0] += 1
         return local
 
-    def forget(self, local: Worker) -> Worker:
-        clear(local.memory, self.initial_scale)
-        local.steps[0] = 0
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         (update,) = updates
         iterate.point[...] = iterate.theta
@@ -185,6 +169,3 @@ class LBFGS:
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return np.full(read.size, n_data, np.int64)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals(w.memory for w in locals_)

@@ -23,14 +23,11 @@ from asyncqn.algorithms.checks import check_batch, check_positive, check_step
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
-    PairRule,
+    WorkerMemories,
     check_memory,
-    clear,
     consider_pair,
     empty_memory,
-    pair_totals,
     product,
-    required_by,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
@@ -67,7 +64,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MomentumLBFGS:
+class MomentumLBFGS(WorkerMemories):
     """Asynchronous L-BFGS with H used once and momentum kept at the master.
 
     h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
@@ -95,10 +92,6 @@ class MomentumLBFGS:
     stages = ASYNCHRONOUS
     sent = ("theta",)
 
-    @property
-    def requires(self) -> tuple[str, ...]:
-        return required_by(self.initial_scale)
-
     @classmethod
     def example(cls, potential: Potential) -> MomentumLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
@@ -114,10 +107,6 @@ class MomentumLBFGS:
             self.initial_scale != "diagonal" or self.beta == math.inf,
             "noise with covariance H needs a scalar H0: use initial_scale='pair' or a number, or beta=inf.",
         )
-
-    @property
-    def rule(self) -> PairRule:
-        return PairRule(self.epsilon, self.cosine_floor)
 
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, self.overlap, potential.n_data)
@@ -183,11 +172,6 @@ class MomentumLBFGS:
         local.steps[0] += 1
         return local
 
-    def forget(self, local: Worker) -> Worker:
-        clear(local.memory, self.initial_scale)
-        local.steps[0] = 0
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         for update in updates:
             np.multiply(iterate.u, 1.0 - self.gamma, out=iterate.u)
@@ -197,6 +181,3 @@ class MomentumLBFGS:
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
-
-    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return pair_totals(w.memory for w in locals_)

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ import numpy as np
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.request import Request
+from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi import master_gone
 from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
@@ -84,16 +84,10 @@ class MPI(RealEngine):
         """The `Run` on rank 0, None on the others."""
         mpi, workers, checkpoints = _mpi(), self.workers, request.checkpoints
         self.check_options(workers)
-        mpi_master: MPIMaster | None = None
-        state: MasterState | None = None
-
-        def paused() -> AbstractContextManager[None]:
-            assert mpi_master is not None
-            return mpi_master.clock.paused()
-
+        clock, state = Clock(self.time_unit), None
         try:
             if mpi.COMM_WORLD.rank == 0:
-                state = self.master_state(request, "mpi", workers, paused)
+                state = self.master_state(request, "mpi", workers, clock)
         except AsyncqnError as mistake:
             meet(str(mistake))
         meet(given=_fingerprint(request, self))
@@ -106,8 +100,8 @@ class MPI(RealEngine):
         ):
             narrow = self.wire == "float32"
             if state is not None:
-                mpi_master = MPIMaster(mpi, comm, state, narrow, checkpoints)
-                run = mpi_master.run(self.time_unit)
+                mpi_master = MPIMaster(mpi, comm, state, narrow, clock, checkpoints)
+                run = mpi_master.run()
                 _part(comm, whole=len(state.members) == workers)
                 if mpi_master.unheard:
                     _abandon(mpi_master)
@@ -245,9 +239,8 @@ def _abandon(mpi_master: MPIMaster) -> None:
         print(f"asyncqn: rank {ranks} did not answer to the end: the job is ended.", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        mpi_master.comm.Abort(
-            1
-        )  # the mpi_master is kept until here: receives may still write into its buffers
+        # The master is kept until here: receives may still write into its buffers.
+        mpi_master.comm.Abort(1)
 
     atexit.register(end)
 

@@ -73,9 +73,15 @@ class MPIMaster:
     """Runs `core` with one worker per rank above 0; see the top of this file."""
 
     def __init__(
-        self, mpi: Any, comm: Any, core: MasterState, narrow: bool, checkpoints: Checkpoints | None
+        self,
+        mpi: Any,
+        comm: Any,
+        core: MasterState,
+        narrow: bool,
+        clock: Clock,
+        checkpoints: Checkpoints | None,
     ) -> None:
-        self.mpi, self.comm, self.core, self.checkpoints = mpi, comm, core, checkpoints
+        self.mpi, self.comm, self.core, self.clock, self.checkpoints = mpi, comm, core, clock, checkpoints
         # One step of a worker that is thrown away shows what an update of this algorithm looks like.
         scratch = core.algorithm.init_worker(core.potential, core.theta0)
         task = Task(0, 0, Stream(core.seed, 0, 0), core.stages[0].first_part)
@@ -88,13 +94,12 @@ class MPIMaster:
         self.gone: set[int] = set()
         self.unheard: set[int] = set()
         """Ranks that were told to stop and have not said that they do."""
-        self.clock = Clock()
         self.timed = core.stages[-1].waits or core.give_up_after < math.inf
 
-    def run(self, time_unit: float) -> Run:
-        core, checkpoints = self.core, self.checkpoints
+    def run(self) -> Run:
+        core, checkpoints, clock = self.core, self.checkpoints, self.clock
         self._join_workers()
-        clock = self.clock = Clock(time_unit, core.time)
+        clock.restart(core.time)
         core.begin()
         for rank in self.ranks:
             self._send_orders(core.ask(rank.worker, clock.now()))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.elastic import ElasticEngine
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.precompile import precompile
@@ -21,13 +22,12 @@ from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
 from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.memory import pack
 from asyncqn.engines.processes.worker import Brief, failure, life_of, place
-from asyncqn.engines.real import RealEngine
+from asyncqn.engines.real import is_count
 from asyncqn.errors import WorkerFailed, require
-from asyncqn.types import extra
 
 
 @dataclass(frozen=True)
-class Processes(RealEngine):
+class Processes(ElasticEngine):
     """Run an algorithm on processes of this machine; `add` more of them while it runs.
 
     workers: W; start_method: "fork" copies this process, in milliseconds, and shares its data; "spawn" starts
@@ -45,11 +45,10 @@ class Processes(RealEngine):
     workers: int
     start_method: Literal["fork", "spawn"] | None = None
     start_timeout: float = 120.0
-    _running: list[ProcessMaster] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         W = self.workers
-        require(_count(W) and W >= 1, f"Processes needs at least one worker: workers = {W!r}.")
+        require(is_count(W, 1), f"Processes needs at least one worker: workers = {W!r}.")
         require(
             self.start_method in (None, "fork", "spawn"),
             f"start_method must be 'fork' or 'spawn', or None, not {self.start_method!r}.",
@@ -58,37 +57,17 @@ class Processes(RealEngine):
         require(hasattr(os, "fork"), "this system cannot fork processes: use the engine threads.")
         self.check_options(W)
 
-    def add(self, n: int = 1) -> None:
-        """Start n more workers in the run that is under way: from its callback, or from another thread."""
-        require(_count(n) and n >= 1, f"at least one worker can be added, not {n!r}.")
-        require(bool(self._running), "workers can be added only while a run is under way.")
-        master = self._running[-1]
-        require(
-            extra(master.core.algorithm, "max_workers") is None,
-            f"{type(master.core.algorithm).__name__} limits its workers: none can be added.",
-        )
-        master.wanted.put(n)
-
     def minimize(self, request: Request) -> Run:
-        checkpoints = request.checkpoints
-        master: ProcessMaster | None = None
-
-        def paused() -> AbstractContextManager[None]:
-            assert master is not None
-            return master.clock.paused()
-
+        checkpoints, clock = request.checkpoints, Clock(self.time_unit)
         sample = _sample_update(request)
         # Before the checkpoint folder is locked: a lock would be held by the copies, too.
         server = self._server(request, sample)
         try:
-            state = self.master_state(request, "processes", self.workers, paused)
+            state = self.master_state(request, "processes", self.workers, clock)
             with listening_for_interrupts(checkpoints):
-                master = ProcessMaster(state, server, sample, self.time_unit, self.start_timeout, checkpoints)
-                self._running.append(master)
-                try:
+                master = ProcessMaster(state, server, sample, clock, self.start_timeout, checkpoints)
+                with self._under_way(master):
                     return master.run()
-                finally:
-                    self._running.remove(master)
         finally:
             server.close()
 
@@ -143,7 +122,3 @@ def _sample_update(request: Request) -> Any:
         return algorithm.step(algorithm.init(theta0), local, called, order.task(request.seed))
     except Exception as error:
         raise WorkerFailed(failure(place(order), error).sentence) from error
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import math
 import os
-import queue
 import select
 import signal
 import time
-import warnings
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from asyncqn.core.checkpoint import Checkpoints, Saved
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.ending import concluded, written_beside
+from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
@@ -45,8 +42,6 @@ from asyncqn.errors import WorkerFailed
 
 EAGER = 5e-5
 """Seconds for which the master looks again and again for an answer before it sleeps until one comes."""
-LONGEST_WAIT = 0.1
-"""Seconds after which the master looks up at the latest."""
 HURRY = 1.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
@@ -69,11 +64,10 @@ class Slot:
         self.channel, self.returning, self.worker, self.turn = Channel(sock), returning, NOBODY, 0
 
 
-class ProcessMaster:
+class ProcessMaster(ElasticMaster):
     """Runs `core` with one process per worker; see the top of this file.
 
-    sample: an update of the algorithm; unit: seconds of a unit of time; start_timeout: seconds within which
-    workers must be ready.
+    sample: an update of the algorithm.
     """
 
     def __init__(
@@ -81,86 +75,33 @@ class ProcessMaster:
         core: MasterState,
         server: ForkServer,
         sample: Any,
-        unit: float,
+        clock: Clock,
         start_timeout: float,
         checkpoints: Checkpoints | None,
     ) -> None:
-        self.core, self.server, self.sample, self.checkpoints = core, server, sample, checkpoints
-        self.clock, self.start_timeout = Clock(unit), start_timeout
+        super().__init__(core, clock, start_timeout, checkpoints)
+        self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
-        self.at: dict[int, Slot] = {}
-        """By the number of the worker."""
-        self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.states: dict[int, Any] = {}
-        self.begun = False
-        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
         self.ready = select.poll()
         self.messages = 2.0 * core.reach  # a slowed worker stretches its computation by them
 
-    def run(self) -> Run:
-        core, checkpoints = self.core, self.checkpoints
-        core.begin()
-        try:
-            self._join_workers()
-            with written_beside(core, checkpoints) as write_whole:
-                while not core.done:
-                    self._turn()
-                    write_whole()
-                self._dismiss()
-        finally:
-            for slot in list(self.slots.values()):
-                self._forget(slot)
-        states = {w: state for w, state in self.states.items() if w in core.members}
-        return concluded(core, states, checkpoints)
-
     # -- the beginning and the end
-
-    def _join_workers(self) -> None:
-        """Start everyone, wait until all are ready, and send them to work."""
-        core, until = self.core, time.monotonic() + self.start_timeout
-        returning: list[int | None] = [*core.returning]
-        for number in (returning + [None] * core.workers)[: core.workers]:
-            self._start(number)
-        while self._starting() and time.monotonic() < until and not core.done:
-            self._serve_arrived(LONGEST_WAIT)
-        if not core.members and not core.done:
-            raise WorkerFailed(
-                f"no worker was ready after {self.start_timeout:g} s: give Processes a longer start_timeout."
-                if self._starting()
-                else "the processes of all workers died before they were ready."
-            )
-        if late := self._starting():
-            warnings.warn(
-                f"{late} of {core.workers} workers were not ready after {self.start_timeout:g} s: the run "
-                "begins without them.",
-                stacklevel=2,
-            )
-        self.begun = True
-        self.clock = Clock(self.clock.unit, core.time)
-        for worker in list(self.at):
-            self._send_orders(core.ask(worker, self.clock.now()))
 
     def _starting(self) -> int:
         return sum(slot.worker == NOBODY for slot in self.slots.values())
 
-    def _turn(self) -> None:
-        """Serve who has arrived, and do what time demands."""
-        core = self.core
-        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
-        self._serve_arrived(min(wait, LONGEST_WAIT))
-        while not core.done and not self.wanted.empty():
-            for _ in range(self.wanted.get()):
-                self._start(None)
+    def _why_nobody_came(self) -> str:
+        if not self._starting():
+            return "the processes of all workers died before they were ready."
+        return f"no worker was ready after {self.start_timeout:g} s: give Processes a longer start_timeout."
+
+    def _look_for_lost(self) -> None:
         if self.timed:
-            self._send_orders(core.tick(self.clock.now()))
-            for worker in [w for w in self.at if w not in core.members]:
-                self._forget(self.at[worker])  # it was given up as silent
-        if self.checkpoints is not None and self.checkpoints.interrupted:
-            core.stop(*self.checkpoints.ending(core.version))
+            for worker in [w for w in self.at if w not in self.core.members]:
+                self._forget(self.at[worker])
 
     def _dismiss(self) -> None:
-        """Let everyone finish what is under way, and take the states they end with."""
         core = self.core
         for slot in list(self.slots.values()):
             if slot.worker == NOBODY:
@@ -169,28 +110,24 @@ class ProcessMaster:
                 self._send(slot, STOP, slot.worker)
         until = time.monotonic() + core.give_up_after * self.clock.unit
         while self.slots and time.monotonic() < until:
-            self._serve_arrived(LONGEST_WAIT)
+            self._serve(LONGEST_WAIT)
             if self.checkpoints is not None and self.checkpoints.hurry:
                 until = min(until, time.monotonic() + HURRY)
                 self.checkpoints.hurry = False
         for slot in list(self.slots.values()):
             self._lose(slot)
 
+    def _end_all(self) -> None:
+        for slot in list(self.slots.values()):
+            self._forget(slot)
+
     # -- processes come and go
 
     def _start(self, returning: int | None) -> None:
-        """Start a process: a new worker, or one of the checkpoint this run goes on from."""
         slot = Slot(self.server, self.core, self.sample, returning)
         self.slots[slot.channel.fileno()] = slot
         self.ready.register(slot.channel, select.POLLIN)
         self._send(slot, START, NOBODY if returning is None else returning)
-
-    def _welcome(self, slot: Slot) -> None:
-        now = self.clock.now() if self.begun else self.core.time
-        slot.worker = self.core.join(now, slot.returning)
-        self.at[slot.worker] = slot
-        if self.begun:
-            self._send_orders(self.core.ask(slot.worker, now))
 
     def _forget(self, slot: Slot) -> None:
         """End a process; whoever is registered here has not been waited for, so its number is its own."""
@@ -206,16 +143,13 @@ class ProcessMaster:
         self._forget(slot)
         self.states.pop(slot.worker, None)
         if slot.worker != NOBODY:
-            now = self.clock.now() if self.begun else self.core.time
-            self._send_orders(self.core.lost(slot.worker, now, replacing=self._starting() > 0))
+            self._send_orders(self.core.lost(slot.worker, self._now(), replacing=self._starting() > 0))
         elif self.begun and not self.core.members and not self._starting():
-            version, commits = self.core.version, self.core.commits
-            self.core.stop("stopped", f"every worker was gone after {version} of {commits} commits.")
+            self._stop_without_workers()
 
     # -- messages
 
-    def _serve_arrived(self, seconds: float) -> None:
-        """Wait for messages, and serve every worker of whom there is one."""
+    def _serve(self, seconds: float) -> None:
         until = time.perf_counter() + min(EAGER, seconds)
         while not (arrived := self.ready.poll(0)) and time.perf_counter() < until:
             os.sched_yield()
@@ -228,9 +162,9 @@ class ProcessMaster:
                 self._lose(slot)
                 continue
             if message is not None:
-                self._serve(slot, message)
+                self._do(slot, message)
 
-    def _serve(self, slot: Slot, message: Message) -> None:
+    def _do(self, slot: Slot, message: Message) -> None:
         """Do what a message asks for."""
         core, kind = self.core, message.kind
         if kind == READY:
@@ -262,7 +196,6 @@ class ProcessMaster:
             self._lose(slot)
 
     def _send_orders(self, orders: list[Assign]) -> None:
-        """Write the iterate as it is now for those who may begin."""
         core = self.core
         if core.service and core.time > self.clock.now():
             self.clock.sleep_until(core.time)  # the service time of a slowed master

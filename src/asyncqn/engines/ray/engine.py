@@ -11,18 +11,19 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.elastic import ElasticEngine
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.ray.master import RayMaster
 from asyncqn.engines.ray.watchdog import watched
-from asyncqn.engines.real import RealEngine
+from asyncqn.engines.real import is_count
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.types import extra
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
@@ -31,7 +32,7 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": 
 
 
 @dataclass(frozen=True)
-class Ray(RealEngine):
+class Ray(ElasticEngine):
     """Run an algorithm on Ray actors; `add` more of them while it runs.
 
     workers: W; address: of an existing cluster ("auto", or host:port), None starts a local Ray on the
@@ -52,13 +53,12 @@ class Ray(RealEngine):
     restarts: int = 10
     cpus: float | None = None
     start_timeout: float = 120.0
-    _running: list[RayMaster] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         W = self.workers
-        require(_count(W) and W >= 1, f"Ray needs at least one worker: workers = {W!r}.")
+        require(is_count(W, 1), f"Ray needs at least one worker: workers = {W!r}.")
         require(
-            _count(self.restarts) and self.restarts >= 0,
+            is_count(self.restarts, 0),
             f"restarts must be an integer that is not negative, not {self.restarts!r}.",
         )
         require(
@@ -76,27 +76,10 @@ class Ray(RealEngine):
         )
         self.check_options(W)
 
-    def add(self, n: int = 1) -> None:
-        """Start n more workers in the run that is under way: from its callback, or from another thread."""
-        require(_count(n) and n >= 1, f"at least one worker can be added, not {n!r}.")
-        require(bool(self._running), "workers can be added only while a run is under way.")
-        ray_master = self._running[-1]
-        require(
-            extra(ray_master.core.algorithm, "max_workers") is None,
-            f"{type(ray_master.core.algorithm).__name__} limits its workers: none can be added.",
-        )
-        ray_master.wanted.put(n)
-
     def minimize(self, request: Request) -> Run:
-        ray, checkpoints = _ray(), request.checkpoints
-        ray_master: RayMaster | None = None
-
-        def paused() -> AbstractContextManager[None]:
-            assert ray_master is not None
-            return ray_master.clock.paused()
-
+        ray, checkpoints, clock = _ray(), request.checkpoints, Clock(self.time_unit)
         # A silent actor is given up by its master, which can end and replace it.
-        state = self.master_state(request, "ray", self.workers, paused, gives_up=False)
+        state = self.master_state(request, "ray", self.workers, clock, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(checkpoints):
             ray_master = RayMaster(
                 ray,
@@ -106,15 +89,12 @@ class Ray(RealEngine):
                 start_timeout=self.start_timeout,
                 give_up_after=self.give_up_after,
                 timing_model=self.timing_model,
-                unit=self.time_unit,
+                clock=clock,
                 checkpoints=checkpoints,
                 dead_server=lambda: _dead_server(ray),
             )
-            self._running.append(ray_master)
-            try:
+            with self._under_way(ray_master):
                 return ray_master.run()
-            finally:
-                self._running.remove(ray_master)
 
     def _cpus(self, ray: Any) -> float:
         """Of one worker; by default so few that all fit, and as many again that are added."""
@@ -122,10 +102,6 @@ class Ray(RealEngine):
             return self.cpus
         share = float(ray.cluster_resources().get("CPU", 0.0)) / (2 * self.workers)
         return min(1.0, math.floor(share * 1e4) / 1e4)  # Ray counts in ten-thousandths
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _ray() -> Any:

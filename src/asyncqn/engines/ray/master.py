@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import queue
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,14 +20,12 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
-from asyncqn.engines.ending import concluded, written_beside
+from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
 
-LONGEST_WAIT = 0.1
-"""Seconds after which the master looks up at the latest."""
 LOOK_EVERY = 0.5
 """Seconds between two looks at Ray's servers."""
 HURRY = 2.0
@@ -45,12 +42,12 @@ class ActorSlot:
         self.inbox: list[Any] | None = None
 
 
-class RayMaster:
+class RayMaster(ElasticMaster):
     """Runs `core` with one actor per worker; see the top of this file.
 
-    cpus: what an actor asks of Ray; restarts: how many losses are replaced; start_timeout: seconds
-    within which actors must be ready; give_up_after: units of time after which a computing actor is given up;
-    dead_server: the name of a server of Ray that has died, None while all are there.
+    cpus: what an actor asks of Ray; restarts: how many losses are replaced; give_up_after: units of time
+    after which a computing actor is given up; dead_server: the name of a server of Ray that has died, None
+    while all are there.
     """
 
     def __init__(
@@ -63,48 +60,32 @@ class RayMaster:
         start_timeout: float,
         give_up_after: float,
         timing_model: Cluster | None,
-        unit: float,
+        clock: Clock,
         checkpoints: Checkpoints | None,
         dead_server: Callable[[], str | None],
     ) -> None:
-        self.ray, self.core, self.checkpoints = ray, core, checkpoints
-        self.restarts, self.start_timeout, self.give_up_after = restarts, start_timeout, give_up_after
+        super().__init__(core, clock, start_timeout, checkpoints)
+        self.ray, self.restarts, self.give_up_after = ray, restarts, give_up_after
         self.timing_model, self.dead_server, self.next_look = timing_model, dead_server, 0.0
-        self.clock = Clock(unit)
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
             num_cpus=cpus, max_concurrency=1 if timing_model is None else 2, scheduling_strategy="SPREAD"
         )
         self.brief = self._put(
-            Brief(core.algorithm, core.theta0, core.seed, timing_model, unit), core.algorithm
+            Brief(core.algorithm, core.theta0, core.seed, timing_model, clock.unit), core.algorithm
         )
         self.source: Any = Reference.of(core.potential) or self._put(core.potential, core.potential)
         self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
-        self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.starting: set[ActorSlot] = set()
-        self.at: dict[int, ActorSlot] = {}
-        self.states: dict[int, Any] = {}
-        self.begun = self.closing = False
-        self.timed = core.stages[-1].waits
+        self.closing = False
         # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
         self.reuse = not any(stage.goes_on for stage in core.stages)
 
     def run(self) -> Run:
-        core, checkpoints = self.core, self.checkpoints
-        core.begin()
         try:
-            self._join_workers()
-            with written_beside(core, checkpoints) as write_whole:
-                while not core.done:
-                    self._turn()
-                    write_whole()
-                self._dismiss()
+            return super().run()
         except self.ray.exceptions.RayError as error:
             raise self._cluster_died(" ".join(str(error).split()).rstrip(".")) from error
-        finally:
-            for slot in [*self.starting, *self.at.values()]:
-                self._kill(slot)
-        return concluded(core, self.states, checkpoints)
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
         """Ray itself is gone, and the states of all workers with it."""
@@ -121,49 +102,25 @@ class RayMaster:
 
     # -- the beginning and the end
 
-    def _join_workers(self) -> None:
-        """Start everyone, wait until all are ready, and send them to work."""
-        core = self.core
-        returning: list[int | None] = [*core.returning]
-        for number in returning + [None] * (core.workers - len(returning)):
-            self._start(number)
-        until = time.monotonic() + self.start_timeout
-        while self.starting and time.monotonic() < until:
-            self._serve(LONGEST_WAIT)
-        if not core.members:
-            late = (
-                f"no worker was ready after {self.start_timeout:g} s: the Ray cluster has too few free CPUs, "
-            )
-            died = (
+    def _starting(self) -> int:
+        return len(self.starting)
+
+    def _why_nobody_came(self) -> str:
+        if not self.starting:
+            return (
                 "the processes of all workers died before they were ready, and of those that replaced them."
             )
-            raise WorkerFailed(late + "or needs a longer start_timeout." if self.starting else died)
-        if self.starting:
-            missing = f"{len(self.starting)} of {core.workers} workers were not ready"
-            warnings.warn(
-                f"{missing} after {self.start_timeout:g} s: the run begins without them.", stacklevel=2
-            )
-        self.begun = True
-        self.clock = Clock(self.clock.unit, core.time)
-        for worker in list(self.at):
-            self._send_orders(core.ask(worker, self.clock.now()))
+        return (
+            f"no worker was ready after {self.start_timeout:g} s: the Ray cluster has too few free CPUs, or "
+            "needs a longer start_timeout."
+        )
 
-    def _turn(self) -> None:
-        """Serve one message, and do what time demands."""
-        core = self.core
-        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
-        self._serve(min(wait, LONGEST_WAIT))
-        while not core.done and not self.wanted.empty():
-            for _ in range(self.wanted.get()):
-                self._start(None)
-        if self.timed:
-            self._send_orders(core.tick(self.clock.now()))
+    def _look_for_lost(self) -> None:
         if self.give_up_after < math.inf:
             self._give_up_silent()
-        if not core.members and all(time.monotonic() - d.started > self.start_timeout for d in self.starting):
-            core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
-        if self.checkpoints is not None and self.checkpoints.interrupted:
-            core.stop(*self.checkpoints.ending(core.version))
+        waited = (time.monotonic() - slot.started > self.start_timeout for slot in self.starting)
+        if not self.core.members and all(waited):
+            self._stop_without_workers()
 
     def _give_up_silent(self) -> None:
         """Lose those who compute for too long; the first step may compile, and is given more time."""
@@ -174,7 +131,6 @@ class RayMaster:
                 self._lose(slot)
 
     def _dismiss(self) -> None:
-        """Let everyone finish what is under way, and take the states they end with."""
         self.closing = True
         for slot in list(self.starting):
             self.starting.discard(slot)
@@ -190,6 +146,10 @@ class RayMaster:
             self._give_up_silent()
             if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
                 until = time.monotonic() + HURRY
+
+    def _end_all(self) -> None:
+        for slot in [*self.starting, *self.at.values()]:
+            self._kill(slot)
 
     # -- actors come and go
 
@@ -207,7 +167,6 @@ class RayMaster:
             self.ray.kill(slot.actor)
 
     def _start(self, returning: int | None) -> None:
-        """Start an actor: a new worker, or one of the checkpoint this run goes on from."""
         slot = ActorSlot(self.hire.remote(), returning)
         self.starting.add(slot)
         self._prepare(slot)
@@ -221,12 +180,8 @@ class RayMaster:
         self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
 
     def _welcome(self, slot: ActorSlot) -> None:
-        now = self.clock.now() if self.begun else self.core.time
         self.starting.discard(slot)
-        slot.worker = self.core.join(now, slot.returning)
-        self.at[slot.worker] = slot
-        if self.begun:
-            self._send_orders(self.core.ask(slot.worker, now))
+        super()._welcome(slot)
 
     def _lose(self, slot: ActorSlot) -> None:
         """An actor is gone, or given up; another takes its place while the limit allows."""
@@ -239,8 +194,7 @@ class RayMaster:
             self.restarts -= 1
             self._start(None if joined else slot.returning)
         if joined:
-            now = self.clock.now() if self.begun else core.time
-            self._send_orders(core.lost(slot.worker, now, replacing=bool(self.starting)))
+            self._send_orders(core.lost(slot.worker, self._now(), replacing=bool(self.starting)))
 
     # -- messages
 
@@ -250,7 +204,6 @@ class RayMaster:
         future.add_done_callback(lambda answer: self.mail.put((slot, method, answer)))
 
     def _serve(self, seconds: float) -> None:
-        """Wait for a message, and do what it asks for."""
         self._look_at_cluster()
         try:
             slot, method, answer = self.mail.get(timeout=seconds)
@@ -308,7 +261,6 @@ class RayMaster:
         return slot.inbox
 
     def _send_orders(self, orders: list[Assign]) -> None:
-        """Send the iterate as it is now to those who may begin."""
         core = self.core
         if core.time > self.clock.now():
             self.clock.sleep_until(core.time)  # the service time of a slowed master

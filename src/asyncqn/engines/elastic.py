@@ -1,0 +1,170 @@
+"""Engines to whose run workers can be added: what those of processes and of Ray actors share."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.core.run import Run
+from asyncqn.engines.clock import Clock
+from asyncqn.engines.ending import concluded, written_beside
+from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.orders import Assign
+from asyncqn.engines.real import RealEngine, is_count
+from asyncqn.errors import WorkerFailed, require
+from asyncqn.types import extra
+
+LONGEST_WAIT = 0.1
+"""Seconds after which a master looks up at the latest."""
+
+
+class ElasticMaster(ABC):
+    """Runs `core`: starts workers, serves their messages, ends; the subclass says how messages travel.
+
+    start_timeout: seconds within which workers must be ready.
+    """
+
+    def __init__(
+        self, core: MasterState, clock: Clock, start_timeout: float, checkpoints: Checkpoints | None
+    ) -> None:
+        self.core, self.clock, self.checkpoints = core, clock, checkpoints
+        self.start_timeout = start_timeout
+        self.at: dict[int, Any] = {}
+        """What is kept of each worker, by its number."""
+        self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.states: dict[int, Any] = {}
+        self.begun = False
+        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
+
+    def run(self) -> Run:
+        core, checkpoints = self.core, self.checkpoints
+        core.begin()
+        try:
+            self._join_workers()
+            with written_beside(core, checkpoints) as write_whole:
+                while not core.done:
+                    self._turn()
+                    write_whole()
+                self._dismiss()
+        finally:
+            self._end_all()
+        states = {w: state for w, state in self.states.items() if w in core.members}
+        return concluded(core, states, checkpoints)
+
+    def _join_workers(self) -> None:
+        """Start everyone, wait until all are ready, and send them to work."""
+        core, until = self.core, time.monotonic() + self.start_timeout
+        returning: list[int | None] = [*core.returning]
+        for number in (returning + [None] * core.workers)[: core.workers]:
+            self._start(number)
+        while self._starting() and time.monotonic() < until and not core.done:
+            self._serve(LONGEST_WAIT)
+        if not core.members and not core.done:
+            raise WorkerFailed(self._why_nobody_came())
+        if late := self._starting():
+            warnings.warn(
+                f"{late} of {core.workers} workers were not ready after {self.start_timeout:g} s: the run "
+                "begins without them.",
+                stacklevel=2,
+            )
+        self.begun = True
+        self.clock.restart(core.time)
+        for worker in list(self.at):
+            self._send_orders(core.ask(worker, self.clock.now()))
+
+    def _turn(self) -> None:
+        """Serve who has arrived, and do what time demands."""
+        core = self.core
+        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
+        self._serve(min(wait, LONGEST_WAIT))
+        while not core.done and not self.wanted.empty():
+            for _ in range(self.wanted.get()):
+                self._start(None)
+        if self.timed:
+            self._send_orders(core.tick(self.clock.now()))
+        self._look_for_lost()
+        if self.checkpoints is not None and self.checkpoints.interrupted:
+            core.stop(*self.checkpoints.ending(core.version))
+
+    def _now(self) -> float:
+        """The time of the run: it stands still until everyone has been sent to work."""
+        return self.clock.now() if self.begun else self.core.time
+
+    def _welcome(self, slot: Any) -> None:
+        """A worker is ready: it gets its number, and work once the run has begun."""
+        now = self._now()
+        slot.worker = self.core.join(now, slot.returning)
+        self.at[slot.worker] = slot
+        if self.begun:
+            self._send_orders(self.core.ask(slot.worker, now))
+
+    def _stop_without_workers(self) -> None:
+        core = self.core
+        core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
+
+    @abstractmethod
+    def _start(self, returning: int | None) -> None:
+        """Start a worker: a new one, or one of the checkpoint this run goes on from."""
+
+    @abstractmethod
+    def _starting(self) -> int:
+        """How many were started and are not ready yet."""
+
+    @abstractmethod
+    def _why_nobody_came(self) -> str:
+        """What to say where no worker was ready in time."""
+
+    @abstractmethod
+    def _serve(self, seconds: float) -> None:
+        """Wait so long for messages, and do what they ask for."""
+
+    @abstractmethod
+    def _look_for_lost(self) -> None:
+        """Part with those that have been silent for too long."""
+
+    @abstractmethod
+    def _send_orders(self, orders: list[Assign]) -> None:
+        """Send the iterate as it is now to those who may begin."""
+
+    @abstractmethod
+    def _dismiss(self) -> None:
+        """Let everyone finish what is under way, and take the states they end with."""
+
+    @abstractmethod
+    def _end_all(self) -> None:
+        """End every worker that is still there."""
+
+
+@dataclass(frozen=True)
+class ElasticEngine(RealEngine):
+    """A real engine to whose run workers can be added."""
+
+    _running: list[ElasticMaster] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def add(self, n: int = 1) -> None:
+        """Start n more workers in the run that is under way: from its callback, or from another thread."""
+        require(is_count(n, 1), f"at least one worker can be added, not {n!r}.")
+        require(bool(self._running), "workers can be added only while a run is under way.")
+        algorithm = self._running[-1].core.algorithm
+        require(
+            extra(algorithm, "max_workers") is None,
+            f"{type(algorithm).__name__} limits its workers: none can be added.",
+        )
+        self._running[-1].wanted.put(n)
+
+    @contextmanager
+    def _under_way(self, master: ElasticMaster) -> Iterator[None]:
+        """Inside the block `add` adds to this master's run."""
+        self._running.append(master)
+        try:
+            yield
+        finally:
+            self._running.remove(master)
