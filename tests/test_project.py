@@ -181,6 +181,23 @@ def test_rooms_look_only_downward() -> None:
     assert wrong == []
 
 
+LONGEST_FUNCTION = 80
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """Lines from `def` to the end, the docstring not counted: an explained function is not a longer one."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                said = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+                docstring = 0 if said is None else (said.end_lineno or 0) - said.lineno + 1
+                lines = (node.end_lineno or 0) - node.lineno + 1 - docstring
+                if lines > LONGEST_FUNCTION:
+                    found.append(f"src/asyncqn/{path.relative_to(SOURCE)}:{node.lineno} {node.name}: {lines}")
+    assert found == []
+
+
 SHOWN_IN = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
 """Where the table of rooms stands."""
 

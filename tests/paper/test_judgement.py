@@ -15,8 +15,8 @@ from asyncqn.paper.claims import (
     UNTESTABLE,
     Claim,
     Outcome,
-    judge,
     outcome,
+    verdict_on,
 )
 from asyncqn.paper.judgement import Row, judged, rests_on_a_choice
 
@@ -43,7 +43,7 @@ def settings(found: dict[tuple[str, str], bool | None]) -> list[Outcome]:
     ],
 )
 def test_the_verdict_follows_the_rule(found: dict[tuple[str, str], bool | None], word: str) -> None:
-    assert judge(CLAIM, settings(found)).word == word
+    assert verdict_on(CLAIM, settings(found)).word == word
 
 
 def test_a_condition_names_the_fewest_axes_that_part_the_settings() -> None:
@@ -53,7 +53,7 @@ def test_a_condition_names_the_fewest_axes_that_part_the_settings() -> None:
         ("half", "none"): False,
         ("half", "serial"): False,
     }
-    verdict = judge(CLAIM, settings(found))
+    verdict = verdict_on(CLAIM, settings(found))
     assert (verdict.condition, verdict.deciding) == ("all", ("quorum",))
     assert Row(CLAIM, verdict, []).words == "holds under all"
 
@@ -65,7 +65,7 @@ def test_axes_that_decide_are_those_on_which_two_settings_differ_alone() -> None
         ("half", "none"): False,
         ("half", "serial"): True,
     }
-    assert judge(CLAIM, settings(found)).deciding == ("quorum", "link")
+    assert verdict_on(CLAIM, settings(found)).deciding == ("quorum", "link")
 
 
 @given(
@@ -75,7 +75,7 @@ def test_axes_that_decide_are_those_on_which_two_settings_differ_alone() -> None
 )
 def test_no_verdict_contradicts_its_settings(found: dict[tuple[str, str], bool | None]) -> None:
     outcomes = settings(found)
-    verdict = judge(CLAIM, outcomes)
+    verdict = verdict_on(CLAIM, outcomes)
     if verdict.word == FAILS:
         assert True not in found.values()
         assert rests_on_a_choice(Row(CLAIM, verdict, outcomes)) == []

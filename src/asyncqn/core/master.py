@@ -179,7 +179,7 @@ class Master:
         rule = self.stopping
         if self._standing is not None and rule.tol is not None:
             standing = self._standing(self.iterate)
-            if standing is not None and (ended := rule.judge(standing)) is not None:
+            if standing is not None and (ended := rule.ends_at(standing)) is not None:
                 raise ended
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise Ended("stopped", f"max_passes = {rule.max_passes:g} was reached")

@@ -63,7 +63,7 @@ class Stopping:
         )
         require(isinstance(self.metric, str), f"metric must be the name of a column, not {self.metric!r}.")
 
-    def judge(self, standing: Standing) -> Ended | None:
+    def ends_at(self, standing: Standing) -> Ended | None:
         """How a run ends that stands so; None: it goes on."""
         if self.tol is None:
             return None

@@ -23,7 +23,7 @@ MD5 = {
 """The checksums GroupLens publishes beside its archives."""
 
 _BLOCK = 1 << 20
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 def md5_of(path: Path) -> str:
@@ -74,7 +74,7 @@ def _continue(url: str, part: Path) -> None:
     try:
         # A server that ignores the range sends the whole file with status 200.
         with (
-            urllib.request.urlopen(request, timeout=_PATIENCE) as answer,
+            urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,
             part.open("ab" if answer.status == 206 else "wb") as out,
         ):
             while block := answer.read(_BLOCK):

@@ -2,7 +2,7 @@
 
 A `Claim` is a statement of the paper in our words.  It names the axes that bear on it and that the paper
 leaves open: what a reader of the paper would have to choose before running it.  An `Outcome` is what one
-setting says about one claim, with the value chosen on every open axis.  `judge` makes the verdict:
+setting says about one claim, with the value chosen on every open axis.  `verdict_on` makes the verdict:
 
 - all settings agree that it holds: *holds*;
 - they disagree, and the settings in which it holds are exactly those inside some values of at most three
@@ -83,7 +83,7 @@ def outcome(
     return Outcome(claim, setting, word, because, dict(choices or {}))
 
 
-def judge(claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
+def verdict_on(claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
     """One verdict on a claim: see the module."""
     known = [o for o in outcomes if o.verdict in (HOLDS, FAILS)]
     good = [o for o in known if o.verdict == HOLDS]

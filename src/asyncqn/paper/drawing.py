@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from asyncqn.errors import MissingExtra
-from asyncqn.paper.palette import ALGORITHM_LOOKS, LOOKS
+from asyncqn.paper.palette import ALGORITHM_STYLES, STYLES
 from asyncqn.storage import write_whole
 
-__all__ = ["ALGORITHM_LOOKS", "LOOKS", "band", "few_decades", "panels", "save_figure", "style"]
+__all__ = ["ALGORITHM_STYLES", "STYLES", "band", "few_decades", "panels", "save_figure", "style"]
 
 _STYLE: Any = {
     "font.size": 9,

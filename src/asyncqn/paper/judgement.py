@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from asyncqn.paper.claim_list import CLAIMS, find_claim
-from asyncqn.paper.claims import UNTESTABLE, VERDICTS, Claim, Outcome, Verdict, judge
+from asyncqn.paper.claims import UNTESTABLE, VERDICTS, Claim, Outcome, Verdict, verdict_on
 from asyncqn.paper.reproduce import Result
 
 SIGNS = dict(zip(VERDICTS, ("🟩", "🟨", "🟧", "🟥", "⬜"), strict=True))
@@ -39,7 +39,7 @@ def judged(results: Sequence[Result]) -> list[Row]:
             known[claim.id] = claim
             gathered.setdefault(claim.id, []).append(found)
     rows = [
-        Row(known[name], judge(known[name], found), found)
+        Row(known[name], verdict_on(known[name], found), found)
         for name, found in gathered.items()
         if found or not known[name].own
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-LOOKS: tuple[dict[str, Any], ...] = (
+STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#1b4f8a", "marker": "o", "linestyle": "-"},
     {"color": "#c4661f", "marker": "s", "linestyle": "--"},
     {"color": "#2e8b57", "marker": "^", "linestyle": "-."},
@@ -13,25 +13,25 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#555555", "marker": "v", "linestyle": (0, (5, 1, 1, 1))},
     {"color": "#b03060", "marker": "x", "linestyle": (0, (1, 1))},
 )
-ALGORITHM_LOOKS = {
-    "as-lbfgs": LOOKS[0],
-    "async-sgd": LOOKS[1],
-    "mb-lbfgs": LOOKS[2],
-    "staged-lbfgs": LOOKS[3],
-    "block-lbfgs": LOOKS[4],
-    "momentum-lbfgs": LOOKS[5],
+ALGORITHM_STYLES = {
+    "as-lbfgs": STYLES[0],
+    "async-sgd": STYLES[1],
+    "mb-lbfgs": STYLES[2],
+    "staged-lbfgs": STYLES[3],
+    "block-lbfgs": STYLES[4],
+    "momentum-lbfgs": STYLES[5],
 }
 
 
-def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A look for each name: an algorithm's own, or one that none of the others has while there are any."""
     names = list(names)
-    taken = [ALGORITHM_LOOKS[name] for name in names if name in ALGORITHM_LOOKS]
-    free = [look for look in LOOKS if look not in taken] or list(LOOKS)
+    taken = [ALGORITHM_STYLES[name] for name in names if name in ALGORITHM_STYLES]
+    free = [look for look in STYLES if look not in taken] or list(STYLES)
     found, used = {}, 0
     for name in names:
-        if name in ALGORITHM_LOOKS:
-            found[name] = ALGORITHM_LOOKS[name]
+        if name in ALGORITHM_STYLES:
+            found[name] = ALGORITHM_STYLES[name]
         else:
             found[name] = free[used % len(free)]
             used += 1

@@ -16,8 +16,8 @@ from asyncqn.tuning.problem import TuningProblem
 from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.types import Potential
 
-LOOKS = 200
-"""How often a run of ratings is looked at until the limit: an exact RMSE costs as much as dozens of steps."""
+EVALUATIONS = 200
+"""Evaluations of a run of ratings until the limit: an exact RMSE costs as much as dozens of steps."""
 
 
 def _kept(first: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class RatingsProblem(TuningProblem):
     @property
     def evaluate(self) -> int:
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
-        return max(1, int(at_once * self.limit / (LOOKS * sum(self.timing))))
+        return max(1, int(at_once * self.limit / (EVALUATIONS * sum(self.timing))))
 
     @property
     def hopeless(self) -> float:

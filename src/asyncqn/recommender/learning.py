@@ -235,8 +235,8 @@ class PassRule(Stopping):
         super().__init__(tol=TOLERANCE)
         object.__setattr__(self, "watch", watch)
 
-    def judge(self, standing: Standing) -> Ended | None:
-        return self.watch.after_pass(standing) or super().judge(standing)
+    def ends_at(self, standing: Standing) -> Ended | None:
+        return self.watch.after_pass(standing) or super().ends_at(standing)
 
 
 def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -28,7 +28,7 @@ OLDEST = 10
 """Older updates are dropped: a thread that the system suspends would come back with ancient ones."""
 REPLAYED = "as-lbfgs"
 """The run on threads that is computed again from its file."""
-LOOKS = 60
+EVALUATIONS = 60
 """Evaluations of a run, outside its clock."""
 TARGET = 1.01
 """The held-out RMSE that counts as reached, times the lowest of all runs."""
@@ -157,7 +157,7 @@ def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -
     def go(commits: int, callback: Callback | None) -> Run:
         return minimize(
             potential, algorithm, engine=Threads(WORKERS, max_staleness=OLDEST), commits=commits, seed=SEED,
-            evaluate=max(1, commits // LOOKS), callback=callback,
+            evaluate=max(1, commits // EVALUATIONS), callback=callback,
         )  # fmt: skip
 
     with out.progress(f"{name:<12}", commits) as advance:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.paper.palette import looks_of
+from asyncqn.paper.palette import styles_of
 from asyncqn.storage import write_whole
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
     _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label)
     if target is not None:
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    looks = looks_of(runs)
+    looks = styles_of(runs)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
@@ -167,7 +167,7 @@ def _finish(axes: Any, title: str, x: str, y: str) -> None:
 
 def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_label: str) -> None:
     metric = metric or pick_metric(next(iter(tables.values())))
-    looks = looks_of(tables)
+    looks = styles_of(tables)
     for number, (name, table) in enumerate(tables.items()):
         if metric not in table:
             raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")

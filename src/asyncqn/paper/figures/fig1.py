@@ -21,7 +21,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import accepted_words
-from asyncqn.paper.drawing import LOOKS, panels
+from asyncqn.paper.drawing import STYLES, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.movielens import parameters, potential, source
 from asyncqn.paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
@@ -34,8 +34,12 @@ TIME_UNIT = 0.004
 GIVEN = {**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}
 """The paper's table, and of what it leaves open a choice with which pairs act: see the experiment order."""
 STRETCHED = "W = 40, stretched"
+<<<<<<< HEAD
 AGAIN = "real, again"
-LOOKS_OF = {"simulated": LOOKS[0], "real": LOOKS[4]}
+STYLES_OF = {"simulated": STYLES[0], "real": STYLES[4]}
+=======
+STYLES_OF = {"simulated": STYLES[0], "real": STYLES[4]}
+>>>>>>> c284867 (One word per meaning (styles, evaluations, verdict); the length of functions is tested; shorter pages on clusters and security; what stands twice is defended)
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def compute(context: Context) -> Tables:
     runs = alone.jobs("Fig. 1, real runs", measure_real, real)
     commits = 2000 if context.full else 800
     some = seeds[:3] if context.full else seeds[:1]
-    stretched = [StretchedJob(engine, commits, seed) for seed in some for engine in LOOKS_OF]
+    stretched = [StretchedJob(engine, commits, seed) for seed in some for engine in STYLES_OF]
     runs += alone.jobs("Fig. 1, W = 40 stretched", measure_stretched, stretched)
     controls = [StretchedJob("simulated", commits, seed, memory=0) for seed in some]
     used = [
@@ -165,7 +169,7 @@ def draw(tables: Tables) -> dict[str, Any]:
         mine = where(runs, setting=setting)
         for axis, what in zip(column_of, ("error", "staleness"), strict=True):
             for k, seed in enumerate(distinct(mine, "seed")):
-                for engine, look in LOOKS_OF.items():
+                for engine, look in STYLES_OF.items():
                     rows = where(mine, engine=engine, what=what, seed=seed)
                     style = {**look, "markevery": max(1, len(rows) // 12), "alpha": 1.0 if k == 0 else 0.5}
                     axis.plot(column(rows, "x"), column(rows, "y"), label=engine if k == 0 else None, **style)
@@ -237,10 +241,17 @@ def _controls(tables: Tables) -> str:
     return words
 
 
+<<<<<<< HEAD
 def _compare(runs: list[Record], other: str) -> tuple[float, float, float]:
     """Real over the other's length, median gap of the logarithms of the errors, distance of staleness."""
     error = {e: where(runs, engine=e, what="error") for e in ("real", other)}
     stale = {e: where(runs, engine=e, what="staleness") for e in ("real", other)}
+=======
+def _compare(runs: list[Record]) -> tuple[float, float, float]:
+    """Real over simulated length, median gap of the logarithms of the errors, distance of staleness."""
+    error = {e: where(runs, engine=e, what="error") for e in STYLES_OF}
+    stale = {e: where(runs, engine=e, what="staleness") for e in STYLES_OF}
+>>>>>>> c284867 (One word per meaning (styles, evaluations, verdict); the length of functions is tested; shorter pages on clusters and security; what stands twice is defended)
     end = {e: column(rows, "x")[-1] for e, rows in error.items()}
     grid = np.linspace(0, 0.95 * min(end.values()), 100)
     logs = [np.interp(grid, column(rows, "x"), np.log(column(rows, "y"))) for rows in error.values()]

@@ -11,7 +11,7 @@ from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
 from asyncqn.paper.controls import without_pairs
-from asyncqn.paper.drawing import ALGORITHM_LOOKS, panels
+from asyncqn.paper.drawing import ALGORITHM_STYLES, panels
 from asyncqn.paper.experiment import Context, Tables
 from asyncqn.paper.figures.fig2_cases import CASES
 from asyncqn.paper.problems import PROBLEMS
@@ -76,7 +76,7 @@ def draw_after(tables: Tables) -> Any:
     """Error over time, one line per run."""
     figure, axes = panels(1, len(METHODS), width=3.3, height=2.6, sharey=True)
     for axis, (method, title) in zip(axes[0], METHODS.items(), strict=True):
-        look = ALGORITHM_LOOKS["as-lbfgs" if method == "control" else method]
+        look = ALGORITHM_STYLES["as-lbfgs" if method == "control" else method]
         for run in by_method(tables)[title]:
             errors = np.minimum(column(run, "error"), 1e6)
             axis.plot(column(run, "time"), errors, color=look["color"], linewidth=0.9, alpha=0.8)

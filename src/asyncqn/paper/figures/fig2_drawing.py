@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.paper.claims import HOLDS, UNTESTABLE
-from asyncqn.paper.drawing import ALGORITHM_LOOKS, band, few_decades, panels
+from asyncqn.paper.drawing import ALGORITHM_STYLES, band, few_decades, panels
 from asyncqn.paper.experiment import Tables
 from asyncqn.paper.figures.fig2_after import draw_after
 from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case
@@ -53,7 +53,7 @@ def times_figure(rows: list[Record], titles: Mapping[str, str]) -> Any:
             found = curve(where(rows, setting=name, algorithm=kind))
             if np.isfinite(found.mean).any():
                 x, middle, low, high, _ = found
-                band(axis, x, middle, low, high, title, ALGORITHM_LOOKS[kind])
+                band(axis, x, middle, low, high, title, ALGORITHM_STYLES[kind])
             else:
                 absent.append(title)
         axis.set(title=textwrap.fill(words, 34), xlabel=r"$\sigma_w^2$ (squared time units)")

@@ -20,7 +20,7 @@ from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, PROBLEM, SPREAD, START,
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.consistency import consistency
 from asyncqn.paper.controls import accepted_words, without_pairs
-from asyncqn.paper.drawing import LOOKS, band, few_decades, panels
+from asyncqn.paper.drawing import STYLES, band, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_cases import EVERY_PAIR, FEW_PAIRS, SOME_PAIRS, START_WORDS, problem_words
 from asyncqn.paper.figures.times import Curve, Job, curve, run_labelled
@@ -204,7 +204,7 @@ def draw(tables: Tables) -> dict[str, Any]:
 
 
 def _panel(axis: Any, runs: Sequence[Record], what: str) -> None:
-    looks = iter(LOOKS)
+    looks = iter(STYLES)
     for role, words in (("chosen", "step chosen for every W"), ("no pairs", "the same, M = 0")):
         for variance in sorted(distinct(runs, "variance")):
             found = curve(where(runs, role=role, variance=variance), what, "workers")

@@ -17,7 +17,7 @@ from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.paper.bands import spread
 from asyncqn.paper.controls import without_pairs
-from asyncqn.paper.drawing import ALGORITHM_LOOKS, few_decades, panels
+from asyncqn.paper.drawing import ALGORITHM_STYLES, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4_claims import (
     BASE,
@@ -290,7 +290,7 @@ def _curves(axis: Any, rows: list[Record], what: str) -> None:
         grid = np.linspace(0.0, max(float(run[-1]["time"]) for run in runs), 50)
         values = np.array([_on_grid(run, what, grid) for run in runs])
         middle, (low, high) = np.median(values, axis=0), spread(values)
-        look = ALGORITHM_LOOKS[kind]
+        look = ALGORITHM_STYLES[kind]
         axis.plot(grid, middle, label=title, **{**look, "markevery": 6})
         axis.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
         levels.append(middle)
@@ -356,7 +356,7 @@ def _draw_break_even(tables: Tables) -> Any:
     figure, axes = panels(1, 2, width=4.2, height=2.9)
     for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
         found = break_even(tables, at)
-        axis.plot(found.levels, found.worth, color=ALGORITHM_LOOKS["as-lbfgs"]["color"], label="is worth")
+        axis.plot(found.levels, found.worth, color=ALGORITHM_STYLES["as-lbfgs"]["color"], label="is worth")
         axis.axhline(
             found.step_ratio, color="black", linestyle="--", linewidth=0.9, label="costs, by computation here"
         )

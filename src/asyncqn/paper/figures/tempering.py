@@ -38,7 +38,7 @@ from asyncqn.types import Array, Progress
 COMMITS = {"mixture": 1500, "phase-retrieval": 1000}
 ROWS, OVERLAP = 12, 5
 """Rows of gradients per commit, of every method; as-L-BFGS computes the overlap twice."""
-POLISH, PATIENCE = 40, 10
+POLISH, IDLE_PASSES = 40, 10
 TOLERANCE = 1.0
 TUNING_STARTS, TUNING_FIRST = 20, 10_000
 BETAS = (0.01, 0.03, 0.1, 0.3)
@@ -96,8 +96,8 @@ def descend(potential: Any, theta0: Array, gradients: int) -> Descent:
         # A run may end on a trial that would have been rejected, so the best point is kept here.
         fun, last = progress.metrics["fun"], lowest[-1]
         lowest.append(Descent(progress.theta, fun, 0) if fun < last.fun else last)
-        before = lowest[max(0, len(lowest) - 1 - PATIENCE)].fun
-        if len(lowest) > PATIENCE and before - lowest[-1].fun < 1e-3 * (1.0 + abs(before)):
+        before = lowest[max(0, len(lowest) - 1 - IDLE_PASSES)].fun
+        if len(lowest) > IDLE_PASSES and before - lowest[-1].fun < 1e-3 * (1.0 + abs(before)):
             raise StopIteration
 
     run = minimize(

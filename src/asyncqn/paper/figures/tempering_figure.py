@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.paper.drawing import LOOKS, panels
+from asyncqn.paper.drawing import STYLES, panels
 from asyncqn.paper.experiment import FAILS, HOLDS, PARTLY, Claim, Tables
 from asyncqn.paper.records import Record, distinct, where
 
@@ -55,7 +55,7 @@ def draw(tables: Tables) -> dict[str, Any]:
         for (method, name), axis in zip(NAMES.items(), line, strict=True):
             rows = where(runs, problem=problem, method=method)
             axis.set(title=f"{name}, {WORDS[problem]}", xscale="log", ylim=(-0.03, 1.03))
-            for workers, look in zip(distinct(rows, "workers"), LOOKS, strict=False):
+            for workers, look in zip(distinct(rows, "workers"), STYLES, strict=False):
                 _curve(axis, where(rows, workers=workers), f"W = {workers}", look)
             exact = where(runs, problem=problem, method="block-lbfgs", arm="restarts")
             axis.axhline(
