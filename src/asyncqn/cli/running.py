@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from asyncqn.types import Callback, Progress
 
 
-def speaking(json: bool, quiet: bool, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
+def output_of_rank(
+    json: bool, quiet: bool, mpi: bool
+) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
     """Where this process talks, and a context in which the mistakes of several become one sentence."""
     if not mpi:
         return Output(json, quiet), nullcontext
-    from asyncqn.engines.mpi.engine import first_rank, one_voice
+    from asyncqn.engines.mpi.engine import first_rank, mistakes_at_rank_0
 
     if first_rank():
-        return Output(json, quiet), one_voice
+        return Output(json, quiet), mistakes_at_rank_0
     warnings.simplefilter("ignore")
-    return Output(False, True), one_voice
+    return Output(False, True), mistakes_at_rank_0
 
 
 def under_mpiexec() -> bool:
@@ -72,13 +74,13 @@ def ending_at_signals(wanted: bool) -> Iterator[Heard]:
 
 def show_run(
     go: Callable[[Callback], Run | None], commits: int, save: Path | None, out: Output,
-    one_voice: Callable[[], AbstractContextManager[None]] = nullcontext, *, simulated: bool = False,
+    mistakes_at_rank_0: Callable[[], AbstractContextManager[None]] = nullcontext, *, simulated: bool = False,
     checkpoint: bool = False,
 ) -> int:  # fmt: skip
     """Run with live progress, save, print; returns the exit code.  None: another rank has the run."""
     label = "simulate" if simulated else "run"
     # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
-    with out.progress(label, commits) as advance, one_voice(), ending_at_signals(
+    with out.progress(label, commits) as advance, mistakes_at_rank_0(), ending_at_signals(
         simulated and not checkpoint
     ) as heard:  # fmt: skip
         run = go(_Live(advance, heard, simulated).progressed)

@@ -141,7 +141,7 @@ class Loop:
         ended = np.searchsorted(schedule.commit[ends], versions, side="right").tolist()
         starts, delivered = begins.tolist(), ends.tolist()
         staleness = (schedule.commit - 1 - schedule.read).tolist()
-        side = self.worker
+        work = self.worker
         for version in range(first, N + 1):
             if version > first:
                 rows = delivered[ended[version - 1] : ended[version]]
@@ -155,20 +155,20 @@ class Loop:
                         return
             for row in starts[begun[version - 1] if version else 0 : begun[version]]:
                 while segments and segments[0].begins(version, row):
-                    side = self._next_segment()
+                    work = self._next_segment()
                 w = worker[row]
                 if w not in locals_:
-                    locals_[w], steps[w] = master.algorithm.init_worker(side.potential, master.theta0), 0
+                    locals_[w], steps[w] = master.algorithm.init_worker(work.potential, master.theta0), 0
                 k, local, iterate = steps[w], locals_[w], master.iterate
                 stream = new_tuple(Stream, (seed, w, k))
                 task = new_tuple(Task, (w, version, stream, None if part is None else part[row]))
                 steps[w] = k + 1
-                update = side.compute(iterate, local, task)
-                locals_[w] = side.learn(iterate, local, task, update)
+                update = work.compute(iterate, local, task)
+                locals_[w] = work.learn(iterate, local, task, update)
                 if commit[row] != DROPPED:
                     pending[row] = update
             while segments and version >= segments[0].from_commit:
-                side = self._next_segment()
+                work = self._next_segment()
 
     def _parts(self) -> list[int] | None:
         return None if self.schedule.part is None else self.schedule.part.tolist()

@@ -112,7 +112,7 @@ class Master:
         self._columns: dict[str, None] = {}
         self._delays = self._delayed = 0
         """The sum of l_n over the updates since the callback was last called, and how many they are."""
-        self._look()
+        self._view_theta()
 
     def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
         """Commit and evaluate by these from now on; `potential` stays the object that was given."""
@@ -127,7 +127,7 @@ class Master:
         by_slope = self._standing is not None and rule.tol is not None
         self._may_end = by_slope or rule.max_passes is not None or rule.max_time is not None
 
-    def _look(self) -> None:
+    def _view_theta(self) -> None:
         """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
         self._theta = self.iterate.theta
         self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
@@ -154,7 +154,7 @@ class Master:
         self.version = version
         self.time = time
         if self.iterate.theta is not self._theta:
-            self._look()
+            self._view_theta()
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
         if beyond:
@@ -279,4 +279,4 @@ class Master:
         table = Table(saved.under("metrics."))
         self.records = [table.row(i) for i in range(table.rows)]
         self._columns = dict.fromkeys(table)
-        self._look()
+        self._view_theta()

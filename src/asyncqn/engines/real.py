@@ -91,5 +91,5 @@ class RealEngine:
 
 
 def is_count(value: object, least: int) -> bool:
-    """Whether it is an integer of at least so much; True is none."""
+    """Whether it is an integer of at least so much, and no bool."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

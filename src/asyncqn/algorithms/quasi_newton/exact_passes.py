@@ -69,11 +69,14 @@ class Update(NamedTuple):
 
 @dataclass
 class Images:
-    """The memory as `safeguard.Metric`, with H0 g given beside g; `blind`: two images make no pair."""
+    """The memory as `safeguard.Metric`, with H0 g given beside g.
+
+    foreign: this image was made by another H0 than the one in use; blind: two images make no pair.
+    """
 
     iterate: Iterate
     summary: Array
-    alien: bool
+    foreign: bool
     blind: bool
 
     def direction(self, at: Array, out: Array) -> bool:
@@ -99,7 +102,7 @@ class Images:
     def keep(self) -> None:
         """Where the curvature has changed much, start again."""
         curvature = self.iterate.curvature
-        self.blind = self.alien
+        self.blind = self.foreign
         if sum_of_squares(self.summary - curvature) > MOVED**2 * sum_of_squares(curvature):
             curvature[...] = self.summary
             self.forget()
@@ -122,18 +125,18 @@ def take_pass(
         if metric_from is None:
             add_one(at[1], update.image)
     whole = len({update.part for update in updates}) == blocks and math.isfinite(value)
-    alien = iterate.curvature[-1] == 0  # every block used its own H0
-    if whole and alien:
+    foreign = iterate.curvature[-1] == 0  # every block used its own H0
+    if whole and foreign:
         iterate.curvature[...] = summary
     if metric_from is not None and whole:
         metric_from(iterate.curvature).apply(at[0], at[1])
-        alien = False
+        foreign = False
     warm_up = iterate.warm_up
     lower = whole and value <= warm_up.loss * float(summary[-1])
     if iterate.trial.kept == 0 and warm_up.starts and not lower:
         iterate.theta[...] = iterate.base  # the warm-up did harm: begin again where it began
         iterate.curvature[...] = 0.0
         return iterate._replace(warm_up=warm_up._replace(starts=0))
-    metric = Images(iterate, summary, alien, iterate.blind or alien)
+    metric = Images(iterate, summary, foreign, iterate.blind or foreign)
     trial = advance(iterate, metric, at if whole else None, value, None)
     return iterate._replace(trial=trial, blind=metric.blind)

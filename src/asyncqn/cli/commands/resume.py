@@ -9,7 +9,7 @@ import typer
 
 from asyncqn.cli.options import AllowImports, CheckpointEvery, Save, parse_parameters
 from asyncqn.cli.output import Json, Quiet, check_run_folder
-from asyncqn.cli.running import show_run, speaking, under_mpiexec
+from asyncqn.cli.running import show_run, output_of_rank, under_mpiexec
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def register(app: typer.Typer) -> None:
         from asyncqn.core.checkpoint_reading import load_checkpoint
         from asyncqn.resume import resume as resume_run
 
-        out, one_voice = speaking(json, quiet, mpi=under_mpiexec())
-        with one_voice():
+        out, mistakes_at_rank_0 = output_of_rank(json, quiet, mpi=under_mpiexec())
+        with mistakes_at_rank_0():
             if save is not None:
                 check_run_folder(save)
             require(
@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
                     checkpoint_every=checkpoint_every,
                     allow_imports=allow_imports,
                 ),
-                commits, save, out, one_voice, simulated=simulated, checkpoint=True,
+                commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True,
             )
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import typer
 
 from asyncqn.cli.options import JobOptions, grouped, option
 from asyncqn.cli.output import check_run_folder
-from asyncqn.cli.running import show_run, speaking
+from asyncqn.cli.running import show_run, output_of_rank
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
 
         if engine not in ENGINES:
             raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
-        out, one_voice = speaking(options.json, options.quiet, mpi=engine == "mpi")
+        out, mistakes_at_rank_0 = output_of_rank(options.json, options.quiet, mpi=engine == "mpi")
         for name, value, meant in (("--address", address, "ray"), ("--wire", wire, "mpi")):
             unused = value in (None, "exact") or engine == meant
             require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
@@ -105,7 +105,7 @@ def register(app: typer.Typer) -> None:
             overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
             idle = ", ".join(f"--{name.replace('_', '-')}" for name in overrides["cluster"])
             require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
-        with one_voice():
+        with mistakes_at_rank_0():
             plan = load_job(options.job, overrides, allow_imports=options.allow_imports)
             if options.save is not None:
                 check_run_folder(options.save)  # before the work, not after it
@@ -119,6 +119,6 @@ def register(app: typer.Typer) -> None:
                     checkpoint=options.checkpoint, checkpoint_every=options.checkpoint_every,
                     **plan.run.arguments(),
                 ),
-                plan.run.commits, options.save, out, one_voice,
+                plan.run.commits, options.save, out, mistakes_at_rank_0,
             )
         )  # fmt: skip

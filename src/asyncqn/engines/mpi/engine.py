@@ -135,7 +135,7 @@ def meet(mistake: str = "", given: str = "") -> None:
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
+def mistakes_at_rank_0() -> Iterator[None]:
     """Inside the block a mistake of any rank is raised on rank 0; the other ranks exit without a word.
 
     For what comes before a run, and the run itself, not for what rank 0 does alone afterwards.
