@@ -9,7 +9,7 @@ import typer
 
 from asyncqn.cli.options import AllowImports, CheckpointEvery, Save, parse_parameters
 from asyncqn.cli.output import Json, Quiet, check_run_folder
-from asyncqn.cli.running import show_run, output_of_rank, under_mpiexec
+from asyncqn.cli.running import output_of_rank, show_run, under_mpiexec
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from asyncqn.cli.options import JobOptions, grouped, option
 from asyncqn.cli.output import check_run_folder
-from asyncqn.cli.running import show_run, output_of_rank
+from asyncqn.cli.running import output_of_rank, show_run
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
