@@ -34,12 +34,8 @@ TIME_UNIT = 0.004
 GIVEN = {**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}
 """The paper's table, and of what it leaves open a choice with which pairs act: see the experiment order."""
 STRETCHED = "W = 40, stretched"
-<<<<<<< HEAD
 AGAIN = "real, again"
 STYLES_OF = {"simulated": STYLES[0], "real": STYLES[4]}
-=======
-STYLES_OF = {"simulated": STYLES[0], "real": STYLES[4]}
->>>>>>> c284867 (One word per meaning (styles, evaluations, verdict); the length of functions is tested; shorter pages on clusters and security; what stands twice is defended)
 
 
 @dataclass(frozen=True)
@@ -241,17 +237,10 @@ def _controls(tables: Tables) -> str:
     return words
 
 
-<<<<<<< HEAD
 def _compare(runs: list[Record], other: str) -> tuple[float, float, float]:
     """Real over the other's length, median gap of the logarithms of the errors, distance of staleness."""
     error = {e: where(runs, engine=e, what="error") for e in ("real", other)}
     stale = {e: where(runs, engine=e, what="staleness") for e in ("real", other)}
-=======
-def _compare(runs: list[Record]) -> tuple[float, float, float]:
-    """Real over simulated length, median gap of the logarithms of the errors, distance of staleness."""
-    error = {e: where(runs, engine=e, what="error") for e in STYLES_OF}
-    stale = {e: where(runs, engine=e, what="staleness") for e in STYLES_OF}
->>>>>>> c284867 (One word per meaning (styles, evaluations, verdict); the length of functions is tested; shorter pages on clusters and security; what stands twice is defended)
     end = {e: column(rows, "x")[-1] for e, rows in error.items()}
     grid = np.linspace(0, 0.95 * min(end.values()), 100)
     logs = [np.interp(grid, column(rows, "x"), np.log(column(rows, "y"))) for rows in error.values()]
