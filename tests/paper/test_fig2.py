@@ -142,7 +142,7 @@ def test_the_headline_tells_where_the_order_appears_and_that_tuning_breaks_it() 
         tables["after"] += [
             {"method": method, "seed": 0, "time": float(k), "error": error} for k, error in enumerate(errors)
         ]
-    appears, _, passing, _, around, _, after = headline(tables)
+    appears, passing, around, after = headline(tables)
     assert f"three times that time in 0; with M = 0 in {passing.split('In the ')[1].split()[0]}" in passing
     assert "1 of 1 runs of as-L-BFGS, 0 of 1 runs of as-L-BFGS, M = 0" in passing
     assert "a-SGD 50 in passing" in after

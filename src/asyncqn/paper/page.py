@@ -38,7 +38,7 @@ def write_page(results: list[Result], path: Path) -> None:
 def page(results: list[Result], rows: list[Row]) -> str:
     """The text of reproduction.md."""
     lines = [_HEAD]
-    headline = [sentence for result in results for sentence in result.headline]
+    headline = [f"- {point}" for result in results for point in result.headline]
     if headline:
         lines += ["## What must be true for the paper's order to appear", "", *headline, ""]
     lines += ["## Claims", "", counts(rows), ""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from pathlib import Path
 
 from asyncqn.paper.judgement import COLOURS, Row, counts, judged
@@ -57,11 +58,13 @@ def write_html(results: list[Result], path: Path) -> None:
 
 
 def _headline(results: list[Result]) -> list[str]:
-    sentences = [html.escape(sentence) for result in results for sentence in result.headline]
-    if not sentences:
+    points = [html.escape(point) for result in results for point in result.headline]
+    if not points:
         return []
-    words = "".join(f"<p>{sentence}</p>" for sentence in sentences)
-    return [f"<div class='must'><h2>What must be true for the paper's order to appear</h2>{words}</div>"]
+    bold = [re.sub(r"[*]{2}(.+?)[*]{2}", r"<strong>\1</strong>", point) for point in points]
+    words = "".join(f"<li>{point}</li>" for point in bold)
+    title = "What must be true for the paper's order to appear"
+    return [f"<div class='must'><h2>{title}</h2><ul>{words}</ul></div>"]
 
 
 def _claims(rows: list[Row]) -> str:

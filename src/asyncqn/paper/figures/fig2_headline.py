@@ -23,6 +23,7 @@ def headline(tables: Tables) -> list[str]:
     with_link = [case for case in grid if case.serial == SERIAL and not broken[names[id(case)]]]
     without = [case for case in grid if case.serial == 0.0 and not broken[names[id(case)]]]
     appears = (
+        "**Where it appears.** "
         f"With the table's own numbers the order of Fig. 2 (a-SGD slow with workers alike, mb-L-BFGS slower "
         f"as they differ, both asynchronous methods steady, as-L-BFGS best) appears in {len(with_link)} of "
         f"the {len([c for c in grid if c.serial == SERIAL])} settings in which every exchange occupies the "
@@ -39,6 +40,7 @@ def headline(tables: Tables) -> list[str]:
     b0 = next(name for name, case in CASES.items() if _is_base_without_link(case))
     breaks += [CASES[b0].choices[LINK]] if broken[b0] else []
     one = (
+        "**What breaks it.** "
         f"Around one of these ({CASES['base'].words}, quorum 1), one change at a time: the order stays with "
         f"{_listed(keeps)}; it breaks with {_listed(breaks)}."
     )
@@ -52,13 +54,13 @@ def headline(tables: Tables) -> list[str]:
         tuned.append(f"{', '.join(middle)} ({case.words.partition(', ')[2]})")
     lost = sum(bool(broken[name]) for name in TUNED_CASES)
     after = (
-        f"After tuning, with trials in proportion to the numbers that each method has, the order breaks in "
+        f"**Tuned.** With trials in proportion to the numbers that each method has, the order breaks in "
         f"{lost} of {len(TUNED_CASES)} settings; times at σ_w² = 1: {'; '.join(tuned)}. (In passing: "
         "most runs leave ε again; the tuner asks for the first crossing alone.) The published order "
         "reflects step sizes and throughput more than curvature."
     )
     shown = [name for name, case in CASES.items() if not broken[name]]
-    return [appears, "", _in_passing(tables, shown), "", one, "", after]
+    return [appears, _in_passing(tables, shown), one, after]
 
 
 def _stay(tables: Tables, name: str, kind: str, control: bool = False) -> bool:
@@ -74,6 +76,7 @@ def _in_passing(tables: Tables, shown: Sequence[str]) -> str:
     lost = {name: sum(not error <= 2.0 * STAYS * EPSILON for error in found) for name, found in ends.items()}
     long = ", ".join(f"{lost[name]} of {len(ends[name])} runs of {name}" for name in ends)
     return (
+        "**Reached is not kept.** "
         f"The time to ε is that of the first crossing, as in the paper. In the {len(shown)} settings in "
         f"which the order appears, most runs of as-L-BFGS are still there (within {STAYS:g} ε) between two "
         f"and three times that time in {stay['as-lbfgs']}; with M = 0 in {without}, of a-SGD in "

@@ -199,7 +199,7 @@ def headline(tables: Tables) -> list[str]:
         worth, cost = np.median(found.worth), found.step_ratio
         said.append(f"{words} {worth:.2f} steps of a-SGD (it costs {cost:.2f} by computation)")
     return [
-        "On ratings, as-L-BFGS beats a-SGD where one of its steps takes less time than it is worth: "
+        "**On ratings** as-L-BFGS beats a-SGD where one of its steps takes less time than it is worth: "
         + "; ".join(said)
         + "; it costs 2 where the master's link is busy, since it sends twice the numbers, and 1.33 "
         "where gradients are so slow that only rows count."
