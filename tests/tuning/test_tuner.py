@@ -116,6 +116,72 @@ def test_the_command_prints_one_json_object(tmp_path: Path, capsys: pytest.Captu
     assert printed["command"].startswith("asyncqn tune async-sgd --problem linear-gaussian --workers 4")
 
 
+JOB = """
+[problem]
+dim = 6
+n_data = 40
+[cluster]
+workers = 3
+worker_mean = 10.0
+worker_std = 2.0
+"""
+
+
+def test_a_job_is_tuned_by_the_options_that_simulate_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(JOB)
+    goal = ["--metric", "error", "--target", "0.5", "-p", "batch=5", "--workers", "4"]
+    with pytest.raises(SystemExit) as end:
+        main(
+            [
+                "tune",
+                "async-sgd",
+                "own.toml",
+                *goal,
+                "--budget",
+                "4",
+                "--seeds",
+                "1",
+                "--processes",
+                "1",
+                "--json",
+            ]
+        )
+    assert end.value.code == 0
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    again = "asyncqn tune async-sgd own.toml -p batch=5 --target 0.5 --metric error --workers 4 --budget 4"
+    assert printed["command"].replace("--parameter", "-p").startswith(again)
+    assert printed["file"] == "runs/tuned/async-sgd-own.json"
+    study = load_study(tmp_path / printed["file"])
+    assert (study.problem["times"]["worker_mean"], study.problem["workers"]) == (10.0, 4)
+    assert {trial["parameters"]["batch"] for trial in study.trials} == {5}
+    best = study.best
+    assert best is not None
+    found = [f"-p{name}={value}" for name, value in best["parameters"].items()]
+    with pytest.raises(SystemExit):
+        main(["simulate", "own.toml", "--algorithm", "async-sgd", *found, *goal, "--evaluate", "5", "--json"])
+    assert json.loads(capsys.readouterr().out)["status"] == "converged"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dim", "6"], "a study needs a goal"),
+        (["--dim", "6", "--problem", "linear-gaussian"], "--dim says something of a job"),
+        (["none.toml", "--target", "1"], "there is no job file none.toml"),
+    ],
+)
+def test_a_study_of_a_job_that_cannot_be_is_one_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tune", "async-sgd", *words])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith(f"asyncqn: {said}")
+
+
 def test_an_unknown_problem_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["tune", "async-sgd", "--problem", "chess"])

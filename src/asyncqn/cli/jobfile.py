@@ -155,6 +155,14 @@ def load_job(
         raise BadInput(f"{path}: {error}") from None
 
 
+def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dict[str, dict[str, Any]]:
+    """The sections of a job but its algorithm, as plain data: the file's, with `overrides` laid over them."""
+    sections: Mapping[str, Section] = {"cluster": DEFAULT_CLUSTER} | (_read(Path(path)) if path else {})
+    return {
+        name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("problem", "cluster", "run")
+    }
+
+
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         with path.open("rb") as file:

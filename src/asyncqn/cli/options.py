@@ -40,17 +40,13 @@ _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "
 
 
 @dataclass(frozen=True)
-class JobOptions:
-    """What the command line says of a job: over the job file, which stands over the defaults."""
+class SettingOptions:
+    """What `simulate`, `run` and `tune` are told alike: over the job file, which stands over the defaults."""
 
     job: Annotated[
         Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
     ] = None
-    algorithm: Annotated[str | None, option(_ALGORITHM, "One of {algorithms}.")] = None
     parameter: Parameters = None
-    commits: Annotated[int | None, option(_WHEN, "At most so many commits of the master.")] = None
-    tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
-    max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None
     max_time: Annotated[float | None, option(_WHEN, "End after so long on the run's clock.")] = None
     target: Annotated[float | None, option(_WHEN, "End when the metric is at or below this.")] = None
     metric: Annotated[
@@ -65,14 +61,8 @@ class JobOptions:
     worker_std: Annotated[float | None, option(_CLUSTER, "Its standard deviation.")] = None
     message: Annotated[float | None, option(_CLUSTER, "Time of both messages together.")] = None
     master: Annotated[float | None, option(_CLUSTER, "Time of a commit at the master.")] = None
-    checkpoint: Annotated[
-        Path | None,
-        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
-    ] = None
-    checkpoint_every: CheckpointEvery = 30.0
     seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
     evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
-    save: Save = None
     allow_imports: AllowImports = False
     json: Json = False
     quiet: Quiet = False
@@ -84,21 +74,43 @@ class JobOptions:
                 "dim": self.dim, "n_data": self.n_data, "noise_var": self.noise_var,
                 "seed": self.problem_seed,
             },
-            "algorithm": {"kind": self.algorithm, **parse_parameters(self.parameter or [])},
+            "algorithm": parse_parameters(self.parameter or []),
             "cluster": {
                 name: getattr(self, name)
                 for name in ("workers", "worker_mean", "worker_std", "message", "master")
             },
             "run": {
-                "commits": self.commits, "seed": self.seed, "evaluate": self.evaluate, "tol": self.tol,
-                "max_passes": self.max_passes, "max_time": self.max_time, "target": self.target,
-                "metric": self.metric,
+                name: getattr(self, name) for name in ("seed", "evaluate", "max_time", "target", "metric")
             },
         }  # fmt: skip
-        return {
-            name: {key: value for key, value in section.items() if value is not None}
-            for name, section in sections.items()
-        }
+        return {name: _without_none(section) for name, section in sections.items()}
+
+
+@dataclass(frozen=True)
+class JobOptions(SettingOptions):
+    """What the command line says of a job that is run."""
+
+    algorithm: Annotated[str | None, option(_ALGORITHM, "One of {algorithms}.")] = None
+    commits: Annotated[int | None, option(_WHEN, "At most so many commits of the master.")] = None
+    tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
+    max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None
+    checkpoint: Annotated[
+        Path | None,
+        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
+    ] = None
+    checkpoint_every: CheckpointEvery = 30.0
+    save: Save = None
+
+    def overrides(self) -> dict[str, dict[str, Any]]:
+        sections = super().overrides()
+        limits = {"commits": self.commits, "tol": self.tol, "max_passes": self.max_passes}
+        sections["algorithm"] = {**_without_none({"kind": self.algorithm}), **sections["algorithm"]}
+        sections["run"] |= _without_none(limits)
+        return sections
+
+
+def _without_none(section: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

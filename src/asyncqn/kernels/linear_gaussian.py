@@ -35,20 +35,11 @@ def gradient(A, y, noise_var, theta, rows, out):
     return True
 
 
-@reducing_kernel
 def value(A, y, noise_var, theta):
-    """|theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var), accumulated in float64."""
-    total = 0.0
-    for i in range(A.shape[0]):
-        a = A[i]
-        residual = -y[i]
-        for j in range(theta.size):
-            residual += a[j] * theta[j]
-        total += np.float64(residual) * residual
-    prior = 0.0
-    for j in range(theta.size):
-        prior += np.float64(theta[j]) * theta[j]
-    return 0.5 * prior + 0.5 * total / noise_var
+    """|theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var), accumulated in float64; without BLAS."""
+    residuals = (np.einsum("ij,j->i", A, theta) - y).astype(np.float64)
+    prior = np.add.reduce(np.square(theta, dtype=np.float64))
+    return 0.5 * prior + 0.5 * np.add.reduce(residuals * residuals) / noise_var
 
 
 def times(A, x):

@@ -79,17 +79,17 @@ def _add_memory(out, memory, c, weight, lo, hi):
 
 @reducing_piece
 def _add_dots(p, memory, u, g, lo, hi):
-    """p[0] += [S Y]'u and p[1] += [S Y]'g over lo..hi.
+    """p += [S Y]'u and, in its second half, [S Y]'g over lo..hi.
 
     (Three pairs at a time would load u and g less often, and take a second longer to compile.)
     """
     m = memory.shape[1]
     for j in range(m):
         su, sg, yu, yg = _dots(memory[0, j, lo:hi], memory[1, j, lo:hi], u[lo:hi], g[lo:hi])
-        p[0, j] += su
-        p[1, j] += sg
-        p[0, m + j] += yu
-        p[1, m + j] += yg
+        p[j] += su
+        p[m + j] += yu
+        p[2 * m + j] += sg
+        p[3 * m + j] += yg
 
 
 @reducing_piece
@@ -153,17 +153,17 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
     g = d_u  # the blended gradient rests where its update will be written
-    p = np.zeros((2, 2 * m))
+    work = np.zeros(8 * m + BLOCK)  # one array: numba compiles an allocation for every kind of its arguments
+    p, c, z = work[: 4 * m], work[4 * m : 8 * m], work[8 * m :]
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
         combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
         _add_dots(p, memory, u, g, lo, hi)
-    c = np.zeros((2, 2 * m))
     for r in range(2):
+        first = 2 * m * r
         for i in range(2 * m):
             for j in range(2 * m):
-                c[r, i] += middle[i, j] * p[r, j]
-    z = np.zeros(BLOCK)
+                c[first + i] += middle[i, j] * p[first + j]
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
         x, v, u_ = d_theta[lo:hi], d_u[lo:hi], u[lo:hi]
@@ -174,8 +174,8 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
         else:
             _scale(x, kind(scale + rho), u_)
             _combine_in_place(v, kind(-h * (scale + rho)), kind(-gamma), u_)
-        _add_memory(x, memory, c[0], 1.0, lo, hi)
-        _add_memory(v, memory, c[1], -h, lo, hi)
+        _add_memory(x, memory, c[: 2 * m], 1.0, lo, hi)
+        _add_memory(v, memory, c[2 * m :], -h, lo, hi)
         if noise > 0.0:
             for first in range(lo, hi, BLOCK):
                 normals_block(z, first, seed, k, worker, np.int64(NOISE))  # a literal would be compiled apart

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
-from asyncqn.kernels.memory import TILE, combine, scale_by, two_dots
+from asyncqn.kernels.memory import TILE, combine, two_dots
 from asyncqn.kernels.ring import COUNT, REJECTED, next_slot_piece
 
 
@@ -39,6 +39,17 @@ def pair_products(theta, theta_old, g, g_old):
 
 
 @reducing_piece
+def _scale_and_dot(y, diagonal):
+    """y <- H0 y, and what y'H0 y was."""
+    own = y.dtype.type(0)
+    for i in range(y.size):
+        scaled = diagonal[i] * y[i]
+        own += scaled * y[i]
+        y[i] = scaled
+    return own
+
+
+@reducing_piece
 def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
     """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
 
@@ -62,12 +73,7 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
             if j != slot or not diagonal.size:
                 gram[1, j, slot] += yy
         if diagonal.size:
-            scaled = np.empty_like(y)
-            scale_by(scaled, diagonal[lo:hi], one - one, y)
-            own, _ = two_dots(scaled, y, y)
-            gram[1, slot, slot] += own
-            for i in range(y.size):
-                y[i] = scaled[i]
+            gram[1, slot, slot] += _scale_and_dot(y, diagonal[lo:hi])
     for j in range(m):
         gram[1, slot, j] = gram[1, j, slot]
 

@@ -1,17 +1,18 @@
-"""`asyncqn tune ALGORITHM`: parameters by simulated time to a goal, by a budget that grows with them."""
+"""`asyncqn tune ALGORITHM [JOB]`: search parameters by simulated time to a goal."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.options import grouped, option
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.options import SettingOptions, grouped, option
+from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from asyncqn.tuning.tuner import Study
 
 FACTORIZATION = "matrix-factorization"
-_GAUSSIAN, _RATINGS = "Linear Gaussian", "Factorization"
+_GAUSSIAN, _RATINGS = "With --problem linear-gaussian and others", "With --problem matrix-factorization"
 FOLDER = Path("runs/tuned")
 """Where studies are kept unless the user names a file."""
 
@@ -117,53 +118,90 @@ def register(app: typer.Typer) -> None:
                 "or async-saga."
             ),
         ],
+        options: SettingOptions,
         gaussian: GaussianOptions,
         factorization: RatingsOptions,
         problem: Annotated[
-            str, typer.Option(help="linear-gaussian, another problem of Fig. 2, or matrix-factorization.")
-        ] = "linear-gaussian",
-        workers: Annotated[
-            int | None, typer.Option(help="Simulated workers W. Default: 40, or 10 for ratings.")
+            str | None,
+            typer.Option(
+                help="Instead of a job: linear-gaussian, another of Fig. 2, or matrix-factorization."
+            ),
         ] = None,
         budget: Annotated[
             int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
         ] = None,
         seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
-        seed: Annotated[int, typer.Option(help="Seed of the study.")] = 0,
         processes: Annotated[int, typer.Option(help="Processes.")] = 2,
         output: Annotated[
             Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
         ] = None,
-        json: Json = False,
-        quiet: Quiet = False,
     ) -> None:
-        """Search parameters by simulated time to a goal; an interrupted study goes on from its file."""
+        """Search parameters by simulated time to a goal; an interrupted study goes on from its file.
+
+        Your own job: its problem and cluster, --target and --metric for the goal, --max-time for what is too
+        slow; parameters given with -p are kept, all others are searched. Or a --problem of the paper.
+        """
         from asyncqn.tuning.problem import known_algorithm
         from asyncqn.tuning.tuner import tune
 
         known_algorithm(algorithm)
-        counts = {"workers": 1 if workers is None else workers, "seeds": seeds, "processes": processes}
-        for name, count in counts.items():
+        counts = {"workers": 1 if options.workers is None else options.workers}
+        for name, count in {**counts, "seeds": seeds, "processes": processes}.items():
             require(count >= 1, f"--{name} must be at least 1, not {count}.")
         gaussian.check()
         factorization.check()
         require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
-        runs = {"seeds": seeds, "seed": seed}
-        if problem == FACTORIZATION:
-            asked = factorization.asked(algorithm, workers or 10, runs, output)
+        runs = {"seeds": seeds, "seed": options.seed or 0}
+        said = _said(options)
+        if problem is None and said:
+            asked = _job(algorithm, options, runs, output, said)
         else:
-            asked = gaussian.asked(algorithm, problem, workers or 40, runs, output)
+            problem, W = problem or "linear-gaussian", options.workers
+            require(not said, f"{next(iter(said), '')} says something of a job: leave it out, or --problem.")
+            if problem == FACTORIZATION:
+                asked = factorization.asked(algorithm, W or 10, runs, output)
+            else:
+                asked = gaussian.asked(algorithm, problem, W or 40, runs, output)
         budget = asked.problem.budget if budget is None else budget
-        command = (
-            f"asyncqn tune {algorithm} --problem {problem} {asked.options} --budget {budget} "
-            f"--seeds {seeds} --seed {seed}"
-        )
-        out = Output(json, quiet)
+        which = "" if problem is None else f"--problem {problem} "
+        command = f"asyncqn tune {algorithm} {which}{asked.options} --budget {budget} --seeds {seeds} "
+        command += f"--seed {runs['seed']}"
+        out = Output(options.json, options.quiet)
         with out.progress(f"tuning {algorithm}", budget) as tell:
             study = tune(
                 asked.problem, budget, path=asked.path, command=command, processes=processes, tell=tell
             )
         _show(out, study, asked, command)
+
+
+_ALIKE = ("workers", "seed", "json", "quiet")
+"""Options that a job and a problem of the paper have both."""
+
+
+def _said(options: SettingOptions) -> dict[str, Any]:
+    """What is said of a job, by the words of the command line."""
+    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _ALIKE}
+    usual = {f.name: f.default for f in fields(options)}
+    named = {name: "JOB" if name == "job" else f"--{name.replace('_', '-')}" for name in given}
+    return {named[name]: value for name, value in given.items() if value != usual[name]}
+
+
+def _job(
+    algorithm: str, options: SettingOptions, runs: dict[str, int], output: Path | None, said: dict[str, Any]
+) -> Asked:
+    """The study of an algorithm on a job."""
+    from asyncqn.cli.tuned_job import job_problem
+
+    problem = job_problem(algorithm, options, runs)
+    path = output or FOLDER / f"{algorithm}-{options.job.stem if options.job else 'job'}.json"
+    words: list[str] = []
+    for name, value in (said | ({"--workers": options.workers} if options.workers else {})).items():
+        values = value if isinstance(value, list) else [value]
+        words += [
+            w for v in values for w in (() if name == "JOB" else (name,)) + (() if v is True else (str(v),))
+        ]
+    metric, target = problem.goal
+    return Asked(problem, path, shlex.join(words), f"{metric} {target:g}", "units")
 
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:

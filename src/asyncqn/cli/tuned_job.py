@@ -1,0 +1,81 @@
+"""A job as the tuner sees it: the user's own problem and simulated cluster, and the metric to bring down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from asyncqn.cli.jobfile import RunOptions, make_problem, setting_of
+from asyncqn.cli.options import SettingOptions, parse_parameters
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.serialise import from_json
+from asyncqn.errors import BadInput
+from asyncqn.tuning.problem import TuningProblem
+from asyncqn.types import Potential
+
+PATIENCE = 100.0
+"""The limit where no --max-time is given: so many times a worker's computation with its messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobProblem(TuningProblem):
+    """Sections of a job file, and its goal: plain data, which a study keeps and other processes are sent."""
+
+    problem: Mapping[str, Any]
+    times: Mapping[str, Any]
+    metric: str
+    target: float
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    looks: int | None = None
+    allow_imports: bool = False
+
+    @property
+    def goal(self) -> tuple[str, float]:
+        return self.metric, self.target
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        return self.fixed
+
+    @property
+    def evaluate(self) -> int | None:
+        return self.looks
+
+    def potential(self) -> Potential:
+        return _made(json.dumps(self.problem), self.allow_imports)
+
+    def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
+        return from_json(Cluster, dict(self.times), "[cluster]")
+
+
+@lru_cache(maxsize=2)
+def _made(section: str, allow_imports: bool) -> Potential:
+    return make_problem(json.loads(section), allow_imports=allow_imports)
+
+
+def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]) -> JobProblem:
+    """What is to be tuned; mistakes are found here, before the first trial."""
+    setting = setting_of(options.job, options.overrides())
+    cluster = from_json(Cluster, setting["cluster"], "[cluster]")
+    run = from_json(RunOptions, setting["run"], "[run]")
+    if run.target is None:
+        raise BadInput("a study needs a goal: say --target X, and --metric NAME where it is not fun.")
+    cycle = float(cluster.means().mean()) + cluster.message + cluster.master
+    made = JobProblem(
+        algorithm=algorithm,
+        workers=cluster.workers,
+        limit=run.max_time or PATIENCE * cycle,
+        problem=setting["problem"],
+        times=setting["cluster"],
+        metric=run.metric,
+        target=run.target,
+        fixed=parse_parameters(options.parameter or []),
+        looks=run.evaluate,
+        allow_imports=options.allow_imports,
+        **runs,
+    )
+    made.potential()
+    return made
