@@ -41,6 +41,7 @@ from .plan import plan
 from .potentials.brought.finite_sum import FiniteSum
 from .potentials.brought.jax_loss import from_jax
 from .potentials.brought.torch_module import from_torch
+from .potentials.factorization.implicit_factorization import ImplicitFactorization
 from .potentials.factorization.matrix_factorization import MatrixFactorization
 from .potentials.factorization.profiled_factorization import ProfiledFactorization
 from .potentials.least_squares import LeastSquares

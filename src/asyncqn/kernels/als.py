@@ -46,10 +46,19 @@ def _usable(column: Any, dtype: Any) -> Any:
     return np.require(column, dtype, ("C_CONTIGUOUS", "WRITEABLE"))
 
 
-def solve_side(side: Grouped, fixed: Array, ridges: Array, rank: int, out: Array, threads: int = 1) -> None:
+def solve_side(
+    side: Grouped,
+    fixed: Array,
+    ridges: Array,
+    rank: int,
+    out: Array,
+    threads: int = 1,
+    weights: Array | None = None,
+) -> None:
     """out[row] = argmin over that row of U given the other side, for all rows of `side`.
 
-    `fixed`: the other side's rows, flat; `ridges[row]`: lambda of the row.
+    `fixed`: the other side's rows, flat; `ridges[row]`: lambda of the row; `weights`: of the ratings, see
+    `kernels.profiled`.
     """
     n_rows = len(side.start) - 1
     # Equal shares of ratings, not of rows: a few rows hold most ratings.
@@ -62,7 +71,7 @@ def solve_side(side: Grouped, fixed: Array, ridges: Array, rank: int, out: Array
 
     def share(part: int) -> None:
         profiled.solve_rows(
-            *side, order, order[cuts[part] : cuts[part + 1]], rows, ridges, out.dtype.type(0.0), none,
+            *side, weights, order, order[cuts[part] : cuts[part + 1]], rows, ridges, out.dtype.type(0.0), none,
             np.empty((0, 0), out.dtype), profiled.workspace(rank, out.dtype), out.reshape(n_rows, rank),
         )  # fmt: skip
 

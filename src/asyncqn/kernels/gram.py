@@ -137,3 +137,21 @@ def solve(L, v):
         part = v[i]
         for k in range(i):
             v[k] -= part * row[k]
+
+
+@reducing_kernel
+def invert_lower(L, out):
+    """out becomes L^-1; both are lower triangles, with zeros above."""
+    D = L.shape[0]
+    for i in range(D):
+        for k in range(i):
+            out[i, k] = 0.0
+        for j in range(i):
+            part = L[i, j]
+            for k in range(j + 1):
+                out[i, k] -= part * out[j, k]
+        for k in range(i):
+            out[i, k] /= L[i, i]
+        out[i, i] = 1.0 / L[i, i]
+        for k in range(i + 1, D):
+            out[i, k] = 0.0

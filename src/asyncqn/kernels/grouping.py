@@ -36,3 +36,14 @@ def group(keys: Any, others: Any, values: Any, place: Any, grouped: Any, sorted_
         grouped[goal] = others[row]
         sorted_values[goal] = values[row]
         place[keys[row]] = goal + 1
+
+
+@kernel
+def repeats(start: Any, others: Any, stamp: Any) -> bool:
+    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each that there is."""
+    for r in range(start.size - 1):
+        for place in range(start[r], start[r + 1]):
+            if stamp[others[place]] == r:
+                return True
+            stamp[others[place]] = r
+    return False

@@ -7,6 +7,9 @@ side stand at start[r]:start[r + 1] of `others` (the row on the fixed side) and 
 A user with n < K ratings has the same solution from n unknowns: g = A'(A A' + lambda_u I)^-1 y with the rows
 f in A, so that the time of a pass grows more slowly than K^2 once most users have fewer than K ratings.
 
+A rating may have a weight w: then (sum w f f' + lambda_u I) g = sum y f, and the error is w f.g - y; see
+`kernels.whitened` for what this is the gradient of.
+
 Rows of the fixed side are padded with zeros to `size` numbers, a multiple of eight: see `kernels.tiles`,
 in which all sums are made.  One compiled kernel serves every rank.
 """
@@ -35,6 +38,7 @@ class Workspace(NamedTuple):
     across: Any
     """The rows f of a user with few ratings, one column each."""
     identity: Any
+    ones: Any
 
 
 def workspace(rank: int, dtype: Any) -> Workspace:
@@ -46,6 +50,7 @@ def workspace(rank: int, dtype: Any) -> Workspace:
         np.zeros(size, dtype),
         np.zeros(size * size, dtype),
         np.arange(size, dtype=np.int32),
+        np.ones(size, dtype),
     )
 
 
@@ -68,21 +73,27 @@ def padded_rows(rows: Any, rank: int) -> Any:
 
 @reducing_piece
 def _set_across(
-    others: Any, values: Any, begin: Any, count: Any, n: Any, fixed: Any, size: Any, work: Any
+    others: Any, values: Any, weights: Any, begin: Any, count: Any, n: Any, fixed: Any, size: Any, work: Any
 ) -> None:
-    """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding."""
-    nothing = fixed.dtype.type(0.0)
+    """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding.
+
+    With weights, f sqrt(w) and y / sqrt(w).
+    """
+    real, nothing = fixed.dtype.type, fixed.dtype.type(0.0)
     for i in range(n):
         inside = i < count
         row = np.uintp(np.uint32(others[begin + i])) * size if inside else np.uintp(0)
+        root = real(1.0)
+        if weights is not None:
+            root = real(np.sqrt(weights[begin + i])) if inside else root
         for k in range(size):
-            work.across[k * n + i] = fixed[row + k] if inside else nothing
-        work.goal[i] = fixed.dtype.type(values[begin + i]) if inside else nothing
+            work.across[k * n + i] = root * fixed[row + k] if inside else nothing
+        work.goal[i] = real(values[begin + i]) / root if inside else nothing
 
 
 @reducing_piece
 def fit_row(
-    others: Any, values: Any, begin: Any, end: Any, fixed: Any, size: Any, ridge: Any, work: Any
+    others: Any, values: Any, weights: Any, begin: Any, end: Any, fixed: Any, size: Any, ridge: Any, work: Any
 ) -> None:
     """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
     eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
@@ -94,14 +105,18 @@ def fit_row(
     for k in range(size):
         work.goal[k] = real(0.0)
     if few:
-        _set_across(others, values, begin, count, n, fixed, size, work)
+        _set_across(others, values, weights, begin, count, n, fixed, size, work)
     rows, index = (work.across, work.identity) if few else (fixed, others)
     place, last = (zero, size) if few else (begin, end)
     chunk = np.uintp(IN_CACHE) // n + np.uintp(1) if n > zero else size
     while place < last and n > zero:
         here = min(chunk, last - place)
         for top in range(zero, n, eights):
-            add_panel(work.matrix, top, n, rows, index, place, here, real(1.0))
+            if weights is None:
+                add_panel(work.matrix, top, n, rows, index, place, here, real(1.0), None)
+            else:
+                heavy = work.ones if few else weights
+                add_panel(work.matrix, top, n, rows, index, place, here, real(1.0), heavy)
             if not few:
                 add_sum(work.goal, top, fixed, top, size, others, place, here, values)
         place += here
@@ -117,10 +132,24 @@ def fit_row(
 
 
 @reducing_piece
+def _term(dot: Any, value: Any, weights: Any, place: Any) -> tuple[Any, Any]:
+    """Of a rating, with f.g = dot: the factor e of its gradient e g, and twice its part of the objective."""
+    if weights is None:
+        error = dot - value
+        return error, error * error
+    miss = type(dot)(1.0) - dot
+    return weights[place] * dot - value, value * miss * miss - dot * dot
+
+
+@reducing_piece
 def _add_errors(
-    others: Any, values: Any, begin: Any, end: Any, fixed: Any, size: Any, scale: Any, goal: Any, sums: Any
-) -> float:
-    """sums[row] += scale * e * g for every rating, with e = f.g - y and g = goal; returns sum e^2."""
+    others: Any, values: Any, weights: Any, begin: Any, end: Any, fixed: Any, size: Any, scale: Any,
+    goal: Any, sums: Any,
+) -> float:  # fmt: skip
+    """sums[row] += scale * e * g for every rating, with g = goal; returns twice their part of the objective.
+
+    e = f.g - y, and e^2 is summed; with weights, where y = 1 + w, e = w f.g - y and y (1 - f.g)^2 - (f.g)^2.
+    """
     zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
     two, three = np.uintp(2), np.uintp(3)
     real = fixed.dtype.type
@@ -134,42 +163,46 @@ def _add_errors(
             np.uintp(np.uint32(others[place + three])) * size,
         )
         dots = four_dots(fixed, rows, goal, size)
-        e0, e1 = dots[0] - real(values[place]), dots[1] - real(values[place + one])
-        e2, e3 = dots[2] - real(values[place + two]), dots[3] - real(values[place + three])
+        e0, t0 = _term(dots[0], real(values[place]), weights, place)
+        e1, t1 = _term(dots[1], real(values[place + one]), weights, place + one)
+        e2, t2 = _term(dots[2], real(values[place + two]), weights, place + two)
+        e3, t3 = _term(dots[3], real(values[place + three]), weights, place + three)
         for part in range(zero, size, eights):
             row_add(sums, rows[0] + part, scale * e0, goal, part, EIGHT)
             row_add(sums, rows[1] + part, scale * e1, goal, part, EIGHT)
             row_add(sums, rows[2] + part, scale * e2, goal, part, EIGHT)
             row_add(sums, rows[3] + part, scale * e3, goal, part, EIGHT)
-        squares += float(e0 * e0 + e1 * e1 + e2 * e2 + e3 * e3)
+        squares += float(t0 + t1 + t2 + t3)
         place += four
     while place < end:
         row = np.uintp(np.uint32(others[place])) * size
-        error = -real(values[place])
+        dot = real(0.0)
         for part in range(zero, size, eights):
-            error += row_dot(fixed, row + part, goal, part, EIGHT)
+            dot += row_dot(fixed, row + part, goal, part, EIGHT)
+        error, term = _term(dot, real(values[place]), weights, place)
         for part in range(zero, size, eights):
             row_add(sums, row + part, scale * error, goal, part, EIGHT)
-        squares += float(error) * float(error)
+        squares += float(term)
         place += one
     return squares
 
 
 @reducing_kernel
 def solve_rows(
-    start: Any, others: Any, values: Any, order: Any, rows: Any, fixed: Any, ridges: Any, scale: Any,
-    sums: Any, second: Any, work: Any, out: Any,
+    start: Any, others: Any, values: Any, weights: Any, order: Any, rows: Any, fixed: Any, ridges: Any,
+    scale: Any, sums: Any, second: Any, work: Any, out: Any,
 ) -> tuple[bool, float, float, int]:  # fmt: skip
     """Solve the row r = order[i] for every i of `rows`, given the padded other side `fixed`; into out[r].
 
-    With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} (f_m.g - y) g is added to
-    row m of `sums`, which is like `fixed`; `second` (K x K) receives sum_r n_r g g' on top.  Either of `sums`
-    and `out` may be empty: then what belongs there is not computed.  Returns whether all rows
-    exist, the sum of squared errors, sum_r lambda_r |g|^2, and sum_r n_r.
+    With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} e g is added to row m of
+    `sums`, which is like `fixed`; `second` (K x K) receives sum_r n_r g g' on top, with weights sum_r g g'.
+    Either of `sums` and `out` may be empty: then what belongs there is not computed.  Returns whether all
+    rows exist, the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r, with weights how many.
     """
     size, n_rows = np.uintp(len(work.goal)), np.uint64(len(start) - 1)
     zero, eights = np.uintp(0), np.uintp(SIDE)
-    valid, squares, penalty, ratings = True, 0.0, 0.0, 0
+    real = work.goal.dtype.type
+    valid, squares, penalty, counted = True, 0.0, 0.0, 0
     for position in range(len(rows)):
         place = np.uint64(rows[position])
         if place >= n_rows:
@@ -177,24 +210,24 @@ def solve_rows(
             continue
         row = np.uint64(order[place])
         begin, end = np.uintp(start[row]), np.uintp(start[row + np.uint64(1)])
-        fit_row(others, values, begin, end, fixed, size, ridges[row], work)
+        fit_row(others, values, weights, begin, end, fixed, size, ridges[row], work)
         if len(out):
             for k in range(out.shape[1]):
                 out[row, k] = work.goal[k]
         if not len(sums):
             continue
-        norm = work.goal.dtype.type(0.0)
+        norm = real(0.0)
         for part in range(zero, size, eights):
             norm += row_dot(work.goal, part, work.goal, part, EIGHT)
         penalty += float(ridges[row] * norm)
-        ratings += int(end - begin)
-        weight = work.goal.dtype.type(end - begin)
+        count = int(end - begin) if weights is None else 1
+        counted += count
         for k in range(second.shape[0]):
-            share = weight * work.goal[k]
+            share = real(count) * work.goal[k]
             for l in range(second.shape[1]):
                 second[k, l] += share * work.goal[l]
-        squares += _add_errors(others, values, begin, end, fixed, size, scale, work.goal, sums)
-    return valid, squares, penalty, ratings
+        squares += _add_errors(others, values, weights, begin, end, fixed, size, scale, work.goal, sums)
+    return valid, squares, penalty, counted
 
 
 @reducing_kernel
@@ -229,6 +262,27 @@ def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
     return squares
 
 
+@reducing_piece
+def rows_to_columns(rows: Any, first: Any, here: Any, rank: Any, step: Any, work: Any, columns: Any) -> None:
+    """The rows first:first + here of `rows`, each `rank` long and `step` behind the other, as eight columns."""
+    size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
+    for k in range(size):
+        for i in range(eights):
+            inside = i < here and k < rank
+            columns[k * eights + i] = rows[(first + i) * step + k] if inside else columns.dtype.type(0.0)
+
+
+@reducing_piece
+def add_turned(columns: Any, matrix: Any, rank: Any, work: Any, out: Any) -> None:
+    """out += M' columns for eight columns; M padded, of which `rank` rows count."""
+    size, zero, eights = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE)
+    for top in range(zero, size, eights):
+        add_tile(
+            out, top * eights, eights, matrix, top, size, columns, zero, eights, work.identity, zero, rank,
+            columns.dtype.type(1.0), None, EIGHT,
+        )  # fmt: skip
+
+
 @reducing_kernel
 def apply_metric(
     v: Any, basis: Any, transposed: Any, spectrum: Any, counts: Any, base: Any, out: Any, work: Any
@@ -243,26 +297,16 @@ def apply_metric(
     columns, shares = work.across, work.matrix
     for first in range(zero, n_items, eights):
         here = min(eights, n_items - first)
-        for k in range(size):
-            for i in range(eights):
-                inside = i < here and k < rank
-                columns[k * eights + i] = v[(first + i) * rank + k] if inside else real(0.0)
-                shares[k * eights + i] = real(0.0)
-        for top in range(zero, size, eights):
-            add_tile(
-                shares, top * eights, eights, basis, top, size, columns, zero, eights, work.identity, zero,
-                rank, real(1.0), EIGHT,
-            )  # fmt: skip
+        rows_to_columns(v, first, here, rank, rank, work, columns)
+        for k in range(size * eights):
+            shares[k] = real(0.0)
+        add_turned(columns, basis, rank, work, shares)
         for k in range(rank):
             for i in range(eights):
                 item = min(first + i, n_items - np.uintp(1))
                 shares[k * eights + i] /= base[item] + counts[item] * spectrum[k]
                 columns[k * eights + i] = real(0.0)
-        for top in range(zero, size, eights):
-            add_tile(
-                columns, top * eights, eights, transposed, top, size, shares, zero, eights, work.identity,
-                zero, rank, real(1.0), EIGHT,
-            )  # fmt: skip
+        add_turned(shares, transposed, rank, work, columns)
         for i in range(here):
             for k in range(rank):
                 out[(first + i) * rank + k] = columns[k * eights + i]

@@ -38,18 +38,20 @@ def padded(rank: int) -> int:
 
 def _add_tile(
     _: Any, out: Any, at: Any, step: Any, a: Any, left: Any, a_step: Any, b: Any, right: Any, b_step: Any,
-    index: Any, begin: Any, count: Any, scale: Any, columns: Any,
+    index: Any, begin: Any, count: Any, scale: Any, weights: Any, columns: Any,
 ) -> Any:  # fmt: skip
-    """out[at + r step + c] += scale * sum over j in index[begin:begin + count] of
-    a[left + j a_step + r] b[right + j b_step + c], for r = 0..7 and c over the tuple `columns`.
+    """out[at + r step + c] += scale * sum over j = index[i], i in begin:begin + count, of
+    weights[i] a[left + j a_step + r] b[right + j b_step + c], for r = 0..7 and c over the tuple `columns`.
+
+    `weights` may be None: all 1.
     """
     signature = types.void(
-        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, columns
+        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, columns
     )
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at, step, left, a_step, right, b_step, begin, count = (args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11))
-        word, lanes = at.type, len(sig.args[13])
+        word, lanes = at.type, len(sig.args[14])
         numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
 
         def row(place: int, start: Any, length: int = lanes) -> VectorRow:
@@ -61,10 +63,13 @@ def _add_tile(
         for top in range(0, SIDE, rows):
             totals = [cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)]
             with cgutils.for_range(builder, count, intp=word) as loop:
-                j = builder.load(builder.gep(numbers, [builder.add(begin, loop.index)]))
-                j = builder.zext(j, word)
+                place = builder.add(begin, loop.index)
+                j = builder.zext(builder.load(builder.gep(numbers, [place])), word)
                 of_a = row(3, builder.add(left, builder.mul(j, a_step)))
                 vector = row(6, builder.add(right, builder.mul(j, b_step))).load()
+                if sig.args[13] != types.none:
+                    weight = context.make_array(sig.args[13])(context, builder, args[13]).data
+                    vector = first.scaled(builder.load(builder.gep(weight, [place])), vector)
                 for r, total in enumerate(totals):
                     product = first.scaled(of_a.number(top + r), vector)
                     builder.store(first.plus(builder.load(total), product), total)
@@ -160,22 +165,24 @@ four_dots: Any = intrinsic(_four_dots)
 
 @reducing_piece
 def add_panel(
-    out: Any, top: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any
+    out: Any, top: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any, weights: Any
 ) -> None:
     """Eight rows from `top` of a `size` x `size` matrix, right of their diagonal tile and with it:
-    out += scale * sum of f f' over the rows f = index[begin:begin + count], which are `size` long.
+    out += scale * sum of w f f' over the rows f = index[begin:begin + count], which are `size` long; w of
+    `weights` at the same places, or 1.
     """
     side = top
     while side + np.uintp(2 * SIDE) <= size:
         add_tile(
             out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale,
-            SIXTEEN,
+            weights, SIXTEEN,
         )  # fmt: skip
         side += np.uintp(2 * SIDE)
     if side < size:
         add_tile(
-            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale, EIGHT
-        )
+            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale,
+            weights, EIGHT,
+        )  # fmt: skip
 
 
 @reducing_piece
@@ -189,7 +196,7 @@ def solve(matrix: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: 
     unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
     for top in range(zero, size, eights):
         if top > zero:
-            add_panel(matrix, top, size, matrix, identity, zero, top, -unit)
+            add_panel(matrix, top, size, matrix, identity, zero, top, -unit, None)
         for k in range(top, top + eights):
             row = k * size
             pivot = unit / np.sqrt(matrix[row + k] + ridge)

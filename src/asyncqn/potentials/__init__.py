@@ -11,6 +11,7 @@ from typing import Any
 
 from asyncqn.core.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.errors import BadInput
+from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.potentials.least_squares import LeastSquares
@@ -28,6 +29,7 @@ POTENTIALS: dict[str, Any] = {
     "logistic-regression": LogisticRegression,
     "matrix-factorization": MatrixFactorization,
     "profiled-factorization": ProfiledFactorization,
+    "implicit-factorization": ImplicitFactorization,
     "phase-retrieval": PhaseRetrieval,
     "mixture": Mixture,
     "poisson-regression": PoissonRegression,
