@@ -79,6 +79,7 @@ __all__ = [
     "Exponential",
     "FiniteSum",
     "GrowingLBFGS",
+    "ImplicitFactorization",
     "LeastSquares",
     "LinearGaussian",
     "LogNormal",

@@ -56,7 +56,7 @@ def test_without_a_policy_repeats_are_refused_and_among_bad_rows_the_last_is_kep
     reading = read_ratings(file, skip_bad=True)
     assert (kept(reading.ratings), reading.skipped, reading.repeated) == (5.0, 1, 0)
     assert reading.remarks()[-1] == "bad rows skipped: 1"
-    with pytest.raises(BadInput, match="one of error, last, first, mean, not 'newest'"):
+    with pytest.raises(BadInput, match="one of error, last, first, mean, sum, not 'newest'"):
         read_ratings(file, duplicates="newest")
 
 

@@ -34,10 +34,14 @@ class ReadingOptions:
         str | None,
         option(
             _FILE,
-            "Of several ratings of an item by a user: last, first, mean or error [error].",
+            "Of several ratings of an item by a user: last, first, mean, sum, error [error; clicks: sum].",
             metavar="WHICH",
         ),
     ] = None
+    clicks: Annotated[
+        bool,
+        option(_FILE, "Rows are clicks: they need no rating.", "--clicks"),
+    ] = False
     skip_bad: Annotated[
         bool,
         option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad"),

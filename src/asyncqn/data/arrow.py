@@ -65,9 +65,11 @@ def usable_rows(users: Any, items: Any, values: Any) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def as_float32(column: Any, name: str) -> Any:
-    """The rating column in the precision ratings are kept in."""
+def as_float32(column: Any, name: str | None, length: int) -> Any:
+    """The rating column in the precision ratings are kept in; without one, `length` clicks."""
     lib = arrow()
+    if column is None:
+        return lib.chunked_array([np.ones(length, np.float32)])
     try:
         if lib.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)

@@ -108,7 +108,10 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     asked = {key: value for key, value in reading.items() if value}
     stored: Path | None = None
     if word.startswith(SCHEME):
-        require(not asked, f"{word[:200]} is a set of a data server, whose columns are known: name none.")
+        require(
+            not set(asked) - {"clicks"},
+            f"{word[:200]} is a set of a data server, whose columns are known: name none.",
+        )
         return Reading(read_remote(word), 0, ())
     if isinstance(name_or_path, str) and _NAME.fullmatch(word):
         if is_store(stored_path(word)) or word in PRESETS:
@@ -126,7 +129,7 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
         return read_ratings(place, **asked)
     # A stored set has no bad rows, no columns to choose from and no repeated pairs.
     require(
-        not set(asked) - {"skip_bad", "duplicates"},
+        not set(asked) - {"skip_bad", "duplicates", "clicks"},
         f"{word[:200]} is a stored set, whose columns are known: columns are named for files.",
     )
     return Reading(open_ratings(stored), 0, ())

@@ -31,11 +31,11 @@ class Columns(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The column names of a table of ratings; no time: the table tells none."""
+    """The column names of a table of ratings; no time: the table tells none; no rating: rows are clicks."""
 
     user: str
     item: str
-    rating: str
+    rating: str | None
     time: str | None = None
 
     @property
@@ -44,17 +44,21 @@ class Names(NamedTuple):
         return [name for name in self if name is not None]
 
 
-def choose(found: Sequence[str], where: str, asked: Columns) -> Names:
-    """The columns asked for, or the ones with common names; `BadInput` lists what was found."""
+def choose(found: Sequence[str], where: str, asked: Columns, clicks: bool = False) -> Names:
+    """The columns asked for, or the ones with common names; `BadInput` lists what was found.
+
+    clicks: there need be no rating.
+    """
     listed = ", ".join(repr(name[:40]) for name in found[:30]) or "none"
     chosen: list[str | None] = []
     for role, name in zip(Columns._fields, asked):
         if name is None:
             fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
-            if not fits and role != "time":
+            if not fits and role != "time" and not (clicks and role == "rating"):
+                rows = "; if every row is a click, say clicks=True or --clicks" if role == "rating" else ""
                 raise BadInput(
                     f"{where}: no column looks like the {role}; there are {listed}: name the right one with "
-                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter."
+                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter{rows}."
                 )
             # A second column of a time's name is no reason to refuse a file that needs none.
             usable = fits and (role != "time" or list(found).count(fits[0]) == 1)
@@ -73,7 +77,7 @@ def choose(found: Sequence[str], where: str, asked: Columns) -> Names:
     for name in present:
         if list(found).count(name) > 1:
             raise BadInput(f"{where}: more than one column is named {name!r}: rename them.")
-    return Names(str(chosen[0]), str(chosen[1]), str(chosen[2]), chosen[3])
+    return Names(str(chosen[0]), str(chosen[1]), chosen[2], chosen[3])
 
 
 def _bare(name: str) -> str:

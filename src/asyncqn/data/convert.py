@@ -19,29 +19,33 @@ def as_ratings(
     rating: str | None = None,
     time: str | None = None,
     duplicates: str | None = None,
+    clicks: bool = False,
 ) -> Ratings:
     """`Ratings` from Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
 
     `user`, `item`, `rating` and `time` name columns of a table or a file.  `duplicates` says what becomes
-    of several ratings of one item by one user: "error" (the default), "last", "first" or "mean".  A tuple
-    may have the times as its fourth column.  The type's home package is asked, so that none of these
-    packages is imported here.
+    of several ratings of one item by one user: "error" (the default), "last", "first", "mean" or "sum".
+    clicks: a table may lack ratings and a tuple be (users, items); each row then counts 1, and "sum" is the
+    default.  A tuple may have the times as its fourth column.  The type's home package is asked, so that
+    none of these packages is imported here.
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}
-    policy = duplicates or "error"
+    policy = duplicates or ("sum" if clicks else "error")
     check_policy(policy)
     homes = {kind.__module__.partition(".")[0] for kind in type(obj).__mro__}
     if isinstance(obj, str | os.PathLike):
-        return load(obj, **names, duplicates=duplicates)
+        return load(obj, **names, duplicates=duplicates, clicks=clicks)
     if "pandas" in homes and hasattr(obj, "columns"):
-        return Ratings.from_pandas(obj, **names, duplicates=policy)
+        return Ratings.from_pandas(obj, **names, duplicates=policy, clicks=clicks)
     if "pyarrow" in homes and hasattr(obj, "schema"):
-        return Ratings.from_arrow(obj, **names, duplicates=policy)
+        return Ratings.from_arrow(obj, **names, duplicates=policy, clicks=clicks)
     require(not any(names.values()), f"{type(obj).__name__} has no named columns: leave user= and so on out.")
     if isinstance(obj, Ratings):
         return obj
     if "scipy" in homes and hasattr(obj, "tocoo"):
         return Ratings.from_sparse(obj)
+    if clicks and isinstance(obj, tuple | list) and len(obj) == 2:
+        obj = (*obj, [1.0] * len(obj[0]))
     if isinstance(obj, tuple | list) and len(obj) in (3, 4):
         return Ratings.from_arrays(*obj, duplicates=policy)
     raise BadInput(

@@ -27,7 +27,8 @@ class Dialect(NamedTuple):
     """Fields in every row."""
     user: int
     item: int
-    rating: int
+    rating: int | None
+    """None: every row is a click, a rating of 1."""
     whole_ids: bool
     """Whether ids must be whole numbers that are not negative, as MovieLens promises."""
     time: int | None = None
@@ -39,7 +40,12 @@ class Dialect(NamedTuple):
 
 
 def detect(
-    source: Source, asked: Columns, *, movielens: bool = False, delimiter: str | None = None
+    source: Source,
+    asked: Columns,
+    *,
+    movielens: bool = False,
+    delimiter: str | None = None,
+    clicks: bool = False,
 ) -> Dialect:
     """The dialect of `source`, judged by its name and its first lines."""
     try:
@@ -61,11 +67,17 @@ def detect(
                 return Dialect(mark, False, 0, 3, 0, 1, 2, True)
             if told:
                 return Dialect(mark, False, 0, 4, 0, 1, 2, True, 3, False, True)
-    return _with_header(source, lines[above:], above + 1, movielens, delimiter, asked)
+    return _with_header(source, lines[above:], above + 1, movielens, delimiter, asked, clicks)
 
 
 def _with_header(
-    source: Source, lines: list[str], skip: int, movielens: bool, delimiter: str | None, asked: Columns
+    source: Source,
+    lines: list[str],
+    skip: int,
+    movielens: bool,
+    delimiter: str | None,
+    asked: Columns,
+    clicks: bool,
 ) -> Dialect:
     if delimiter is not None:
         usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
@@ -80,8 +92,9 @@ def _with_header(
         if len(fields) > len(found):
             found, best = fields, candidate
     found = [name.strip() for name in found]
-    names = choose(found, f"{source.label}, line {skip}", asked)
-    user, item, rating = (found.index(str(name)) for name in names[:3])
+    names = choose(found, f"{source.label}, line {skip}", asked, clicks)
+    user, item = found.index(names.user), found.index(names.item)
+    rating = None if names.rating is None else found.index(names.rating)
     time = None if names.time is None else found.index(names.time)
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
     is_number = time is not None and _tells_a_number(lines[1:], best, time)

@@ -14,7 +14,7 @@ from asyncqn.kernels.ratings import mark_repeats
 if TYPE_CHECKING:
     from asyncqn.data.ratings import Ratings
 
-POLICIES = ("error", "last", "first", "mean")
+POLICIES = ("error", "last", "first", "mean", "sum")
 
 
 class Resolved(NamedTuple):
@@ -43,9 +43,9 @@ def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
 
 
 def resolve(ratings: Ratings, policy: str) -> Resolved:
-    """One rating per pair: the last or first by time, else by position, or the mean of all of them.
+    """One rating per pair: the last or first by time, else by position, or the mean or sum of all of them.
 
-    The row that stays keeps its place; of a mean that is the last one's.
+    The row that stays keeps its place; of a mean or sum that is the last one's.
     """
     repeated = repeated_rows(ratings)
     if not repeated.any():
@@ -57,10 +57,10 @@ def resolve(ratings: Ratings, policy: str) -> Resolved:
     begins = np.flatnonzero(np.diff(pair[rows], prepend=-1))
     lengths = np.diff(begins, append=len(rows))
     kept = rows[begins] if policy == "first" else rows[begins + lengths - 1]
-    if policy == "mean":
+    if policy in ("mean", "sum"):
         values = ratings.values.copy()
         sums = np.add.reduceat(ratings.values[rows].astype(np.float64), begins)
-        values[kept] = sums / lengths
+        values[kept] = sums / lengths if policy == "mean" else sums
         ratings = replace(ratings, values=values)
     keep = np.ones(len(ratings), dtype=bool)
     keep[rows] = False

@@ -70,7 +70,7 @@ class Ratings:
 
         `times` are numbers or dates; `titles` maps item ids to titles; `duplicates` says what becomes of
         a repeated (user, item) pair: "error" refuses it, naming the row, as a rating that is not a finite
-        number is; "last", "first" and "mean" keep one (see `data.duplicates`).
+        number is; "last", "first", "mean" and "sum" keep one (see `data.duplicates`).
         """
         user_index, user_ids = encode(users, "user")
         item_index, item_ids = encode(items, "item")
@@ -99,12 +99,14 @@ class Ratings:
         time: str | None = None,
         *,
         duplicates: str = "error",
+        clicks: bool = False,
     ) -> Ratings:
         """From a pandas DataFrame; columns with common names such as userId are found by themselves."""
         asked = Columns(user, item, rating, time)
-        names = choose([str(c) for c in frame.columns], "The data frame", asked)
+        names = choose([str(c) for c in frame.columns], "The data frame", asked, clicks)
         by_name = {str(c): c for c in frame.columns}
-        users, items, values = (frame[by_name[name]].to_numpy() for name in names[:3])
+        users, items = (frame[by_name[name]].to_numpy() for name in (names.user, names.item))
+        values = np.ones(len(frame)) if names.rating is None else frame[by_name[names.rating]].to_numpy()
         times = None if names.time is None else frame[by_name[names.time]].to_numpy()
         if times is not None and time is None:
             try:
@@ -123,13 +125,14 @@ class Ratings:
         time: str | None = None,
         *,
         duplicates: str = "error",
+        clicks: bool = False,
     ) -> Ratings:
         """From a pyarrow Table or RecordBatch."""
         if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
             table = arrow().Table.from_batches([table])
-        names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time))
+        names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
         users, items = table[names.user], table[names.item]
-        values = as_float32(table[names.rating], names.rating)
+        values = as_float32(None if names.rating is None else table[names.rating], names.rating, len(table))
         usable = usable_rows(users, items, values)
         if not usable.all():
             row = int(np.argmin(usable))

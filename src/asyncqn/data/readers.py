@@ -51,16 +51,18 @@ def read_ratings(
     delimiter: str | None = None,
     skip_bad: bool = False,
     duplicates: str | None = None,
+    clicks: bool = False,
 ) -> Reading:
     """Read a file, plain or packed by gzip or zstd, a zip or a MovieLens directory.
 
     `user`, `item`, `rating` and `time` name the columns where their names are unusual.  A bad row raises
     `BadInput` with file and line, or is counted and skipped with `skip_bad`.  Of a repeated (user, item)
-    pair `duplicates` keeps the "last" or "first" by time, else by position, or the "mean"; "error"
+    pair `duplicates` keeps the "last" or "first" by time, else by position, the "mean" or "sum"; "error"
     refuses it.  Not given, it is refused, and with `skip_bad` the last is kept and the others are
-    skipped.
+    skipped.  clicks: a row without a rating counts 1, and repeated pairs add up unless said otherwise.
     """
     check_policy(duplicates)
+    duplicates = duplicates or ("sum" if clicks else None)
     asked = Columns(user, item, rating, time)
     source, title_source = find(path)
     try:
@@ -73,9 +75,9 @@ def read_ratings(
         raise unreadable(source, error) from error
     bad = BadRows(source.label, skip_bad)
     if source.name.lower().endswith((".parquet", ".pq")):
-        ratings, place = _read_parquet(source, bad, asked)
+        ratings, place = _read_parquet(source, bad, asked, clicks)
     else:
-        ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter)
+        ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
     ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
         titles, bad_lines = _titles(title_source, skip_bad)
@@ -89,9 +91,9 @@ Place = Callable[[int], tuple[str, int]]
 
 
 def _read_text(
-    source: Source, bad: BadRows, movielens: bool, asked: Columns, delimiter: str | None
+    source: Source, bad: BadRows, movielens: bool, asked: Columns, delimiter: str | None, clicks: bool
 ) -> tuple[Ratings, Place]:
-    dialect = detect(source, asked, movielens=movielens, delimiter=delimiter)
+    dialect = detect(source, asked, movielens=movielens, delimiter=delimiter, clicks=clicks)
     ratings, lines = read_clean(source, dialect), None
     if ratings is None:
         # Bytes out of a broken archive are not bad rows: look at the archive first.
@@ -105,12 +107,12 @@ def _read_text(
     )
 
 
-def _read_parquet(source: Source, bad: BadRows, asked: Columns) -> tuple[Ratings, Place]:
+def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Place]:
     lib, parquet = arrow(), arrow("pyarrow.parquet")
     try:
         with source.open() as stream:
             file = parquet.ParquetFile(str(source.path) if source.plain else lib.BufferReader(stream.read()))
-            names = choose(file.schema_arrow.names, source.label, asked)
+            names = choose(file.schema_arrow.names, source.label, asked, clicks)
             _check_rows(source, file)
             table = file.read(columns=names.present)
     except (lib.ArrowException, *ZIP_ERRORS) as error:
@@ -119,7 +121,7 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns) -> tuple[Ratings
         source.check()
         raise DamagedFile(f"{source.label} is not a whole Parquet file: fetch or write it again.") from error
     users, items = table[names.user], table[names.item]
-    values = as_float32(table[names.rating], names.rating)
+    values = as_float32(None if names.rating is None else table[names.rating], names.rating, len(table))
     usable = usable_rows(users, items, values)
     rows = np.flatnonzero(usable)
     for row in np.flatnonzero(~usable).tolist():

@@ -57,14 +57,15 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             len(fields) != width
             or fields[user] not in user_words
             or fields[item] not in item_words
-            or fields[rating] not in numbers
+            or (word := "1" if rating is None else fields[rating]) not in numbers
         ):
             if fault := _fault(fields, dialect):
                 bad.add(line, fault)
                 continue
             if len(numbers) >= _REMEMBERED:
                 numbers.clear()
-            numbers[fields[rating]] = float(fields[rating])
+            word = "1" if rating is None else fields[rating]
+            numbers[word] = float(word)
             user_words.setdefault(fields[user], len(user_words))
             item_words.setdefault(fields[item], len(item_words))
         if dialect.time is not None:
@@ -75,7 +76,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             times.append(math.nan if time is None else time)
         users.append(user_words[fields[user]])
         items.append(item_words[fields[item]])
-        values.append(numbers[fields[rating]])
+        values.append(numbers[word])
         lines.append(line)
     user_index, user_ids = _encode(users, user_words)
     item_index, item_ids = _encode(items, item_words)
@@ -171,7 +172,7 @@ def _fault(fields: list[str], dialect: Dialect) -> str | None:
             return f"the {role} id {word[:20]!r}... is longer than {LONGEST_ID} characters"
         if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
             return f"the {role} id is not valid UTF-8 text"
-    return _rating_fault(fields[dialect.rating])
+    return None if dialect.rating is None else _rating_fault(fields[dialect.rating])
 
 
 def _rating_fault(word: str) -> str | None:

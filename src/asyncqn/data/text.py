@@ -98,7 +98,9 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
     """The table; what Arrow reads from is noted in `waiting`."""
     lib, reader = arrow(), arrow("pyarrow.csv")
     names = [str(k) for k in range(dialect.width)]
-    wanted = {str(dialect.user): kind, str(dialect.item): kind, str(dialect.rating): lib.float32()}
+    wanted = {str(dialect.user): kind, str(dialect.item): kind}
+    if dialect.rating is not None:
+        wanted[str(dialect.rating)] = lib.float32()
     included = list(wanted)
     if dialect.time is not None:
         included.append(str(dialect.time))
@@ -120,10 +122,11 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
 
 
 def _finish(table: Any, dialect: Dialect) -> Ratings | None:
-    needed = (str(place) for place in (dialect.user, dialect.item, dialect.rating))
+    needed = (str(place) for place in (dialect.user, dialect.item, dialect.rating) if place is not None)
     if table.num_rows == 0 or any(table[name].null_count for name in needed):
         return None
-    values = table[str(dialect.rating)].to_numpy()
+    clicks = dialect.rating is None
+    values = np.ones(table.num_rows, np.float32) if clicks else table[str(dialect.rating)].to_numpy()
     if not np.isfinite(values).all():
         return None
     users, user_ids = encode_text_column(table[str(dialect.user)], "user")

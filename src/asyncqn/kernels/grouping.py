@@ -40,7 +40,7 @@ def group(keys: Any, others: Any, values: Any, place: Any, grouped: Any, sorted_
 
 @kernel
 def repeats(start: Any, others: Any, stamp: Any) -> bool:
-    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each that there is."""
+    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each of them."""
     for r in range(start.size - 1):
         for place in range(start[r], start[r + 1]):
             if stamp[others[place]] == r:

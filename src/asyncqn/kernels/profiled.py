@@ -264,7 +264,7 @@ def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
 
 @reducing_piece
 def rows_to_columns(rows: Any, first: Any, here: Any, rank: Any, step: Any, work: Any, columns: Any) -> None:
-    """The rows first:first + here of `rows`, each `rank` long and `step` behind the other, as eight columns."""
+    """The rows first:first + here of `rows`, `rank` long and `step` apart, as eight columns."""
     size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
     for k in range(size):
         for i in range(eights):

@@ -1,4 +1,4 @@
-"""Clicks: confidence-weighted factorization, whose sum over all pairs of users and items costs that of the clicks.
+"""Clicks: confidence-weighted factorization; a sum over all pairs at the cost of one over the clicks.
 
 Hu, Koren and Volinsky (2008): with p = 1 and confidence c = 1 + w where user u has clicked item m, else p = 0
 and c = 1, user u's row minimises
@@ -48,7 +48,7 @@ def finish(
     theta: Any, ridges: Any, columns: Any, white: Any, second: Any, inverse: Any, sums: Any, out: Any,
     work: Any,
 ) -> None:  # fmt: skip
-    """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); S~ and L^-1 padded, as are the rows."""
+    """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); all but theta and out padded."""
     rank, size, n = np.uintp(len(columns)), np.uintp(len(work.goal)), np.uintp(len(ridges))
     zero, eights = np.uintp(0), np.uintp(SIDE)
     before, after = work.across, work.matrix

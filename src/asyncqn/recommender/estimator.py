@@ -1,4 +1,4 @@
-"""Recommender: matrix factorization of ratings with scikit-learn's conventions, fitted by worker threads.
+"""Recommender: matrix factorization of ratings or clicks with scikit-learn's conventions, on worker threads.
 
 The item rows minimise the profiled potential V (users eliminated exactly) with ridge
 lambda + alpha n_row, see `potentials.factorization`; how factors become predictions, and
@@ -24,6 +24,7 @@ from asyncqn.core.table import Table
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.potentials.factorization.matrix_factorization import check_model
+from asyncqn.recommender.feedback import FEEDBACKS, LIST
 from asyncqn.recommender.files import load_model, save_model
 from asyncqn.recommender.learning import learn, matched, pairs, rating_table
 from asyncqn.recommender.metrics import rank_quality
@@ -38,16 +39,19 @@ Self = TypeVar("Self", bound="Recommender")
 class Recommender:
     """Predicts ratings and recommends items.
 
-    rank: K; workers: threads, which change no bit of the model; seed: of the start, the shuffling and the
+    rank: K; feedback: "explicit" for ratings, "implicit" for clicks, of which a pair that is not there is a
+    weak "no"; workers: threads, which change no bit of the model; seed: of the start, the shuffling and the
     validation split; prior, alpha: the ridge of a row is prior + alpha * (its ratings), for items times a
     power of max(1, k / plain_columns) in column k (None: the same in all), see
-    `recommender.model.column_ridges`; offsets: factorize what damped item and user means leave over, instead
-    of the ratings; trust: ratings at which factors and baseline count equally in a prediction; clip: keep
-    predictions within the ratings seen; passes: over the ratings, at most; tol, patience: stop when so many
-    passes in a row gain less than `tol` of sqrt(2 U / n), the RMSE with its penalty; early_stopping: judge
-    instead by the RMSE of a share `validation_fraction` of the ratings, held out, and keep the best iterate;
-    warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose: print the RMSE
-    while fitting.
+    `recommender.model.column_ridges` (None: 3 and 0.035; clicks have no alpha, and their prior comes from
+    `recommender.feedback.click_ridge`); confidence: a click of strength r counts 1 + confidence * r;
+    offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings at
+    which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen;
+    passes: over the ratings, at most; tol, patience: stop when so many passes in a row gain less than `tol`
+    of sqrt(2 U / n), the RMSE with its penalty (None: 1e-4, clicks 1e-3); early_stopping: judge instead by a
+    share `validation_fraction` of the ratings, held out, their RMSE or the clicks' NDCG at 10, and keep the
+    best iterate; warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose:
+    print the RMSE while fitting.
 
     Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
     history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.
@@ -66,16 +70,18 @@ class Recommender:
         self,
         rank: int = 10,
         *,
+        feedback: str = "explicit",
         workers: int = 2,
         seed: int = 0,
-        prior: float = 3.0,
-        alpha: float = 0.035,
+        prior: float | None = None,
+        alpha: float | None = None,
+        confidence: float = 1.5,
         plain_columns: int | None = 5,
         offsets: bool = False,
         trust: float = 5.0,
         clip: bool = True,
         passes: int = 15,
-        tol: float = 1e-4,
+        tol: float | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 2,
@@ -84,10 +90,12 @@ class Recommender:
         verbose: bool = False,
     ) -> None:
         self.rank = rank
+        self.feedback = feedback
         self.workers = workers
         self.seed = seed
         self.prior = prior
         self.alpha = alpha
+        self.confidence = confidence
         self.plain_columns = plain_columns
         self.offsets = offsets
         self.trust = trust
@@ -134,13 +142,21 @@ class Recommender:
                 continue
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             require(whole and value >= 1, f"{name} must be a positive integer, not {value!r}.")
-        check_model(self.rank, self.prior, self.alpha, self.dtype)
+        known = ", ".join(map(repr, FEEDBACKS))
+        require(self.feedback in FEEDBACKS, f"feedback must be one of {known}, not {self.feedback!r}.")
+        prior, alpha = (given if given is not None else 1.0 for given in (self.prior, self.alpha))
+        check_model(self.rank, prior, alpha, self.dtype)
+        FEEDBACKS[self.feedback].check(self)
         check_seed(self.seed)
         Threads(self.workers)  # says what is wrong with them
         for name in ("trust", "tol"):
             value = getattr(self, name)
             sound = isinstance(value, int | float) and 0.0 <= value < math.inf
+            sound = sound or (name == "tol" and value is None)
             require(sound, f"{name} must be a number of at least 0, not {value!r}.")
+        sure = self.confidence
+        sound = isinstance(sure, int | float) and 0.0 < sure < math.inf
+        require(sound, f"confidence must be positive and finite, not {sure!r}.")
         share = self.validation_fraction
         require(
             isinstance(share, int | float) and 0.0 < share < 1.0,
@@ -160,15 +176,18 @@ class Recommender:
     ) -> Self:
         """Learn from ratings in any form `asyncqn.data.as_ratings` takes, or from pairs and ratings `y`.
 
-        duplicates: what becomes of several ratings of one item by one user, see `as_ratings`;
-        validation: ratings whose RMSE is watched (and stops early, where asked for) instead of a split;
-        callback: called after every evaluation, may raise StopIteration.
+        duplicates: what becomes of several ratings of one item by one user, see `as_ratings`; clicks add up,
+        and need no strengths; validation: ratings whose RMSE (clicks: NDCG at 10) is watched (and stops
+        early, where asked for) instead of a split; callback: called after every evaluation, may raise
+        StopIteration.
         """
         self.check()
         require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
         begun = time.perf_counter()
-        train = rating_table(ratings, y, duplicates)
-        held = None if validation is None else matched(rating_table(validation), train)
+        train = rating_table(ratings, y, duplicates, clicks=self._of_clicks)
+        held = None
+        if validation is not None:
+            held = matched(rating_table(validation, clicks=self._of_clicks), train)
         if held is None and self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
         learned = learn(
@@ -177,6 +196,10 @@ class Recommender:
         self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learned
         self.seconds_ = time.perf_counter() - begun
         return self
+
+    @property
+    def _of_clicks(self) -> bool:
+        return self.feedback == "implicit"
 
     # -- what was learned
 
@@ -222,11 +245,12 @@ class Recommender:
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Root mean square error of the predictions of these ratings."""
+        require(not self._of_clicks, "a model of clicks predicts no ratings: judge its lists by evaluate.")
         return self.evaluate(ratings, y)["rmse"]
 
     def score(self, ratings: Any, y: Any = None) -> float:
-        """Minus the RMSE: scikit-learn takes a higher score for a better one."""
-        return -self.rmse(ratings, y)
+        """Minus the RMSE, of clicks the NDCG at 10: scikit-learn takes a higher score for a better one."""
+        return self.evaluate(ratings, y)["ndcg"] if self._of_clicks else -self.rmse(ratings, y)
 
     def evaluate(
         self, ratings: Any, y: Any = None, *, k: int | None = None, threshold: float | None = None
@@ -235,10 +259,15 @@ class Recommender:
 
         `precision`, `recall`, `ndcg`, `map`, `hit_rate` and `coverage` of the k best items of each of
         `users` users: the definitions stand in `recommender.metrics`.  Relevant are all items of
-        `ratings`, or those rated at least `threshold`.
+        `ratings`, or those rated at least `threshold`.  A model of clicks has lists alone, of 10 where
+        no k is given.
         """
+        model, test = self._learned(), rating_table(ratings, y, clicks=self._of_clicks)
+        if self._of_clicks:
+            return {"n": len(test)} | rank_quality(
+                model, test, LIST if k is None else k, threshold, self.workers
+            )
         require(k is not None or threshold is None, "a threshold is for lists: say how long they are by k.")
-        model, test = self._learned(), rating_table(ratings, y)
         found = model.measure(test)
         return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
 
@@ -246,7 +275,7 @@ class Recommender:
         """The n best items for a user; scores are not clipped, so that they still tell items apart.
 
         A user of whom the model knows no rating is given the items with the highest baseline, the damped
-        mean of their ratings; `basis` of each recommendation says so.
+        mean of their ratings, or those that most users have clicked; `basis` of each recommendation says so.
         """
         return self._learned().recommend(user, n, exclude_seen)
 
@@ -278,20 +307,20 @@ class Recommender:
         """A copy that knows these ratings of its users: their rows are solved, those of the items stay.
 
         Known users keep the ratings they have, less those given anew; ratings of unknown items count
-        for the user's mean alone.
+        for the user's mean alone.  Clicks of a pair add up, those of unknown items are left out.
         """
-        return self._copy(fold_in(self._learned(), rating_table(ratings, y)))
+        return self._copy(fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks)))
 
     def partial_fit(self: Self, ratings: Any, y: Any = None, *, rounds: int = 2) -> Self:
         """Learn from further ratings, of new users and items too, without fitting the rest again.
 
         Rows of users and items with new ratings are solved exactly in turn, so many `rounds`: see
-        `recommender.updating`.  Of a pair rated before, the new rating counts.  Without a model, this
-        is `fit`.
+        `recommender.updating`.  Of a pair rated before, the new rating counts; clicks add up.  Without a
+        model, this is `fit`.
         """
         if not hasattr(self, "model_"):
             return self.fit(ratings, y)
-        self.model_ = partial_fit(self.model_, rating_table(ratings, y), rounds)
+        self.model_ = partial_fit(self.model_, rating_table(ratings, y, clicks=self._of_clicks), rounds)
         return self
 
     def _copy(self, model: FactorModel) -> Recommender:

@@ -64,9 +64,10 @@ class ModelDocument(msgspec.Struct):
     clip: bool
     parameters: dict[str, Any]
     facts: dict[str, Any]
+    confidence: Annotated[float, msgspec.Meta(gt=0.0, le=1e300)] | None = None
 
 
-_NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip")
+_NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip", "confidence")
 
 
 def save_model(

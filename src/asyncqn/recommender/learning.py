@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,29 +26,12 @@ from asyncqn.data import Ratings, as_ratings
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.minimize import starting_point
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.recommender.model import FactorModel, Offsets, column_ridges, measure_offsets, rated_items
-from asyncqn.types import Array, Progress, Rows, Standing
+from asyncqn.recommender.feedback import FEEDBACKS, Feedback, Noting, Parameters
+from asyncqn.recommender.model import FactorModel
+from asyncqn.types import Array, Progress, Standing
 
-
-class Parameters(Protocol):
-    """What `learn` reads of a `Recommender`."""
-
-    rank: int
-    workers: int
-    seed: int
-    prior: float
-    alpha: float
-    plain_columns: int | None
-    offsets: bool
-    trust: float
-    clip: bool
-    passes: int
-    tol: float
-    early_stopping: bool
-    patience: int
-    dtype: str
-    verbose: bool
+SHOWN = ("rmse", "validation_rmse", "validation_ndcg")
+"""What is shown of a point while it learns, where it is known."""
 
 
 class Learned(NamedTuple):
@@ -69,22 +52,12 @@ def learn(
     callback: Callable[[Progress], Any] | None,
 ) -> Learned:
     """Fit factors to `train`, watching `held`, from the start or from the model `old`."""
-    offsets = measure_offsets(train)
-
-    def target(part: Ratings) -> Ratings:
-        if not p.offsets:
-            return part
-        return replace(part, values=(part.values - offsets.at(part.users, part.items)).astype(np.float32))
-
-    potential = Observed.from_ratings(
-        target(train), int(p.rank), prior=p.prior, alpha=p.alpha, dtype=p.dtype,
-        columns=column_ridges(int(p.rank), p.plain_columns, train),
-        test=None if held is None else target(held), seed=p.seed,
-    )  # fmt: skip
+    task = FEEDBACKS[p.feedback](p, train, held)
+    potential = task.potential
     algorithm = in_step_algorithm(potential)
     if old is not None:
         algorithm = replace(algorithm, warmup=0)
-    watch = Watch(p, potential, algorithm, callback)
+    watch = Watch(p, task, held is not None, algorithm, callback)
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     commits = algorithm.warmup + passes
     run = Threads(p.workers).minimize(
@@ -96,7 +69,7 @@ def learn(
     if run.status == "diverged":
         raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
     return Learned(
-        _model(p, potential, offsets, train, watch.best.theta),
+        task.model(watch.best.theta),
         Table.from_records(watch.records),
         run.nit,
         watch.reason or run.status,
@@ -104,29 +77,15 @@ def learn(
     )
 
 
-class Observed(ProfiledFactorization):
-    """The potential, which notes the squared errors of every block in passing."""
-
-    def __init__(self, *columns: Any, **options: Any) -> None:
-        super().__init__(*columns, **options)
-        self.squares: dict[int, float] = {}
-
-    def _gradient(
-        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
-    ) -> tuple[float, float, int]:
-        found = super()._gradient(theta, rows, scale, out, second)
-        if second is not None:
-            self.squares[int(rows[0])] = found[0]
-        return found
-
-
-def _start(p: Parameters, potential: ProfiledFactorization, train: Ratings, old: FactorModel | None) -> Array:
+def _start(p: Parameters, potential: Noting, train: Ratings, old: FactorModel | None) -> Array:
     """The potential's own start, or what was learned before, row by row where the item was known."""
     theta = starting_point(potential, None, p.seed)
     if old is not None:
         require(
-            old.item_factors.shape[1] == p.rank and old.residual == bool(p.offsets),
-            "A warm start needs the rank and the offsets of the fit before: set warm_start=False.",
+            old.item_factors.shape[1] == p.rank
+            and old.residual == bool(p.offsets)
+            and (old.confidence is None) == (p.feedback == "explicit"),
+            "A warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
         )
         place = old.item_index(train.item_ids)
         # A row that was never rated has shrunk to 0, from where new ratings had better not start.
@@ -135,24 +94,10 @@ def _start(p: Parameters, potential: ProfiledFactorization, train: Ratings, old:
     return theta
 
 
-def _model(
-    p: Parameters, potential: ProfiledFactorization, offsets: Offsets, train: Ratings, theta: Array
-) -> FactorModel:
-    return FactorModel(
-        item_factors=theta.reshape(-1, potential.rank),
-        user_factors=potential.user_factors(theta, p.workers),
-        offsets=offsets, user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles,
-        seen=rated_items(train),
-        lowest=float(train.values.min()), highest=float(train.values.max()),
-        prior=float(p.prior), alpha=float(p.alpha), residual=bool(p.offsets), trust=float(p.trust),
-        clip=bool(p.clip), columns=potential.columns.astype(np.float64),
-    )  # fmt: skip
-
-
 class Watch:
     """Shows progress, keeps the best iterate, and ends a fit that gains nothing more.
 
-    The best is the lowest objective, or with early stopping the lowest held-out RMSE.
+    The best is the lowest objective, or with early stopping what meets the held-out data best.
     """
 
     best: Progress
@@ -160,13 +105,15 @@ class Watch:
     def __init__(
         self,
         p: Parameters,
-        potential: Observed,
+        task: Feedback,
+        holds: bool,
         algorithm: StagedLBFGS,
         callback: Callable[[Progress], Any] | None,
     ) -> None:
-        self.p, self.potential, self.callback = p, potential, callback
-        self.n_ratings = len(potential.by_user.values)
-        self.by_held = potential.test is not None and p.early_stopping
+        self.p, self.task, self.potential, self.callback = p, task, task.potential, callback
+        self.tol = task.default_tol if p.tol is None else p.tol
+        self.n_ratings = len(self.potential.by_user.values)
+        self.holds, self.by_held = holds, holds and p.early_stopping
         self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
         self.begun = time.perf_counter()
         self.passes = self.idle = 0
@@ -182,9 +129,8 @@ class Watch:
     def after_pass(self, standing: Standing) -> Ended | None:
         """A pass has been judged, and the run stands so; how it ends, None where it goes on."""
         self.passes += 1
-        metrics = {"fun": standing.value, "rmse": self._rmse(standing), "grad_norm": standing.grad_norm}
-        if self.potential.test is not None:
-            metrics["test_rmse"] = self.potential.test_rmse(standing.point, self.p.workers)
+        shown = self._shown(standing)
+        metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
         commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
         progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
         try:
@@ -198,30 +144,34 @@ class Watch:
         self.reason = "stopped early" if self.by_held else "converged"
         return Ended("converged", "further passes gain nothing")
 
-    def _rmse(self, standing: Standing) -> float:
+    def _shown(self, standing: Standing) -> dict[str, float]:
         """Of the last point kept, whose errors the blocks have noted if it is the latest one."""
-        if standing.value == self.value:
-            return self.records[-1]["rmse"]
-        self.value = standing.value
-        n = self.potential.n_data
-        squares = sum(self.potential.squares[part * n // self.blocks] for part in range(self.blocks))
-        return math.sqrt(squares / self.n_ratings)
+        potential = self.potential
+        if standing.value != self.value:
+            self.value, n = standing.value, potential.n_data
+            found = potential.errors([part * n // self.blocks for part in range(self.blocks)])
+            known = {**found, "grad_norm": standing.grad_norm}
+            potential.judged = standing.point.copy(), standing.value, known
+        assert potential.judged is not None
+        return potential.judged[2]
 
     def _note(self, progress: Progress, passes: float) -> None:
-        metrics = {"validation_rmse" if k == "test_rmse" else k: v for k, v in progress.metrics.items()}
+        metrics = dict(progress.metrics)
+        if self.holds:
+            metrics[self.task.held_name] = self.task.held(progress.theta)
         metrics |= {"commit": progress.commit, "time": progress.time, "passes": passes}
         self.records.append(metrics)
         progress = progress._replace(metrics=metrics)
         # sqrt(2 U / n) is the RMSE with its penalty: it falls where the RMSE alone may rise.
-        level = (
-            metrics["validation_rmse"] if self.by_held else math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
-        )
-        self.idle = 0 if self.lowest - level >= self.p.tol else self.idle + 1
+        level = math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
+        if self.by_held:
+            level = self.task.loss(metrics[self.task.held_name])
+        self.idle = 0 if self.lowest - level >= self.tol else self.idle + 1
         if level < self.lowest:
             self.lowest, self.best = level, progress
         if self.p.verbose:
-            rmses = (f"{name} {metrics[name]:.4f}" for name in ("rmse", "validation_rmse") if name in metrics)
-            print(f"commit {progress.commit}: {', '.join(rmses)}", flush=True)
+            shown = (f"{name} {metrics[name]:.4f}" for name in SHOWN if name in metrics)
+            print(f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}", flush=True)
         if self.callback is not None:
             self.callback(progress)
 
@@ -249,10 +199,18 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return table[:, 0], table[:, 1]
 
 
-def rating_table(ratings: Any, y: Any = None, duplicates: str | None = None) -> Ratings:
-    """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one."""
-    rows = ratings if y is None else (*pairs(ratings), y)
-    found = as_ratings(rows, duplicates=duplicates)
+def rating_table(
+    ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False
+) -> Ratings:
+    """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one.
+
+    clicks: pairs need no `y`.
+    """
+    if y is not None:
+        ratings = (*pairs(ratings), y)
+    elif clicks and isinstance(ratings, np.ndarray):
+        ratings = pairs(ratings)
+    found = as_ratings(ratings, duplicates=duplicates, clicks=clicks)
     require(len(found) > 0, "there are no ratings: give at least one.")
     return found
 

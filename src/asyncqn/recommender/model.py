@@ -6,8 +6,9 @@ The prediction for user u and item m blends factors with a baseline,
 
 where n_u, n_m count ratings, and the offsets b are damped means of what the mean mu leaves over.
 Our own choice: ridge factors pull rows with few ratings towards 0, the baseline pulls them towards the
-mean.  An unknown user or item has n = 0 and offset 0, so no case is special: an unknown user is
-predicted the item's damped mean, an unknown item the user's, and both unknown mu.
+mean.  In a model of clicks trust is 0, so that w = 1 where both are known, and the baseline of an item is
+the share of the users who have clicked it.  An unknown user or item has n = 0 and offset 0, so no case is
+special: an unknown user is predicted the item's damped mean, an unknown item the user's, and both unknown mu.
 """
 
 from __future__ import annotations
@@ -75,6 +76,14 @@ def measure_offsets(ratings: Ratings) -> Offsets:
     return Offsets(mean, items, users / (n_users + DAMPING), n_items, n_users)
 
 
+def measure_popularity(clicks: Ratings) -> Offsets:
+    """For clicks: mu = 0, b_m = the share of the users who have clicked m, b_u = 0."""
+    n_items = np.bincount(clicks.items, minlength=clicks.n_items)
+    n_users = np.bincount(clicks.users, minlength=clicks.n_users)
+    share = n_items / max(1, int((n_users > 0).sum()))
+    return Offsets(0.0, share, np.zeros(clicks.n_users), n_items, n_users)
+
+
 @dataclass(frozen=True, eq=False)
 class FactorModel:
     """Factors (rows by index), offsets, tables of ids, and who has seen what.
@@ -99,6 +108,8 @@ class FactorModel:
     clip: bool
     columns: Floats | None = None
     """Factors on the ridge of an item row, see `column_ridges`; models saved by version 0.1 have none."""
+    confidence: float | None = None
+    """Of a click, in a model of clicks; None in one of ratings."""
 
     def user_index(self, ids: Any) -> Rows:
         """Dense indices of user ids, -1 for unknown ones."""

@@ -17,7 +17,14 @@ from asyncqn.data.duplicates import resolve
 from asyncqn.data.ids import Ids
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.als import Grouped, grouped, solve_side
-from asyncqn.recommender.model import DAMPING, FactorModel, measure_offsets, rated_items
+from asyncqn.potentials.factorization.implicit_factorization import solve_white, whiten
+from asyncqn.recommender.model import (
+    DAMPING,
+    FactorModel,
+    measure_offsets,
+    measure_popularity,
+    rated_items,
+)
 from asyncqn.types import Array, Rows
 
 
@@ -41,6 +48,10 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     strange = (items < 0) | (model.offsets.item_counts[items] == 0)
     grown = _enlarged(model, new, ~strange)
     model, users = grown.model, grown.users
+    if model.confidence is not None:
+        counts = np.diff(model.seen.start)
+        model = _solve_users(replace(model, offsets=model.offsets._replace(user_counts=counts)), users)
+        return _unstored(model, stored)
     side = _part(model.seen, users)
     owner = np.repeat(np.arange(len(users)), np.diff(side.start))
     over = side.values - model.offsets.mean - model.offsets.items[side.others]
@@ -51,7 +62,11 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     counts += np.bincount(place, minlength=len(users))
     offsets = model.offsets._replace(users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start))
     offsets.users[users] = left / (counts + DAMPING)
-    model = _solve_users(replace(model, offsets=offsets), users)
+    return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
+
+
+def _unstored(model: FactorModel, stored: bool) -> FactorModel:
+    """A model that had no ratings by user keeps none."""
     return model if stored else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
 
 
@@ -70,12 +85,15 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
     mean_row = model.item_factors[rated].mean(axis=0)
     grown = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
     model, ratings = grown.model, grown.ratings
-    model = replace(
-        model,
-        offsets=measure_offsets(ratings),
-        lowest=min(model.lowest, float(new.values.min())),
-        highest=max(model.highest, float(new.values.max())),
-    )
+    if model.confidence is None:
+        model = replace(
+            model,
+            offsets=measure_offsets(ratings),
+            lowest=min(model.lowest, float(new.values.min())),
+            highest=max(model.highest, float(new.values.max())),
+        )
+    else:
+        model = replace(model, offsets=measure_popularity(ratings))
     by_item = grouped(ratings.items, ratings.users, ratings.values, ratings.n_items)
     model = _solve_users(model, grown.users)
     for _ in range(rounds):
@@ -120,7 +138,7 @@ def _enlarged(
     items = larger.item_index(new.item_ids)[new.items]
     before = np.repeat(old_users, np.diff(model.seen.start))
     values = model.seen.values if stored else np.zeros(len(before), np.float32)
-    # The newer rating of a pair stands behind the older one, so that it is the last.
+    # The newer rating of a pair stands behind the older one, so that it is the last; clicks add up.
     ratings = resolve(
         Ratings(
             np.concatenate([before, users[keep]]).astype(np.int32),
@@ -129,7 +147,7 @@ def _enlarged(
             user_ids,
             item_ids,
         ),
-        "last",
+        "last" if model.confidence is None else "sum",
     ).ratings
     larger = replace(larger, seen=rated_items(ratings))
     return Enlarged(larger, ratings, np.unique(users), np.unique(items[keep]))
@@ -163,10 +181,15 @@ def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorMod
 
 
 def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
-    rows = np.zeros((len(side.start) - 1, fixed.shape[1]), fixed.dtype)
-    counts = np.diff(side.start)
+    rank, counts = fixed.shape[1], np.diff(side.start)
+    if model.confidence is not None:
+        c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
+        white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))
+        weights = c.astype(fixed.dtype) - 1
+        return solve_white(side._replace(values=c), white, weights, rank).reshape(-1, rank)
+    rows = np.zeros((len(counts), rank), fixed.dtype)
     ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
-    solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, fixed.shape[1], rows.reshape(-1))
+    solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1))
     rows[counts == 0] = 0.0
     return rows
 

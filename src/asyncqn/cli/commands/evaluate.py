@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,12 +32,13 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """Compare a model with ratings: RMSE, MAE; with --k precision, recall, NDCG, MAP, hits, coverage."""
+        """Compare a model with ratings: RMSE, MAE; with --k, or of clicks, precision, recall, NDCG..."""
         from asyncqn.recommender.estimator import Recommender
 
         out = Output(json, quiet)
         loaded = Recommender.load(model)
-        tested = reading.read(data, out)
+        clicks = reading.clicks or loaded.feedback == "implicit"
+        tested = replace(reading, clicks=clicks).read(data, out)
         numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
         if not json:
             width = max(map(len, numbers))

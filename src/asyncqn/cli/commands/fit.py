@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,8 +29,14 @@ class ModelOptions:
     rank: Annotated[int, typer.Option(help="Numbers that describe a user or an item.")] = 10
     workers: Annotated[int, typer.Option(help="Threads that compute.")] = 2
     seed: Annotated[int, typer.Option(help="Of the test split, the start and the shuffling.")] = 0
-    prior: Annotated[float, typer.Option(help="Ridge of every row.")] = 3.0
-    alpha: Annotated[float, typer.Option(help="Ridge of a row per rating of it.")] = 0.035
+    feedback: Annotated[
+        str, typer.Option(help="What the rows are: ratings (explicit) or clicks (implicit).")
+    ] = "explicit"
+    prior: Annotated[float | None, typer.Option(help="Ridge of every row [3; clicks: by their number].")] = (
+        None
+    )
+    alpha: Annotated[float | None, typer.Option(help="Ridge of a row per rating of it [0.035].")] = None
+    confidence: Annotated[float, typer.Option(help="A click of strength r counts 1 + this * r.")] = 1.5
     passes: Annotated[int, typer.Option(help="Passes over the ratings, at most.")] = 15
     offsets: Annotated[bool, typer.Option("--offsets", help="Remove item and user means first.")] = False
     early_stopping: Annotated[
@@ -95,7 +101,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:
-        """Learn a recommender from ratings; prints its RMSE and saves it with --out."""
+        """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
         from asyncqn.recommender.estimator import Recommender
 
         output = Output(json, quiet)
@@ -103,13 +109,12 @@ def register(app: typer.Typer) -> None:
         check_places(out, kept.test_out)
         learner = Recommender(**asdict(model))
         learner.check()
-        found = reading.read(data, output)
+        found = replace(reading, clicks=reading.clicks or model.feedback == "implicit").read(data, output)
         output.say(str(found.ratings))
         train, test = kept.divided(found.ratings, model.seed)
         learn(learner, train, output)
         numbers: dict[str, Any] = {
-            "train_rmse": learner.rmse(train),
-            "test_rmse": None if test is None else learner.rmse(test),
+            **quality(learner, train, test),
             "fun": learner.fun_,
             "seconds": learner.seconds_,
             "commits": learner.n_iter_,
@@ -123,6 +128,13 @@ def register(app: typer.Typer) -> None:
             if value is not None and not json:
                 output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
         output.result(numbers)
+
+
+def quality(model: Recommender, train: Ratings, test: Ratings | None) -> dict[str, float | None]:
+    """RMSEs of ratings, or the NDCG of lists of ten by which clicks are judged."""
+    if model.feedback == "implicit":
+        return {"test_ndcg": None if test is None else model.evaluate(test)["ndcg"]}
+    return {"train_rmse": model.rmse(train), "test_rmse": None if test is None else model.rmse(test)}
 
 
 def check_places(out: Path | None, test_out: Path | None) -> None:
@@ -156,11 +168,13 @@ def write_test(test: Ratings, place: Path) -> Path:
 
 def learn(model: Recommender, train: Ratings, output: Output) -> None:
     """Fit, showing pass by pass how it goes."""
+    from asyncqn.recommender.learning import SHOWN
+
     with output.progress("fit", model.passes) as advance:
 
         def show(progress: Progress) -> None:
-            rmse = {k: v for k, v in progress.metrics.items() if k in ("rmse", "validation_rmse")}
-            note = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in rmse.items())
+            known = {k: v for k, v in progress.metrics.items() if k in SHOWN}
+            note = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in known.items())
             advance(int(progress.metrics["passes"]), note)
 
         model.fit(train, callback=show)

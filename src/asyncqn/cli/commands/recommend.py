@@ -61,7 +61,8 @@ def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Out
     known = name if place < 0 else loaded.user_ids_[place].item()
     basis = best[0].basis if best else "factors"
     if basis == "baseline":
-        output.say(f"the model knows no rating of user {name}: these are the items with the highest means")
+        means = "highest means" if loaded.feedback == "explicit" else "most clicks"
+        output.say(f"the model knows no rating of user {name}: these are the items with the {means}")
     if not output.json:
         output.show(Text(f"user {known}"))
         output.show(table(best))
@@ -95,7 +96,8 @@ def _write(
 
         rows = write_table(place, parts())
     if unknown:
-        output.say(f"users without ratings, who got the items with the highest means: {unknown:,}")
+        means = "highest means" if loaded.feedback == "explicit" else "most clicks"
+        output.say(f"users without ratings, who got the items with the {means}: {unknown:,}")
     if not output.json:
         output.show(Text(f"users: {total:,}, rows: {rows:,}, in {place}"))
     return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}

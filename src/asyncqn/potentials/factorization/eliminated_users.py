@@ -85,8 +85,8 @@ class EliminatedUsers(ABC):
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
-        """Write the gradient into `out`, that of the rows times `scale`; two sums over the rows, whose half is
-        their value, and what a mean of curvatures is weighted with.
+        """Write the gradient into `out`, that of the rows times `scale`; returns two sums over the rows, half
+        of which is their value, and what a mean of curvatures is weighted with.
 
         `second` gets the weighted sum of g_u g_u' over the rows added to it.
         """

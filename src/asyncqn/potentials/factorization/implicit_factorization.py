@@ -1,12 +1,12 @@
 """Clicks factorized, with the users eliminated: the objective of Hu, Koren and Volinsky (2008).
 
     U(F, G) = sum over all users and items of c (p - f_m.g_u)^2 / 2
-              + sum_u prior |g_u|^2 / 2 + sum_m lambda_m |f_m|^2 / 2
+              + prior (sum_u |g_u|^2 + sum_m |f_m|^2) / 2
 
-p = 1 and c = 1 + confidence * r where user u has clicked item m with strength r, else p = 0 and c = 1.  The sum
-over all pairs costs no more than one over the clicks: see `kernels.whitened`, which also has the gradient.
+p = 1 and c = 1 + confidence * r where user u has clicked item m with strength r, else p = 0, c = 1.  The sum
+over all pairs costs no more than one over the clicks: `kernels.whitened` says how, and has the gradient.
 
-All users have the same ridge, so that one K x K factor serves them all; lambda_m = prior + alpha * (clicks of m).
+All users have the same ridge, so that one K x K factor serves them all.
 In the metric the unclicked pairs count too: n_m is the number of users and the sum of w over the clicks of m,
 and C the plain mean of g_u g_u'.
 """
@@ -38,7 +38,7 @@ class White(NamedTuple):
 
 
 def whiten(flat: Array, diagonal: npt.NDArray[np.float64]) -> White:
-    """The rows of a flat n x K matrix; everything K x K in float64, and nothing by BLAS (see `kernels.gram`)."""
+    """The rows of a flat n x K matrix; all that is K x K in float64, nothing by BLAS (see `kernels.gram`)."""
     rank = len(diagonal)
     across = np.ascontiguousarray(flat.reshape(-1, rank).T, np.float64)
     square = np.zeros((rank, rank))
@@ -59,9 +59,7 @@ def padded_matrix(matrix: npt.NDArray[Any], dtype: Any) -> Array:
     return padded
 
 
-def solve_white(
-    side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1
-) -> Array:
+def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1) -> Array:
     """Rows g of one side given the other, from its clicks: g~ of every row, turned back; flat."""
     n_rows, dtype = len(side.start) - 1, white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
@@ -75,11 +73,10 @@ def solve_white(
 
 
 class ImplicitFactorization(EliminatedUsers):
-    """The potential V of the item rows; `users`, `items`, `values`: clicks and their strengths r > 0, one for
-    each pair.
+    """The potential V of the item rows; `users`, `items`, `values`: clicks with strengths r > 0, one a pair.
 
-    confidence: c = 1 + confidence * r; prior: the ridge of every user; alpha: that of an item is prior + alpha *
-    (number of its clicks); columns: as for `ProfiledFactorization`.  Row i of `grad` is user `order[i]`.
+    confidence: c = 1 + confidence * r; prior: the ridge of every row; columns: as for
+    `ProfiledFactorization`.  Row i of `grad` is user `order[i]`.
 
     >>> import asyncqn as aq
     >>> users, items, clicks = [0, 0, 1], [0, 1, 1], [1.0, 3.0, 1.0]
@@ -98,7 +95,6 @@ class ImplicitFactorization(EliminatedUsers):
         n_items: int,
         rank: int,
         prior: float = 1.0,
-        alpha: float = 0.0,
         confidence: float = 1.0,
         dtype: npt.DTypeLike = np.float64,
         seed: int | None = 0,
@@ -110,7 +106,7 @@ class ImplicitFactorization(EliminatedUsers):
         require(bool(sound), f"confidence must be positive and finite, not {confidence!r}.")
         require(test is None, "clicks have no errors to be tested by: compare lists, as Recommender does.")
         triples = joint.check_ratings(users, items, values, n_users, n_items, "clicks")
-        super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)
+        super().__init__(triples, n_users, n_items, rank, prior, 0.0, dtype, seed, source, columns)
         strengths = self.by_user.values
         if not (strengths > 0.0).all():
             raise BadInput("clicks must have positive strengths: leave out those of 0 and below.")
@@ -144,7 +140,7 @@ class ImplicitFactorization(EliminatedUsers):
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
-        """The sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, users; weights of g_u g_u': 1."""
+        """Sums over the rows: c (1 - f.g)^2 - (f.g)^2 of the clicks, |g~|^2, users; weights of g_u g_u' 1."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
         white, rank = self._whitened(theta), self.rank
         sums, work = np.zeros_like(white.rows), profiled.workspace(rank, self.dtype)
@@ -195,6 +191,6 @@ class ImplicitFactorization(EliminatedUsers):
             return None
         return {
             "kind": "implicit-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
-            "alpha": self.alpha, "confidence": self.confidence, "dtype": self.dtype.name, "seed": self.seed,
+            "confidence": self.confidence, "dtype": self.dtype.name, "seed": self.seed,
             **({} if (self.columns == 1).all() else {"columns": self.columns.tolist()}),
         }  # fmt: skip

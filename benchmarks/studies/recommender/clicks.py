@@ -1,0 +1,137 @@
+"""Clicks: `Recommender(feedback="implicit")` beside implicit's ALS, with ridges and confidences chosen alike.
+
+    python -m benchmarks.studies.recommender.clicks choose PYTHON [RANK...]
+    python -m benchmarks.studies.recommender.clicks compare PYTHON [RANK...]
+
+PYTHON: an interpreter that has `implicit`.  MovieLens 1M, ratings of at least 4 as clicks of strength 1, a
+tenth held out.  `choose` scores a grid on split 10; `compare` takes the best of each side to splits 0 to 2,
+and tells the NDCG at 10 and processor seconds on one thread; both write docs/results/recommender_clicks.json.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asyncqn.data import Ratings, load
+from asyncqn.recommender.estimator import Recommender
+from asyncqn.recommender.feedback import click_ridge
+from asyncqn.recommender.metrics import list_sums
+from benchmarks.timing import one_blas_thread
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "recommender_clicks.json"
+RANKS = (20, 64)
+OURS = [(c, s) for c in (1.0, 1.5, 2.0, 3.0) for s in (0.55, 0.7, 0.85)]
+"""Confidence, and the ridge as a share of the noise (see `click_ridge`)."""
+THEIRS = [(a, r) for a in (1.0, 2.0, 3.0, 4.0) for r in (10.0, 20.0, 30.0, 40.0, 55.0)]
+"""alpha and regularization of implicit."""
+Record = dict[str, Any]
+
+
+def split(seed: int) -> tuple[Ratings, Ratings]:
+    ratings = load("ml-1m")
+    liked = ratings.take(ratings.values >= 4.0)
+    return replace(liked, values=np.ones(len(liked), np.float32)).split(0.1, seed)
+
+
+def ndcg(lists: np.ndarray, test: Ratings) -> float:
+    """At the length of the lists, which are indices by user."""
+    counts = np.bincount(test.users, minlength=test.n_users)
+    users = np.flatnonzero(counts)
+    pairs = np.sort(test.users.astype(np.int64) * test.n_items + test.items)
+    asked = users[:, None] * test.n_items + lists[users]
+    at = np.minimum(np.searchsorted(pairs, asked), len(pairs) - 1)
+    return list_sums(pairs[at] == asked, counts[users])["ndcg"] / len(users)
+
+
+def ours(rank: int, train: Ratings, test: Ratings, settings: list[tuple[float, float]]) -> list[Record]:
+    records = []
+    Recommender(rank, feedback="implicit", workers=1, passes=2).fit(train.take(slice(0, 20_000)))
+    for confidence, share in settings:
+        prior = click_ridge(train, confidence) * share / 0.7
+        with one_blas_thread():
+            begun = time.process_time()
+            model = Recommender(rank, feedback="implicit", workers=1, confidence=confidence, prior=prior).fit(
+                train
+            )
+            used = time.process_time() - begun
+        found = model.evaluate(test)["ndcg"]
+        records.append(
+            {
+                "what": "asyncqn", "rank": rank, "setting": [confidence, share], "ndcg": round(found, 4),
+                "processor_seconds": round(used, 2), "passes": int(model.history_["passes"][-1]),
+            }
+        )  # fmt: skip
+    return records
+
+
+def theirs(
+    python: str, rank: int, train: Ratings, test: Ratings, settings: list[tuple[float, float]]
+) -> list[Record]:
+    """After each of the iterations: their lists, judged here."""
+    script = Path(__file__).with_name("implicit_als.py")
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "clicks.npz"
+        np.savez(file, users=train.users, items=train.items, shape=[train.n_users, train.n_items])
+        for alpha, ridge in settings:
+            words = [python, str(script), str(file), str(rank), str(alpha), str(ridge), folder]
+            done = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True)
+            for line in done.stdout.splitlines():
+                told = json.loads(line)
+                lists = np.load(Path(folder) / f"lists{told['iterations']}.npy", allow_pickle=False)
+                records.append(
+                    {
+                        "what": "implicit", "rank": rank, "setting": [alpha, ridge],
+                        "ndcg": round(ndcg(lists, test), 4), **told,
+                    }
+                )  # fmt: skip
+    return records
+
+
+def choose(python: str, ranks: tuple[int, ...]) -> list[Record]:
+    train, test = split(10)
+    records: list[Record] = []
+    for rank in ranks:
+        records += ours(rank, train, test, OURS)
+        records += theirs(python, rank, train, test, THEIRS)
+    return records
+
+
+def best(records: list[Record], what: str, rank: int) -> tuple[float, float]:
+    """The setting with the highest NDCG on the split for choosing, after whichever iteration."""
+    mine = [r for r in records if r["what"] == what and r["rank"] == rank]
+    confidence, ridge = max(mine, key=lambda r: r["ndcg"])["setting"]
+    return confidence, ridge
+
+
+def compare(python: str, ranks: tuple[int, ...]) -> list[Record]:
+    chosen, records = json.loads(RESULTS.read_text())["choose"], []
+    for seed in range(3):
+        train, test = split(seed)
+        for rank in ranks:
+            found = ours(rank, train, test, [best(chosen, "asyncqn", rank)])
+            found += theirs(python, rank, train, test, [best(chosen, "implicit", rank)])
+            records += [{"split": seed, **record} for record in found]
+    return records
+
+
+def main(what: str, python: str, *ranks: str) -> None:
+    asked = tuple(int(rank) for rank in ranks) or RANKS
+    records = {"choose": choose, "compare": compare}[what](python, asked)
+    old = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**old, what: records}, indent=0) + "\n")
+    for record in records:
+        print(record)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,233 @@
+"""What a recommender learns from: ratings, or clicks; each with its potential, its defaults and its model.
+
+Ratings say how much a user liked an item, and pairs without one say nothing.  A click says that a user chose
+an item; pairs without one count as "not chosen", with less confidence: see
+`potentials.factorization.implicit_factorization`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from asyncqn.data import Ratings
+from asyncqn.errors import require
+from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
+from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.recommender.metrics import rank_quality
+from asyncqn.recommender.model import (
+    FactorModel,
+    column_ridges,
+    measure_offsets,
+    measure_popularity,
+    rated_items,
+)
+from asyncqn.types import Array, Rows
+
+PRIOR, ALPHA = 3.0, 0.035
+"""The default ridge of ratings: how it was chosen stands in docs/results/recommender.md."""
+CLICK_RIDGE = 0.7
+"""The default ridge of clicks, in units of the largest singular value of noise of their size."""
+LIST = 10
+"""The length of the lists by which held-out clicks are judged."""
+
+
+class Parameters(Protocol):
+    """What learning reads of a `Recommender`."""
+
+    rank: int
+    feedback: str
+    workers: int
+    seed: int
+    prior: float | None
+    alpha: float | None
+    confidence: float
+    plain_columns: int | None
+    offsets: bool
+    trust: float
+    clip: bool
+    passes: int
+    tol: float | None
+    early_stopping: bool
+    patience: int
+    dtype: str
+    verbose: bool
+
+
+class Noting(EliminatedUsers):
+    """A potential that notes what it says of blocks in passing, and of the last point judged: a fit asks for
+    the value and the metrics of points that its passes have just been at.
+    """
+
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self.squares: dict[int, float] = {}
+        """The sum of squared errors, or what stands for it, by the first row of a block."""
+        self.judged: tuple[Array, float, dict[str, float]] | None = None
+
+    def _gradient(
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+    ) -> tuple[float, float, int]:
+        found = super()._gradient(theta, rows, scale, out, second)  # type: ignore[safe-super]
+        if second is not None:
+            self.squares[int(rows[0])] = found[0]
+        return found
+
+    def _look(self, theta: Array) -> tuple[Array, float, dict[str, float]]:
+        if self.judged is None or not np.array_equal(self.judged[0], theta):
+            out, curvature = np.empty_like(theta), np.empty(self.curvature_size, theta.dtype)
+            value = self.grad_with_curvature(theta, np.arange(self.n_users), out, curvature)
+            norm = float(np.sqrt(np.square(out, dtype=np.float64).sum()))
+            self.judged = theta.copy(), value, {**self.errors([0]), "grad_norm": norm}
+        return self.judged
+
+    def value(self, theta: Array) -> float:
+        return self._look(theta)[1]
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        return self._look(theta)[2]
+
+    def errors(self, first_rows: list[int]) -> dict[str, float]:
+        """What is shown of the point at which blocks with these first rows were computed last."""
+        return {}
+
+
+class NotingRatings(Noting, ProfiledFactorization):
+    """Of ratings."""
+
+    def errors(self, first_rows: list[int]) -> dict[str, float]:
+        squares = sum(self.squares[row] for row in first_rows)
+        return {"rmse": math.sqrt(squares / len(self.by_user.values))}
+
+
+class NotingClicks(Noting, ImplicitFactorization):
+    """Of clicks."""
+
+
+class Feedback(ABC):
+    """One fit: its potential, how held-out data judge a point, and the model it makes."""
+
+    potential: Noting
+    default_tol: float
+    held_name: str
+    """What held-out data are judged by."""
+
+    @abstractmethod
+    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None: ...
+
+    @abstractmethod
+    def held(self, theta: Array) -> float:
+        """How well the held-out data are met."""
+
+    @abstractmethod
+    def model(self, theta: Array) -> FactorModel:
+        """What was learned."""
+
+    @staticmethod
+    def check(p: Parameters) -> None:
+        """Refuse parameters that mean nothing for this feedback; most do."""
+        return
+
+    @staticmethod
+    def loss(held: float) -> float:
+        """The same, the lower the better."""
+        return held
+
+
+class Explicit(Feedback):
+    """Ratings."""
+
+    default_tol = 1e-4
+    held_name = "validation_rmse"
+
+    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None:
+        self.p, self.train, self.offsets = p, train, measure_offsets(train)
+        self.prior = PRIOR if p.prior is None else float(p.prior)
+        self.alpha = ALPHA if p.alpha is None else float(p.alpha)
+        self.potential = NotingRatings.from_ratings(
+            self._target(train), int(p.rank), prior=self.prior, alpha=self.alpha, dtype=p.dtype,
+            columns=column_ridges(int(p.rank), p.plain_columns, train),
+            test=None if held is None else self._target(held), seed=p.seed,
+        )  # fmt: skip
+
+    def _target(self, part: Ratings) -> Ratings:
+        if not self.p.offsets:
+            return part
+        left = part.values - self.offsets.at(part.users, part.items)
+        return replace(part, values=left.astype(np.float32))
+
+    def held(self, theta: Array) -> float:
+        assert isinstance(self.potential, NotingRatings)
+        return self.potential.test_rmse(theta, self.p.workers)
+
+    def model(self, theta: Array) -> FactorModel:
+        p, train, potential = self.p, self.train, self.potential
+        return FactorModel(
+            item_factors=theta.reshape(-1, potential.rank),
+            user_factors=potential.user_factors(theta, p.workers),
+            offsets=self.offsets, user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles,
+            seen=rated_items(train),
+            lowest=float(train.values.min()), highest=float(train.values.max()),
+            prior=self.prior, alpha=self.alpha, residual=bool(p.offsets), trust=float(p.trust),
+            clip=bool(p.clip), columns=potential.columns.astype(np.float64),
+        )  # fmt: skip
+
+
+class Implicit(Feedback):
+    """Clicks."""
+
+    default_tol = 1e-3
+    held_name = "validation_ndcg"
+
+    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None:
+        self.p, self.train, self.test = p, train, held
+        self.prior = click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
+        self.potential = NotingClicks.from_ratings(
+            train, int(p.rank), prior=self.prior, confidence=float(p.confidence), dtype=p.dtype, seed=p.seed
+        )
+
+    @staticmethod
+    def check(p: Parameters) -> None:
+        require(not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out.")
+        require(not p.offsets, "offsets are means of ratings: leave them out for clicks.")
+
+    def held(self, theta: Array) -> float:
+        assert self.test is not None
+        return rank_quality(self.model(theta), self.test, LIST, None, self.p.workers)["ndcg"]
+
+    @staticmethod
+    def loss(held: float) -> float:
+        return -held
+
+    def model(self, theta: Array) -> FactorModel:
+        train, potential = self.train, self.potential
+        return FactorModel(
+            item_factors=theta.reshape(-1, potential.rank),
+            user_factors=potential.user_factors(theta, self.p.workers),
+            offsets=measure_popularity(train),
+            user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles, seen=rated_items(train),
+            lowest=0.0, highest=1.0, prior=self.prior, alpha=0.0, residual=False, trust=0.0, clip=False,
+            confidence=float(self.p.confidence),
+        )  # fmt: skip
+
+
+def click_ridge(clicks: Ratings, confidence: float) -> float:
+    """0.7 (1 + confidence r) sqrt(n) (1 / sqrt(users) + 1 / sqrt(items)), r the mean strength of n clicks.
+
+    A ridge of s leaves out what singular values below s tell of a matrix; of n ones thrown at random into
+    users x items the largest singular value, that of the mean apart, is about the two roots' sum.  The factor
+    comes from the experiment in docs/results/recommender.md.
+    """
+    users, items = (len(np.unique(column)) for column in (clicks.users, clicks.items))
+    mean = float(clicks.values.mean(dtype=np.float64))
+    noise = math.sqrt(len(clicks)) * (1.0 / math.sqrt(users) + 1.0 / math.sqrt(items))
+    return CLICK_RIDGE * (1.0 + confidence * mean) * noise
+
+
+FEEDBACKS: dict[str, type[Feedback]] = {"explicit": Explicit, "implicit": Implicit}
+"""What a recommender can learn from, by the name of it."""
