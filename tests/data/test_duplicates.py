@@ -82,6 +82,7 @@ def test_every_pair_is_kept_once_as_a_plain_loop_would(
         "first": lambda g: values[g[0]],
         "last": lambda g: values[g[-1]],
         "mean": lambda g: values[g].mean(),
+        "sum": lambda g: values[g].sum(),
     }
     expected = {pair: pick[policy](group) for pair, group in groups.items()}
     assert dropped == len(rows) - len(groups)

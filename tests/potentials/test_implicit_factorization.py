@@ -86,7 +86,7 @@ def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay() -> None:
     one, two = (aq.minimize(potential, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2))
     assert one.success
     assert one.x.tobytes() == two.x.tobytes()
-    assert two.replay(potential).x.tobytes() == two.x.tobytes()
+    assert aq.replay(two, potential=potential).x.tobytes() == two.x.tobytes()
 
 
 def test_what_are_no_clicks_is_refused_in_a_sentence() -> None:
