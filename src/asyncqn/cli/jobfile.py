@@ -70,8 +70,14 @@ DEFAULT_ALGORITHM = "as-lbfgs"
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "as-lbfgs": {
-        "h": 4e-4, "gamma": 0.03, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40,
-        "initial_scale": 0.02, "cosine_floor": 0.4,
+        "h": 4e-4,
+        "gamma": 0.03,
+        "beta": 500.0,
+        "memory": 3,
+        "batch": 60,
+        "overlap": 40,
+        "initial_scale": 0.02,
+        "cosine_floor": 0.4,
     },
     "async-sgd": {"h": 5e-5, "batch": 6},
     "delay-adaptive-sgd": {"h": 5e-5, "batch": 6, "tau": 40},
@@ -83,18 +89,20 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "sgld": {"h": 2e-5, "beta": 500.0, "batch": 6},
     "lbfgs": {"memory": 10},
     "block-lbfgs": {"blocks": 40},
-    "momentum-lbfgs": {
-        "h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12, "initial_scale": 0.007,
-        "cosine_floor": 0.3,
-    },
-}  # fmt: skip
+    "momentum-lbfgs": {"h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12}
+    | {"initial_scale": 0.007, "cosine_floor": 0.3},
+}
 """They suit the default problem with 40 simulated workers and nothing else.  as-lbfgs has h, gamma, beta and
 M of the paper's table; its batches, overlap, H0 and floor were chosen from 80 random trials, so that pairs
 are used.  async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
 
 DEFAULT_CLUSTER: dict[str, Any] = {
-    "workers": 40, "worker_mean": 70.0, "worker_std": 14.0, "message": 10.0, "master": 0.0,
-}  # fmt: skip
+    "workers": 40,
+    "worker_mean": 70.0,
+    "worker_std": 14.0,
+    "message": 10.0,
+    "master": 0.0,
+}
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,14 @@ AllowImports = Annotated[
 ]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("--parameter", "-p", rich_help_panel="Algorithm", metavar="KEY=VALUE",
-                 help="A parameter, as in -p h=1e-3; any number of times."),
-]  # fmt: skip
+    typer.Option(
+        "--parameter",
+        "-p",
+        rich_help_panel="Algorithm",
+        metavar="KEY=VALUE",
+        help="A parameter, as in -p h=1e-3; any number of times.",
+    ),
+]
 Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
 CheckpointEvery = Annotated[
     float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
@@ -36,6 +41,12 @@ def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> A
     return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
 
 
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "problem": ("dim", "n_data", "noise_var"),
+    "cluster": ("workers", "worker_mean", "worker_std", "message", "master"),
+    "run": ("commits", "seed", "evaluate", "tol", "max_passes", "max_time", "target", "metric"),
+}
+"""The options that have the name of an entry of a job file, by its section."""
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
 
 
@@ -70,20 +81,16 @@ class SettingOptions:
     def overrides(self) -> dict[str, dict[str, Any]]:
         """What is given, by section of a job file."""
         sections = {
-            "problem": {
-                "dim": self.dim, "n_data": self.n_data, "noise_var": self.noise_var,
-                "seed": self.problem_seed,
-            },
-            "algorithm": parse_parameters(self.parameter or []),
-            "cluster": {
-                name: getattr(self, name)
-                for name in ("workers", "worker_mean", "worker_std", "message", "master")
-            },
-            "run": {
-                name: getattr(self, name) for name in ("seed", "evaluate", "max_time", "target", "metric")
-            },
-        }  # fmt: skip
-        return {name: _without_none(section) for name, section in sections.items()}
+            section: {name: getattr(self, name, None) for name in names}
+            for section, names in _SECTIONS.items()
+        }
+        sections["problem"]["seed"] = self.problem_seed
+        kind = getattr(self, "algorithm", None)
+        sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
+        return {
+            name: {key: value for key, value in section.items() if value is not None}
+            for name, section in sections.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -101,16 +108,9 @@ class JobOptions(SettingOptions):
     checkpoint_every: CheckpointEvery = 30.0
     save: Save = None
 
-    def overrides(self) -> dict[str, dict[str, Any]]:
-        sections = super().overrides()
-        limits = {"commits": self.commits, "tol": self.tol, "max_passes": self.max_passes}
-        sections["algorithm"] = {**_without_none({"kind": self.algorithm}), **sections["algorithm"]}
-        sections["run"] |= _without_none(limits)
-        return sections
-
-
-def _without_none(section: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if value is not None}
+    def checkpoints(self) -> dict[str, Any]:
+        """Where and how often they are written, in the words of `minimize`."""
+        return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

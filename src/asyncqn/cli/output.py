@@ -135,11 +135,10 @@ class Output:
 
         waiting = "compiling (first run only)" if nothing_compiled_yet() else ""
         if self.console.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                       TimeRemainingColumn(), TextColumn("{task.fields[note]}"))  # fmt: skip
-            with Progress(*columns, console=self.console) as bar:
+            columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            with Progress(*columns, "{task.fields[note]}", console=self.console) as bar:
                 task = bar.add_task(label, total=total, note=waiting)
                 yield lambda done, note="": bar.update(task, completed=done, note=note)
             return

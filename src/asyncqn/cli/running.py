@@ -73,16 +73,20 @@ def ending_at_signals(wanted: bool) -> Iterator[Heard]:
 
 
 def show_run(
-    go: Callable[[Callback], Run | None], commits: int, save: Path | None, out: Output,
-    mistakes_at_rank_0: Callable[[], AbstractContextManager[None]] = nullcontext, *, simulated: bool = False,
+    go: Callable[[Callback], Run | None],
+    commits: int,
+    save: Path | None,
+    out: Output,
+    mistakes_at_rank_0: Callable[[], AbstractContextManager[None]] = nullcontext,
+    *,
+    simulated: bool = False,
     checkpoint: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Run with live progress, save, print; returns the exit code.  None: another rank has the run."""
     label = "simulate" if simulated else "run"
     # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
-    with out.progress(label, commits) as advance, mistakes_at_rank_0(), ending_at_signals(
-        simulated and not checkpoint
-    ) as heard:  # fmt: skip
+    signals = ending_at_signals(simulated and not checkpoint)
+    with out.progress(label, commits) as advance, mistakes_at_rank_0(), signals as heard:
         run = go(_Live(advance, heard, simulated).progressed)
     if run is None:
         return 0

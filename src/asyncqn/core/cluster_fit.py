@@ -62,10 +62,8 @@ def with_workers(cluster: Cluster, workers: int) -> Cluster:
     def again(value: Any) -> Any:
         return [value[w % len(value)] for w in range(workers)] if isinstance(value, tuple) else value
 
-    return replace(
-        cluster, workers=workers, times=again(cluster.times), worker_mean=again(cluster.worker_mean),
-        worker_std=again(cluster.worker_std), deaths={}, joins={}, recoveries={},
-    )  # fmt: skip
+    speeds = {name: again(getattr(cluster, name)) for name in ("times", "worker_mean", "worker_std")}
+    return replace(cluster, workers=workers, **speeds, deaths={}, joins={}, recoveries={})
 
 
 def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:

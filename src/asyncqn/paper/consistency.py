@@ -81,8 +81,8 @@ def candidates() -> list[Record]:
     rows = []
     for name in PROBLEMS:
         found = consistency(name)
-        rows.append({"problem": name, **found._asdict(), "scale": found.scale,
-                     "objections": "; ".join(found.objections)})  # fmt: skip
+        words = {"scale": found.scale, "objections": "; ".join(found.objections)}
+        rows.append({"problem": name, **found._asdict(), **words})
     return rows
 
 

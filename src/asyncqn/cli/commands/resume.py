@@ -14,7 +14,8 @@ from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Saved
-    from asyncqn.types import Algorithm
+    from asyncqn.core.run import Run
+    from asyncqn.types import Algorithm, Callback
 
 
 def register(app: typer.Typer) -> None:
@@ -61,19 +62,19 @@ def register(app: typer.Typer) -> None:
         about = saved.document["manifest"]
         commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
         out.say(f"going on from commit {saved.commit} of {commits}")
-        raise typer.Exit(
-            show_run(
-                lambda callback: resume_run(
-                    folder,
-                    algorithm=algorithm,
-                    change=change,
-                    callback=callback,
-                    checkpoint_every=checkpoint_every,
-                    allow_imports=allow_imports,
-                ),
-                commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True,
+
+        def go(callback: Callback) -> Run | None:
+            return resume_run(
+                folder,
+                algorithm=algorithm,
+                change=change,
+                callback=callback,
+                checkpoint_every=checkpoint_every,
+                allow_imports=allow_imports,
             )
-        )  # fmt: skip
+
+        shown = {"simulated": simulated, "checkpoint": True}
+        raise typer.Exit(show_run(go, commits, save, out, mistakes_at_rank_0, **shown))
 
 
 def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:

@@ -14,7 +14,8 @@ from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.core.cluster import Cluster
-    from asyncqn.types import Engine
+    from asyncqn.core.run import Run
+    from asyncqn.types import Callback, Engine
 
 
 class Options(NamedTuple):
@@ -112,13 +113,9 @@ def register(app: typer.Typer) -> None:
             slowed = plan.cluster if slow else None
             chosen = ENGINES[engine](Options(options.workers, slowed, time_unit, address, wire))
         out.say(f"{plan.algorithm}\n{chosen}")
-        raise typer.Exit(
-            show_run(
-                lambda callback: minimize(
-                    plan.problem, plan.algorithm, engine=chosen, callback=callback,
-                    checkpoint=options.checkpoint, checkpoint_every=options.checkpoint_every,
-                    **plan.run.arguments(),
-                ),
-                plan.run.commits, options.save, out, mistakes_at_rank_0,
-            )
-        )  # fmt: skip
+
+        def go(callback: Callback) -> Run | None:
+            arguments = {**options.checkpoints(), **plan.run.arguments()}
+            return minimize(plan.problem, plan.algorithm, engine=chosen, callback=callback, **arguments)
+
+        raise typer.Exit(show_run(go, plan.run.commits, options.save, out, mistakes_at_rank_0))

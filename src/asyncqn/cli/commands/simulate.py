@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from asyncqn.cli.options import JobOptions, grouped
 from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.cli.running import show_run
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
+    from asyncqn.types import Callback
 
 
 def register(app: typer.Typer) -> None:
@@ -30,14 +36,11 @@ def register(app: typer.Typer) -> None:
         if options.save is not None:
             check_run_folder(options.save)  # before the work, not after it
         out.say(f"{plan.algorithm}\n{plan.cluster}")
-        raise typer.Exit(
-            show_run(
-                lambda callback: minimize(
-                    plan.problem, plan.algorithm, engine=Simulator(plan.cluster), callback=callback,
-                    checkpoint=options.checkpoint, checkpoint_every=options.checkpoint_every,
-                    **plan.run.arguments(),
-                ),
-                plan.run.commits, options.save, out, simulated=True,
-                checkpoint=options.checkpoint is not None,
-            )
-        )  # fmt: skip
+        engine, kept = Simulator(plan.cluster), options.checkpoint is not None
+
+        def go(callback: Callback) -> Run:
+            arguments = {**options.checkpoints(), **plan.run.arguments()}
+            return minimize(plan.problem, plan.algorithm, engine=engine, callback=callback, **arguments)
+
+        code = show_run(go, plan.run.commits, options.save, out, simulated=True, checkpoint=kept)
+        raise typer.Exit(code)

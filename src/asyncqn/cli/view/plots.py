@@ -109,11 +109,11 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
     _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label)
     if target is not None:
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    looks = styles_of(runs)
+    styles = styles_of(runs)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
-        style: dict[str, Any] = {key: looks[name][key] for key in ("color", "linestyle")}
+        style: dict[str, Any] = {key: styles[name][key] for key in ("color", "linestyle")}
         right.step(np.arange(share.size), share, where="post", linewidth=1.5, label=name, **style)
     right.set_ylim(0.0, 1.02)
     right.grid(alpha=0.25, linewidth=0.6)
@@ -167,16 +167,14 @@ def _finish(axes: Any, title: str, x: str, y: str) -> None:
 
 def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_label: str) -> None:
     metric = metric or pick_metric(next(iter(tables.values())))
-    looks = styles_of(tables)
+    styles = styles_of(tables)
     for number, (name, table) in enumerate(tables.items()):
         if metric not in table:
             raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")
         # Each line's markers start elsewhere, so that those of close lines do not hide each other.
         every = max(1, table.rows // 9)
-        axes.plot(
-            table["time"], table[metric], label=name, linewidth=1.5, markersize=4.5,
-            markevery=(number * every // 3, every), **looks[name],
-        )  # fmt: skip
+        marks = {"markersize": 4.5, "markevery": (number * every // 3, every)}
+        axes.plot(table["time"], table[metric], label=name, linewidth=1.5, **marks, **styles[name])
     if wants_log(np.concatenate([table[metric] for table in tables.values()])):
         axes.set_yscale("log")
     axes.grid(alpha=0.25, which="both", linewidth=0.6)
@@ -217,10 +215,8 @@ def _timeline(
     ends: dict[int, float] = dict(born)
     spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     lengths: list[float] = []
-    for worker, commit, time in zip(
-        schedule.worker[:most].tolist(), schedule.commit[:most].tolist(), schedule.time[:most].tolist(),
-        strict=True,
-    ):  # fmt: skip
+    columns = (schedule.worker, schedule.commit, schedule.time)
+    for worker, commit, time in zip(*(column[:most].tolist() for column in columns), strict=True):
         start = min(ends.get(worker, 0.0), time)
         ends[worker] = time
         spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
@@ -228,10 +224,10 @@ def _timeline(
     long = STRAGGLER * float(np.median(lengths)) if lengths else np.inf
     for (worker, delivered), bars in spans.items():
         colours = ["#c4661f" if length > long else "#7d93a8" for _, length in bars]
-        axes.broken_barh(
-            bars, (worker - 0.4, 0.8), edgecolor="white" if delivered else "#1b1b1b", linewidth=0.6,
-            facecolor=colours if delivered else "#f0e2d8", hatch=None if delivered else "////",
-        )  # fmt: skip
+        look: dict[str, Any] = {"facecolor": colours, "edgecolor": "white"}
+        if not delivered:
+            look = {"facecolor": "#f0e2d8", "edgecolor": "#1b1b1b", "hatch": "////"}
+        axes.broken_barh(bars, (worker - 0.4, 0.8), linewidth=0.6, **look)
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)

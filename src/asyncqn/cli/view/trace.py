@@ -32,27 +32,26 @@ def trace_events(
         ),
     ]
     ends = dict(births or {})
-    for worker, read, commit, time in zip(
-        schedule.worker.tolist(), schedule.read.tolist(), schedule.commit.tolist(), schedule.time.tolist(),
-        strict=True,
-    ):  # fmt: skip
+    columns = (schedule.worker, schedule.read, schedule.commit, schedule.time)
+    for worker, read, commit, time in zip(*(column.tolist() for column in columns), strict=True):
         start = min(ends.get(worker, 0.0), time)
         ends[worker] = time
-        delivered = commit != DROPPED
-        events.append({
-            "name": f"commit {commit}" if delivered else "dropped",
-            "cat": "computation", "ph": "X", "pid": 0, "tid": worker,
-            "ts": start * scale, "dur": (time - start) * scale,
-            "args": {"read": read, "commit": commit, "staleness": commit - 1 - read} if delivered
-            else {"read": read},
-        })  # fmt: skip
+        name, about = "dropped", {"read": read}
+        if commit != DROPPED:
+            name, about = f"commit {commit}", {"read": read, "commit": commit, "staleness": commit - 1 - read}
+        span = {"ts": start * scale, "dur": (time - start) * scale}
+        events.append(
+            {"name": name, "cat": "computation", "ph": "X", "pid": 0, "tid": worker, **span, "args": about}
+        )
     return events
 
 
 def write_trace(
-    path: str | Path, schedule: Schedule, scale: float = MICROSECONDS_PER_UNIT,
+    path: str | Path,
+    schedule: Schedule,
+    scale: float = MICROSECONDS_PER_UNIT,
     births: Mapping[int, float] | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write the trace-event file, whole or not at all."""
     document = {"traceEvents": trace_events(schedule, scale, births), "displayTimeUnit": "ms"}
     return write_whole(path, json.dumps(document, allow_nan=False))
