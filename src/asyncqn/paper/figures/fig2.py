@@ -42,16 +42,24 @@ def compute(context: Context) -> Tables:
         studies = {kind: context.tuned(study_name(kind, case.problem, case.serial)) for kind in NAMES}
         cases[name] = case._replace(parameters={k: s["best"]["parameters"] for k, s in studies.items()})
         used += [
-            {"setting": name, "algorithm": kind, "found by": study["command"],
-             "parameters": str(study["best"]["parameters"])}
+            {
+                "setting": name,
+                "algorithm": kind,
+                "found by": study["command"],
+                "parameters": str(study["best"]["parameters"]),
+            }
             for kind, study in studies.items()
-        ]  # fmt: skip
+        ]
     base = CASES["base"].parameters
     used += [
-        {"setting": "base", "algorithm": kind, "found by": "the paper's table and the settings",
-         "parameters": str(base[kind])}
+        {
+            "setting": "base",
+            "algorithm": kind,
+            "found by": "the paper's table and the settings",
+            "parameters": str(base[kind]),
+        }
         for kind in NAMES
-    ]  # fmt: skip
+    ]
     times, controls, staying = [], [], []
     middle = Size(QUICK.repetitions, (STAYING_AT,))
     for name, case in cases.items():
@@ -80,9 +88,16 @@ def compute(context: Context) -> Tables:
 def _jobs(case: Case, kind: str, given: Mapping[str, Any], size: Size, seeds: range) -> list[Job]:
     serial = 0.0 if kind == "mb-lbfgs" else case.serial  # rounds do not feel it: the same job then
     return jobs_of(
-        case.problem, kind, given, size.variances, seeds,
-        epsilon=case.target, limit=LIMIT, serial=serial, start=case.start,
-    )  # fmt: skip
+        case.problem,
+        kind,
+        given,
+        size.variances,
+        seeds,
+        epsilon=case.target,
+        limit=LIMIT,
+        serial=serial,
+        start=case.start,
+    )
 
 
 EXPERIMENT = Experiment(

@@ -85,10 +85,15 @@ def order_outcomes(
         outcome("fig2-sgd", words, _sgd_is_slow(sgd, mb, langevin), first, choices),
         outcome("fig2-alike", words, _similar(mb, langevin), first + controls, choices),
         outcome("fig2-mb", words, _rises(mb), _growth({"mb-lbfgs": mb}), choices),
-        outcome("fig2-robust", words, _robust(sgd, langevin),
-                _growth({"async-sgd": sgd, "as-lbfgs": langevin}) + controls, choices),
+        outcome(
+            "fig2-robust",
+            words,
+            _robust(sgd, langevin),
+            _growth({"async-sgd": sgd, "as-lbfgs": langevin}) + controls,
+            choices,
+        ),
         outcome("fig2-best", words, _best(sgd, mb, langevin), both + controls, choices),
-    ]  # fmt: skip
+    ]
 
 
 def _sgd_is_slow(sgd: Curve, mb: Curve, langevin: Curve) -> bool | None:

@@ -116,9 +116,17 @@ def compute(context: Context) -> Tables:
         plain = tuple(sorted(given.items()))
         seeds_ = tuple(seeds)
         return told, Job(
-            setting.problem, "as-lbfgs", plain, variance, seeds_, W, setting.target, limit, setting.serial,
+            setting.problem,
+            "as-lbfgs",
+            plain,
+            variance,
+            seeds_,
+            W,
+            setting.target,
+            limit,
+            setting.serial,
             setting.start,
-        )  # fmt: skip
+        )
 
     points = [(name, v, W) for name in SETTINGS for v in size.variances for W in size.workers]
     grid = run_labelled(

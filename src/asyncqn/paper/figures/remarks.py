@@ -103,16 +103,22 @@ def without_momentum(job: TwiceJob) -> list[Record]:
     top = consistency(job.problem).largest
     scale = scale_below_limit(job.problem) if h0 == BELOW_LIMIT else 1.0 / top
     method = TwiceLBFGS(
-        h=job.rate / (scale**2 * top), gamma=1.0, epsilon=epsilon,
-        initial_scale="pair" if h0 == BY_PAIRS else scale, **MEMORY,
-    )  # fmt: skip
+        h=job.rate / (scale**2 * top),
+        gamma=1.0,
+        epsilon=epsilon,
+        initial_scale="pair" if h0 == BY_PAIRS else scale,
+        **MEMORY,
+    )
     model, timing = PROBLEMS[job.problem].potential(), cluster("as-lbfgs", WORKERS, 200.0)
     told = {"problem": job.problem, "H0": h0, "epsilon": epsilon, "gamma": None, "rate": job.rate}
     return [
-        {**told, "seed": seed,
-         **time_to(model, method, timing, target=0.05, limit=6000.0, seed=seed)._asdict()}
+        {
+            **told,
+            "seed": seed,
+            **time_to(model, method, timing, target=0.05, limit=6000.0, seed=seed)._asdict(),
+        }
         for seed in job.seeds
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)
@@ -143,9 +149,16 @@ def factorize(job: RhoJob) -> list[Record]:
         last, first = float(run.metrics["rmse"][-1]), float(run.metrics["rmse"][0])
         lost = run.status == "diverged" or not last <= 3.0 * first
         records.append(
-            {"ratings": job.ratings, "rho": job.rho, "h": job.h, "epsilon": job.epsilon, "start": job.start,
-             "seed": seed, "rmse": None if lost else last}
-        )  # fmt: skip
+            {
+                "ratings": job.ratings,
+                "rho": job.rho,
+                "h": job.h,
+                "epsilon": job.epsilon,
+                "start": job.start,
+                "seed": seed,
+                "rmse": None if lost else last,
+            }
+        )
     return records
 
 
@@ -189,13 +202,15 @@ def compute(context: Context) -> Tables:
     runs = 12 if context.full else 4
     seeds = range(context.seed, context.seed + runs)
     jobs = [
-        ({"problem": problem, "H0": recipe[0], "epsilon": recipe[1], "gamma": gamma, "rate": rate},
-         momentum_job(problem, recipe, gamma, rate, seeds))
+        (
+            {"problem": problem, "H0": recipe[0], "epsilon": recipe[1], "gamma": gamma, "rate": rate},
+            momentum_job(problem, recipe, gamma, rate, seeds),
+        )
         for problem in STIFF_PROBLEMS
         for recipe in RECIPES
         for gamma in (None, *FRICTIONS)
         for rate in RATES
-    ]  # fmt: skip
+    ]
     twice = [
         TwiceJob(problem, recipe, rate, tuple(seeds))
         for problem in STIFF_PROBLEMS
@@ -214,8 +229,14 @@ def compute(context: Context) -> Tables:
     alone = Context(context.folder, context.full, 1, context.seed, context.progress)
     costs = alone.jobs("cost of the overlap", cost, [CostJob("rows-alike-8"), CostJob("synthetic-100k")])
     batch, overlap = MEMORY["batch"], MEMORY["overlap"]
-    table = {"problem": "the table's units", "step": 70.0, "overlap": 1000.0 * overlap / 600.0, "rows": batch,
-             "overlap rows": overlap, "source": "μ_w = 1000 N_Ω/N_Y + 60"}  # fmt: skip
+    table = {
+        "problem": "the table's units",
+        "step": 70.0,
+        "overlap": 1000.0 * overlap / 600.0,
+        "rows": batch,
+        "overlap rows": overlap,
+        "source": "μ_w = 1000 N_Ω/N_Y + 60",
+    }
     return {
         "momentum": run_labelled(context, "momentum against none", jobs),
         "twice": context.jobs("momentum against none, H twice", without_momentum, twice),
@@ -257,8 +278,13 @@ def _momentum(rows: Sequence[Record], twice: Sequence[Record]) -> list[Outcome]:
         for gamma in FRICTIONS:
             mine = where(rows, **same, gamma=gamma)
             for rival, theirs in rivals.items():
-                choices = {PROBLEM: problem_words(problem), H0: h0, FRICTION: f"γ = {gamma:g}",
-                           CAUTIOUS: f"cautious constant {epsilon:g}", RIVAL: rival}  # fmt: skip
+                choices = {
+                    PROBLEM: problem_words(problem),
+                    H0: h0,
+                    FRICTION: f"γ = {gamma:g}",
+                    CAUTIOUS: f"cautious constant {epsilon:g}",
+                    RIVAL: rival,
+                }
                 holds, told = _compared(mine, theirs)
                 found.append(outcome("momentum", ", ".join(choices.values()), holds, told, choices))
     return found
