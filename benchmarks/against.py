@@ -61,6 +61,19 @@ def threads(dim: int, method: str, commits: int, workers: int) -> Task:
     return task
 
 
+def queue(workers: int, commits: int) -> Task:
+    def task() -> Callable[[], object]:
+        import asyncqn as aq
+
+        cluster = aq.Cluster(workers=workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=0.1)
+        algorithm = aq.AsyncSGD(h=1e-4, batch=6)
+        # Version 0.1 called an algorithm's stages its pattern.
+        stages = getattr(algorithm, "stages", None) or algorithm.pattern  # type: ignore[attr-defined]
+        return lambda: aq.simulate(cluster, stages, commits, 1)
+
+    return task
+
+
 def load_run(dim: int, commits: int) -> Task:
     def task() -> Callable[[], object]:
         import asyncqn as aq
@@ -90,6 +103,8 @@ TASKS = {
     "threads, one worker, a-SGD, d = 1,000": threads(1000, "SGD", 3000, 1),
     "threads, two workers, a-SGD, d = 1,000": threads(1000, "SGD", 3000, 2),
     "threads, two workers, as-L-BFGS, d = 1,000": threads(1000, "as-L-BFGS", 1500, 2),
+    "asynchronous queue, W = 10": queue(10, 50_000),
+    "asynchronous queue, W = 1,000": queue(1000, 50_000),
     "load_run, d = 100, 1,000 commits": load_run(100, 1000),
     "load_run, d = 1,000, 50,000 commits": load_run(1000, 50_000),
     "open_ratings, 1,000,000 rows": open_ratings(1_000_000),

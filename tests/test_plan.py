@@ -55,6 +55,13 @@ def test_a_plan_from_a_real_run_is_checked_for_real():
     assert found.clusters["blocks"].rows == 120.0
 
 
+def test_a_run_made_before_is_planned_from():
+    run = aq.minimize(PROBLEM, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=20, tol=None)
+    found = aq.plan(PROBLEM, target=TARGET, recorded={"block-lbfgs": run}, workers=(1, 2), seeds=2)
+    assert {p.algorithm for p in found.predictions} == {"block-lbfgs"}
+    assert found.clusters["block-lbfgs"] == aq.Cluster.from_run(run)
+
+
 def test_the_command_prints_the_plan(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     job = tmp_path / "job.toml"
     job.write_text(f"[problem]\ndim = 6\nn_data = 120\n[run]\ntarget = {TARGET}\n")

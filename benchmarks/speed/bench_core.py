@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
-from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.core.stages import ASYNCHRONOUS, blocks
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
@@ -197,6 +198,23 @@ def schedules() -> Records:
                    timing.ratio, ">= 50", timing.ratio >= 50)]  # fmt: skip
 
 
+def block_queue() -> Records:
+    """Pieces that the queue of blocks schedules in a processor second, as many blocks as workers."""
+    out = []
+    for workers, pieces in ((100, 4), (1000, 1), (1000, 4)):
+        cluster = Cluster(workers, worker_mean=70.0, worker_std=14.0, message=10.0, master=30.0)
+        stage, versions = blocks(workers, 2.0, pieces), 200_000 // workers // pieces
+        simulate(cluster, stage, 2, 1)
+        rates = []
+        for _ in range(5):
+            began = process_time()
+            rows = len(simulate(cluster, stage, versions, 1))
+            rates.append(rows / (process_time() - began))
+        name = f"queue of blocks, W={workers}, {pieces} pieces each"
+        out.append(record(name, max(rates), "pieces/s", None, ">= 1e6", max(rates) >= 1e6))
+    return out
+
+
 def normals() -> Records:
     """48,730 normals against NumPy's fastest generator, and against an update's two products."""
     out = np.empty(SIZES[0])
@@ -217,4 +235,4 @@ def normals() -> Records:
     ]
 
 
-BENCHMARKS = (products, linear_cost, update_through_replay, schedules, normals)
+BENCHMARKS = (products, linear_cost, update_through_replay, schedules, block_queue, normals)

@@ -13,10 +13,12 @@ from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
 from asyncqn.core.blame import student
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.cluster_fit import with_workers
 from asyncqn.core.run import Run
+from asyncqn.core.stages import Closes
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
@@ -47,6 +49,7 @@ CANDIDATES: dict[str, Make] = {
     "default": default_algorithm,
     "block-lbfgs": _blocks,
     "growing-lbfgs": _growing,
+    "table-lbfgs": table_algorithm,
 }
 """The methods that need no step size, and so can be planned with for any problem."""
 
@@ -100,6 +103,7 @@ def plan(
     algorithms: Mapping[str, Make | Algorithm] | None = None,
     record: float = 30.0,
     engine: Callable[[int], Engine] = Threads,
+    recorded: Mapping[str, Run] | None = None,
     recorded_workers: int | None = None,
     seeds: int = 3,
     seed: int = 0,
@@ -114,6 +118,8 @@ def plan(
     (`Cluster.from_run`) is simulated with each number of `workers`, from the same seeds for all.
     algorithms: by name, an algorithm, or a function that makes one for a problem and so many workers;
     default: the methods without a step size (`CANDIDATES`).
+    recorded: runs made before, by the algorithm's name, instead of recording: so a run of
+    MPI or of Ray can be planned from.
     target, metric: what the time is taken to, as in `minimize`; commits: after which it counts as missed.
     check: run the best that as many workers as were recorded can do for real, beside its prediction.
     tell: called with a sentence on what is being done.
@@ -136,12 +142,16 @@ def plan(
     require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
     say = tell or (lambda sentence: None)
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
+    if recorded and algorithms is None:
+        algorithms = {name: planned(name, run) for name, run in recorded.items()}
     makers = _makers(potential, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
     clusters: dict[str, Cluster] = {}
     for name, make in makers.items():
-        say(f"recording {name} on {many} workers")
-        run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
+        run = (recorded or {}).get(name)
+        if run is None:
+            say(f"recording {name} on {many} workers")
+            run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
         clusters[name] = Cluster.from_run(run)
     predictions = []
     for name, make in makers.items():
@@ -164,6 +174,14 @@ def plan(
                        commits=_most(algorithm, commits), evaluate=_evaluate(algorithm), **end)  # fmt: skip
         checked = Checked(mine.algorithm, many, mine.time, _time_to(run, **end))
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
+
+
+def planned(name: str, run: Run) -> Make | Algorithm:
+    """The candidate of this name, or else the algorithm that the run was made with."""
+    made: Make | Algorithm | None = CANDIDATES.get(name, run.algorithm)
+    if made is None:
+        raise BadInput("the run's algorithm is not known: load it with load_run(algorithm=...).")
+    return made
 
 
 def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
@@ -196,8 +214,12 @@ def _most(algorithm: Algorithm, commits: int | None) -> int | None:
 
 
 def _evaluate(algorithm: Algorithm) -> int | None:
-    """Exact methods are looked at after every commit; a stochastic one as seldom as it is by default."""
-    return 1 if extra(algorithm, "standing") is not None else None
+    """Exact methods are looked at after every commit, a table of many parts twenty times in a pass; a
+    stochastic method as seldom as it is by default."""
+    if extra(algorithm, "standing") is None:
+        return None
+    first = algorithm.stages[0]
+    return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_ANSWER else 1
 
 
 def _time_to(run: Run, target: float, metric: str) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from sealed import data_file
 
+import asyncqn as aq
 from asyncqn import __version__
 from asyncqn.cli.main import main
 from asyncqn.cli.program import command_names
@@ -152,6 +153,11 @@ BAD = {
     "zero workers": ["simulate", "--workers", "0"],
     "negative time": ["simulate", "--worker-mean", "-1"],
     "nan time": ["simulate", "--message", "nan"],
+    "a cluster's field that is none": ["simulate", "--cluster", "lag=2"],
+    "a cluster's field without a value": ["simulate", "--cluster", "link"],
+    "a cluster's field that is no TOML": ["simulate", "--cluster", "times=pareto"],
+    "no such law": ["simulate", "--cluster", 'times={kind="cauchy"}'],
+    "shards of no number": ["simulate", "--algorithm", "async-sgd", "-p", "sampling=shards-0"],
     "too little data": ["simulate", "--dim", "10", "--n-data", "5"],
     "negative seed": ["simulate", "--seed", "-1"],
     "overlap above batch": ["simulate", "-p", "overlap=60"],
@@ -391,6 +397,19 @@ def test_run_and_simulate_take_the_same_options(capfd: pytest.CaptureFixture[str
     assert (code, json.loads(out)["commits"]) == (0, 20)
     _, _, err = call(capfd, "run", "--worker-mean", "3")
     assert "--worker-mean describes a cluster to imitate: say --slow" in err
+
+
+def test_every_field_of_a_cluster_can_be_said_on_the_command_line(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fields = ['times={kind="pareto", mean=40.0, shape=1.5}', "link=2.0", "deaths={3=500.0}",
+              "recoveries={3=900.0}", "fixed=1.5"]  # fmt: skip
+    said = [word for field in fields for word in ("--cluster", field)]
+    code, _, _ = call(capfd, "simulate", *SMALL, *said, "--workers", "5", "--save", str(tmp_path / "run"))
+    assert code == 0
+    cluster = aq.Cluster(5, times=aq.Pareto(40.0, 1.5), message=10.0, link=2.0, deaths={3: 500.0},
+                         recoveries={3: 900.0}, fixed=1.5)  # fmt: skip
+    assert aq.Cluster.from_run(aq.load_run(tmp_path / "run")) == cluster
 
 
 def test_a_wrong_command_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,10 @@ from oracles import one_sentence
 import asyncqn as aq
 from asyncqn.core.cluster_fit import with_workers
 from asyncqn.core.request import Request
+from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
 from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.measured import Measured
 from asyncqn.errors import BadInput
 
 PROBLEM = aq.LinearGaussian.random(dim=4, n_data=40, seed=0)
@@ -118,3 +120,25 @@ def test_a_run_without_measured_times_is_refused():
     with pytest.raises(BadInput, match="how long its workers computed") as caught:
         aq.Cluster.from_run(run)
     assert one_sentence(caught.value)
+
+
+def test_what_is_fixed_is_told_from_what_grows_with_the_rows() -> None:
+    measured = Measured()
+    rng = np.random.default_rng(0)
+    for share in (1 / 64, 1 / 16, 1.0):
+        for _ in range(200):
+            measured.computed(0, 0.3 + 5.0 * share * rng.lognormal(0.0, 0.02), share)
+    found = measured.to_json()["workers"]["0"]
+    assert found["fixed"] == pytest.approx(0.3, rel=0.01)
+    assert found["mean"] == pytest.approx(5.0, rel=0.01)
+    alike = Measured()
+    for _ in range(50):
+        alike.computed(0, 2.0)
+    assert alike.to_json()["workers"]["0"] == {"computations": 50, "mean": 2.0, "log_std": 0.0}
+
+
+def test_every_computation_takes_what_is_fixed_on_top() -> None:
+    plain, slow = (aq.Cluster(2, 5.0, message=1.0, fixed=fixed) for fixed in (0.0, 3.0))
+    for stage, more in ((ASYNCHRONOUS, 3.0), (rounds(np.inf, 1.0), 3.0), (blocks(2, 1e9, 4), 12.0)):
+        first = [aq.simulate(cluster, stage, 1, 0).commit_times()[0] for cluster in (plain, slow)]
+        assert first[1] == pytest.approx(first[0] + more)

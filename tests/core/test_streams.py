@@ -58,3 +58,16 @@ def test_a_seed_that_is_no_key_is_refused(seed):
 def test_every_integer_from_zero_is_a_seed(seed):
     assert check_seed(seed) == int(seed)
     assert type(check_seed(seed)) is int
+
+
+def test_a_worker_draws_from_its_own_shard_of_consecutive_rows() -> None:
+    seen = [
+        np.concatenate([Stream(0, w, k).rows(103, np.empty(20, np.int32), "shards-4") for k in range(20)])
+        for w in range(8)
+    ]
+    for w, rows in enumerate(seen):
+        first, last = w % 4 * 103 // 4, (w % 4 + 1) * 103 // 4
+        assert set(rows.tolist()) == set(range(first, last))
+    assert (seen[0] != seen[4]).any(), "workers of one shard draw rows of their own"
+    few = Stream(0, 7, 0).rows(3, np.empty(5, np.int32), "shards-8")
+    assert (few == 1).all(), "more shards than rows: a row each"

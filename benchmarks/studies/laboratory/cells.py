@@ -30,8 +30,8 @@ from benchmarks.studies.large_data.models import TanhNetwork
 GAPS = (0.05, 0.01, 0.001)
 MESSAGE, MASTER, SPREAD = 10.0, 0.1, 0.3
 LAWS = ("lognormal", "speeds", "die", "pareto")
-LOOKS = 60
-"""Evaluations of U in a run: the times to a gap are known to one in so many of the longest time."""
+LOOKS, FINE = 60, 240
+"""Evaluations of U in a trial and in a run that is kept: times are known to one in so many of the longest."""
 ROWS, DIM = 60_000, 50
 
 
@@ -121,7 +121,7 @@ def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
 
 
 def times_to(
-    name: str, law: str, workers: int, algorithm: Algorithm, seed: int, most: float
+    name: str, law: str, workers: int, algorithm: Algorithm, seed: int, most: float, looks: int = LOOKS
 ) -> tuple[list[float], aq.Run]:
     """Passes to each gap (infinite: not within `most` passes), and the run.
 
@@ -139,7 +139,7 @@ def times_to(
         commits = math.ceil(1.5 * most * a_pass) + 50
         before = sum(each.commits or 0 for each in algorithm.stages)
         commits = min(commits, before + 100) if before else commits
-        evaluate = max(1, int(most * a_pass / LOOKS))
+        evaluate = max(1, int(most * a_pass / looks))
 
     def look(progress: Progress) -> None:
         passes, gap = progress.time / unit, told.gap(progress.metrics["fun"])

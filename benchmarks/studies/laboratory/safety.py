@@ -1,15 +1,19 @@
 """How safe Table L-BFGS is: small problems of many kinds and scales, W from 1 to 1000, four laws of delay.
 
-    python -m benchmarks.studies.laboratory.safety [runs, by default 1000]
+    python -m benchmarks.studies.laboratory.safety [--runs 1000] [--seconds 150]     goes on where it stopped
 
 A run counts as diverged by its status, and as a false success where it says `converged` and the exact
 gradient, computed anew, is not flat: |g| max(1, |theta|) > 1e-8 max(1, |U|) beyond rounding.
-Counts by problem go to docs/results/laboratory/safety.csv.
+Every run is a line of docs/results/laboratory/safety.jsonl; counts by problem go to safety.csv beside it.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -18,8 +22,9 @@ import numpy as np
 import asyncqn as aq
 from benchmarks.studies.laboratory.cells import LAWS, cluster
 from benchmarks.studies.large_data.models import Robust, TanhNetwork
-from benchmarks.studies.tables import write
+from benchmarks.studies.tables import RESULTS, write
 
+LINES = RESULTS / "laboratory" / "safety.jsonl"
 WORKERS = (1, 2, 5, 17, 60, 250, 1000)
 SCALES = (0.01, 1.0, 100.0)
 PASSES = 400
@@ -69,8 +74,8 @@ KINDS = {
 }
 
 
-def one_run(number: int) -> tuple[str, str, str]:
-    """The kind of problem, the status, and what is wrong with it ("" for nothing)."""
+def one_run(number: int) -> dict[str, Any]:
+    """How run `number` went; `wrong` says what is wrong with it ("" for nothing)."""
     rng = np.random.default_rng([7, number])
     kind = list(KINDS)[number % len(KINDS)]
     potential = KINDS[kind](rng, SCALES[number // len(KINDS) % len(SCALES)])
@@ -88,29 +93,49 @@ def one_run(number: int) -> tuple[str, str, str]:
         size = np.linalg.norm(g) * max(1.0, float(np.linalg.norm(run.theta)))
         rounding = 1e-12 * max(1.0, abs(potential.value(theta0)))
         wrong = "" if size <= 1.01e-8 * max(1.0, abs(run.fun)) + rounding else "false success"
-    return kind, run.status, wrong
+    return {
+        "run": number, "problem": kind, "workers": workers, "law": law, "status": run.status,
+        "commits": run.nit, "turns": run.counters["turns"], "wrong": wrong,
+    }  # fmt: skip
+
+
+def summary(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Counts by problem."""
+    rows = []
+    for kind in KINDS:
+        mine = [line for line in lines if line["problem"] == kind]
+        counts = Counter(line["status"] for line in mine) + Counter(line["wrong"] for line in mine)
+        rows.append({
+            "problem": kind, "runs": len(mine), "diverged": counts["diverged"] // 2,
+            **{name: counts[name] for name in ("converged", "stalled", "completed", "stopped")},
+            "false successes": counts["false success"], "runs with turns": sum(x["turns"] > 0 for x in mine),
+        })  # fmt: skip
+    return rows
 
 
 def main() -> int:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    statuses: Counter[tuple[str, str]] = Counter()
-    bad: Counter[tuple[str, str]] = Counter()
-    for number in range(count):
-        kind, status, wrong = one_run(number)
-        statuses[kind, status] += 1
-        if wrong:
-            bad[kind, wrong] += 1
-            print(f"run {number}, {kind}: {wrong}", flush=True)
-        if number % 50 == 49 or number == count - 1:
-            print(number + 1, dict(statuses), dict(bad), flush=True)
-            names = ("converged", "stalled", "completed", "stopped")
-            write("laboratory/safety", [
-                {
-                    "problem": k, "runs": sum(n for (kk, _), n in statuses.items() if kk == k),
-                    **{name: statuses[k, name] for name in names},
-                    "diverged": bad[k, "diverged"], "false successes": bad[k, "false success"],
-                } for k in KINDS
-            ])  # fmt: skip
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    given = parser.parse_args()
+    until = time.monotonic() + given.seconds
+    LINES.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.loads(text) for text in LINES.read_text().splitlines()] if LINES.exists() else []
+    known = {line["run"] for line in lines}
+    with LINES.open("a") as file:
+        for number in range(given.runs):
+            if number in known:
+                continue
+            if time.monotonic() > until:
+                break
+            lines.append(one_run(number))
+            file.write(json.dumps(lines[-1]) + "\n")
+            file.flush()
+            if lines[-1]["wrong"]:
+                print(lines[-1], flush=True)
+    write("laboratory/safety", summary(lines))
+    bad = [line for line in lines if line["wrong"]]
+    print(f"{len(lines)} runs, {len(bad)} of them wrong.")
     return 1 if bad else 0
 
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
 from asyncqn.core.run import Run
 from benchmarks.studies.laboratory.cells import (
     CONVEX,
+    FINE,
     LAWS,
     MASTER,
     MESSAGE,
@@ -29,13 +31,11 @@ from benchmarks.studies.laboratory.cells import (
     problem,
     times_to,
 )
-from benchmarks.studies.laboratory.tuned import RIVALS, make, trials
+from benchmarks.studies.laboratory.tuned import LONGEST, RIVALS, make, trials
 from benchmarks.studies.tables import RESULTS
 
 LINES = RESULTS / "laboratory" / "cells.jsonl"
 SEEDS = (1,)
-LONGEST = {"ours": 40.0, "rivals": 6.0, "table": 12.0}
-"""Passes after which a method that has not arrived is given up."""
 Line = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ def ours(name: str, workers: int) -> dict[str, Any]:
 
 
 def line(name: str, law: str, workers: int, method: str, algorithm: Any, seed: int, most: float) -> Line:
-    times, run = times_to(name, law, workers, algorithm, seed, most)
+    times, run = times_to(name, law, workers, algorithm, seed, most, FINE)
     return {
         "problem": name, "law": law, "workers": workers, "method": method, "seed": seed, "most": most,
         "algorithm": algorithm_to_json(algorithm), "passes": [None if math.isinf(t) else t for t in times],
@@ -121,8 +121,13 @@ def measure(given: argparse.Namespace) -> None:
         here = (name, law, workers, method)
         return [r for r in lines if (r["problem"], r["law"], r["workers"], r["method"]) == here]
 
+    until = time.monotonic() + given.seconds
     for name, law, workers in cells(given):
-        for method, algorithm in ours(name, workers).items() if "ours" in given.methods else ():
+        if time.monotonic() > until:
+            return
+        for method, algorithm in ours(name, workers).items():
+            if ("table" if method == "table" else "ours") not in given.methods:
+                continue
             for seed in SEEDS:
                 if not any(r["seed"] == seed for r in known(name, law, workers, method)):
                     keep(
@@ -187,7 +192,9 @@ def main() -> int:
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--laws", nargs="+", choices=LAWS, default=list(LAWS))
     parser.add_argument("--workers", nargs="+", type=int, default=[40, 400])
-    parser.add_argument("--methods", nargs="+", choices=["ours", "rivals"], default=["ours", "rivals"])
+    parts = ["table", "ours", "rivals"]
+    parser.add_argument("--methods", nargs="+", choices=parts, default=parts, help="ours: without the table")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further cell after these")
     parser.add_argument("--replay", type=int, metavar="LINE")
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()

@@ -19,7 +19,9 @@ from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.tuning.spaces import SPACES, Search, Setting
 from benchmarks.studies.laboratory.cells import problem
 
-PER_PARAMETER = 3
+PER_PARAMETER = 6
+LONGEST = {"ours": 40.0, "rivals": 6.0, "table": 12.0}
+"""Passes after which a method that has not arrived is given up."""
 RIVALS = {"delay-adaptive-sgd": 4, "ringmaster": 4, "rennala": 4, "async-saga": 4}
 """Parameters that are searched: h, rows, the rule for delays (or the order of parts), and the metric."""
 BATCHES = (10, 30, 100, 300)

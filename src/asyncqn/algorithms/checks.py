@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from asyncqn.core.streams import SAMPLING
+from asyncqn.core.streams import SAMPLING, shards_in
 from asyncqn.errors import require
 
 
@@ -30,8 +30,9 @@ def check_counts(parameters: object, **least: int) -> None:
 def check_sampling(sampling: str) -> None:
     """One of the ways of `streams.SAMPLING`."""
     require(
-        sampling in SAMPLING,
-        f"sampling must be one of {', '.join(map(repr, SAMPLING))}, not {sampling!r}.",
+        sampling in SAMPLING or (isinstance(sampling, str) and shards_in(sampling) is not None),
+        f"sampling must be one of {', '.join(map(repr, SAMPLING))}, or 'shards-8' for one of 8 shards per "
+        f"worker, not {sampling!r}.",
     )
 
 

@@ -1,12 +1,15 @@
 """H0 from the scatter of answers: about the inverse of their covariance, free of charge.
 
     F <- F + w (x x' / 2 - F),    x = answer - the answer before,    w = 1 / min(k, WINDOW)
-    H0 = c [(1 - a) F + a diag F]^-1,    a = d / (k + d)             k differences seen, k at most WINDOW
+    H0 = c [(1 - a) F + a diag F]^-1,    a = 1 / (1 + (k / d)^3)     k differences seen, k at most WINDOW
 
 For a negative log-likelihood the covariance of a row's gradient is its mean curvature, at the truth (the
 information equality), so that F is about a multiple of the Hessian; what it is off by is left to curvature
 pairs.  A matrix of k differences has no more rank than k, so a share a is taken off what is beside its
-diagonal.  Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
+diagonal.  Of 4 d and more differences it is right within a factor of a few in every direction, however the
+axes lie, and a is small; with a larger share, such as d / (k + d), directions that are flatter than the mean
+by more than a are hidden where features are rotated, and only pairs find them.  Where theta has more than
+`LONGEST` numbers only the diagonal of F is kept.
 
 No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is
 the diagonal of the same, for methods with a step size.
@@ -89,7 +92,7 @@ def make_metric(metric: ScatterMetric) -> bool:
         return False
     floor = stiffest / min(k, WINDOW) ** 2
     if len(F) == F.shape[1]:
-        share = F.shape[1] / (min(k, WINDOW) + F.shape[1])
+        share = 1.0 / (1.0 + (min(k, WINDOW) / F.shape[1]) ** 3)
         shrink_products(F, share, floor, made)
         while not cholesky(made):
             share = 0.5 * (1.0 + share)

@@ -197,7 +197,10 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_imports: bool) -> Job:
     def section(name: str, usual: Section) -> dict[str, Any]:
-        return {**sections.get(name, usual), **over.get(name, {})}
+        found, said = dict(sections.get(name, usual)), over.get(name, {})
+        if name == "cluster" and "times" in said:
+            found = {key: value for key, value in found.items() if not key.startswith("worker_")}
+        return {**found, **said}
 
     given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
     algorithm = _algorithm(given, said, allow_imports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -72,6 +73,15 @@ class SettingOptions:
     worker_std: Annotated[float | None, option(_CLUSTER, "Its standard deviation.")] = None
     message: Annotated[float | None, option(_CLUSTER, "Time of both messages together.")] = None
     master: Annotated[float | None, option(_CLUSTER, "Time of a commit at the master.")] = None
+    cluster: Annotated[
+        list[str] | None,
+        option(
+            _CLUSTER,
+            "Any other field of Cluster, its value as in TOML: --cluster link=2.0, --cluster 'deaths={3=500.0}', "
+            "--cluster 'times={kind=\"pareto\", mean=40.0, shape=1.5}'; any number of times.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None
     seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
     evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
     allow_imports: AllowImports = False
@@ -85,6 +95,7 @@ class SettingOptions:
             for section, names in _SECTIONS.items()
         }
         sections["problem"]["seed"] = self.problem_seed
+        sections["cluster"] |= parse_cluster(self.cluster or [])
         kind = getattr(self, "algorithm", None)
         sections["algorithm"] = {"kind": kind, **parse_parameters(self.parameter or [])}
         return {
@@ -135,6 +146,23 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return called
+
+
+def parse_cluster(pairs: list[str]) -> dict[str, Any]:
+    """KEY=VALUE texts whose values are written as in a TOML file."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        try:
+            if not (key.strip() and equals):
+                raise ValueError
+            values[key.strip().replace("-", "_")] = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, KeyError, RecursionError):
+            raise BadInput(
+                "a field of the cluster is written key=value with a value as in TOML, as in "
+                f"--cluster link=2.0 or --cluster 'deaths={{3=500.0}}'; '{pair}' is not."
+            ) from None
+    return values
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class Cluster:
     for 2 link + master, and every piece of a block is charged.  This comes on top of `message`, which others
     do not wait for;
     rows: the times are those of a computation on so many rows, and the simulator stretches them in proportion
-    to the rows that the algorithm takes; None: they are those of a computation, whatever its rows.
+    to the rows that the algorithm takes; None: they are those of a computation, whatever its rows;
+    fixed: what every computation takes on top, however few its rows: a piece of a block as much as the whole.
 
     >>> import asyncqn as aq
     >>> cluster = aq.Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, deaths={3: 500.0})
@@ -58,6 +59,7 @@ class Cluster:
     recoveries: Mapping[int, float] = field(default_factory=dict)
     link: float = 0.0
     rows: float | None = None
+    fixed: float = 0.0
 
     def __post_init__(self) -> None:
         W = self.workers
@@ -68,7 +70,7 @@ class Cluster:
         self._check_numbers()
         if self.times is not None:
             self._check_laws()
-        for name in ("message", "master", "link"):
+        for name in ("message", "master", "link", "fixed"):
             value = getattr(self, name)
             require(0.0 <= value < math.inf, f"{name} must be finite and not negative, not {value!r}.")
         require(
@@ -160,7 +162,8 @@ class Cluster:
         (per_worker: of each worker by itself).  `master` and `link` are what the master was measured to spend
         on commits and on other answers.  `message` is what is left: the value at which the simulated cluster
         makes as many commits per time as the run did, or 0 where it makes fewer without any.
-        `rows` are those of the run's computations, where its algorithm says.
+        `rows` are those of the run's computations, where its algorithm says.  `fixed` is found where these
+        were of different sizes, as with samples that grow; else it is 0.
         workers: how many the cluster shall have, by default as many as the run had; of a simulated run it is
         the cluster that was simulated.
 
@@ -177,7 +180,7 @@ class Cluster:
 
     def __json__(self) -> Json:
         """Plain data, with what is at its default left out where older versions do not know it."""
-        newer = ("times", "recoveries", "link", "rows")
+        newer = ("times", "recoveries", "link", "rows", "fixed")
         plain: Json = {}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)

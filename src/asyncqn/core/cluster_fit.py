@@ -41,6 +41,8 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
     assert run.algorithm is not None
     W = len(measured["workers"])
     laws = _laws(measured["workers"], per_worker)
+    counts = np.array([w["computations"] for w in measured["workers"].values()], float)
+    fixed = np.array([w.get("fixed", 0.0) for w in measured["workers"].values()])
     link, master = _master(measured["master"])
     bare = Cluster(
         W,
@@ -48,6 +50,7 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
         master=master,
         link=link,
         rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["potential"]["n_data"])),
+        fixed=float((counts * fixed).sum() / counts.sum()),
     )
     fitted = replace(bare, message=_message(bare, run))
     return fitted if workers is None else with_workers(fitted, workers)

@@ -13,8 +13,10 @@ from asyncqn.core.stages import Closes, Order, Stage, Stages, check_stages
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import events
-from asyncqn.kernels.blocks import blocks
+from asyncqn.kernels.block_rule import new_parts
+from asyncqn.kernels.blocks import blocks, new_queue
 from asyncqn.kernels.events import Columns, Timing
+from asyncqn.kernels.random import BLOCK
 
 _FEW_TIMES = 256
 """Drawn at first for every worker whose times follow a law."""
@@ -61,23 +63,21 @@ class _Clocks:
         birth: np.ndarray | None = None, since: float = 0.0,
     ) -> None:  # fmt: skip
         """longer: what computations are stretched by; birth: instead of joins; since: when time begins."""
-        W, never = cluster.workers, np.full(cluster.workers, np.inf)
+        W, worker = cluster.workers, np.zeros(cluster.workers, events.WORKER)
         m, s = cluster.time_law()
-        death, rebirth = never, never.copy()
-        for w in range(W):
-            death[w], rebirth[w] = cluster.deaths.get(w, np.inf), cluster.recoveries.get(w, np.inf)
-        joins = np.array([cluster.joins.get(w, 0.0) for w in range(W)])
+        worker["m"] = np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m
+        worker["s"] = s
+        worker["birth"] = [cluster.joins.get(w, 0.0) for w in range(W)] if birth is None else birth
+        worker["death"] = np.array([cluster.deaths.get(w, np.inf) for w in range(W)]) - since
+        worker["rebirth"] = np.array([cluster.recoveries.get(w, np.inf) for w in range(W)]) - since
         self.timing = Timing(
-            np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m,
-            s,
+            worker,
             float(cluster.message),
             float(cluster.master),
             float(cluster.link),
-            joins if birth is None else birth,
-            death - since,
-            rebirth - since,
-            np.zeros(W + 1, np.int64),
+            float(cluster.fixed),
             np.empty(0),
+            np.empty((W, BLOCK)),
         )
         self._cluster, self._seed, self._longer = cluster, seed, longer
         self._counts = np.zeros(W, np.int64)
@@ -92,8 +92,9 @@ class _Clocks:
             self._longer * self._cluster.compute_times(self._seed, w, int(n)) for w, n in enumerate(counts)
         ]
         self._counts = counts
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        self.timing = self.timing._replace(ends=ends, drawn=np.concatenate(drawn))
+        worker, ends = self.timing.worker, np.cumsum(counts)
+        worker["first"], worker["end"] = ends - counts, ends
+        self.timing = self.timing._replace(drawn=np.concatenate(drawn))
 
     def capacity(self, given: int, returned: int) -> int:
         """The columns to try again with after a queue returned this; -1 where it had enough of everything."""
@@ -114,18 +115,17 @@ def _are_blocks(stages: Stages) -> bool:
 def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
     """The schedule, and the part that each worker had in hand at its end."""
     oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
-    in_hand = np.zeros(len(clocks), np.int64)
     capacity = commits * answers * (1 if oldest is None else 2)
     while capacity > 0:
         order, columns = None if stage.blocks is None else stage.part_order(), _columns(capacity)
-        delay = commits if oldest is None else oldest
+        delay, at_work = commits if oldest is None else oldest, events.all_at_work(clocks.timing, commits)
         n, rows, returned = events.asynchronous(
-            clocks.timing, seed, commits, answers, delay, order, in_hand, columns
+            clocks.timing, seed, commits, answers, delay, order, at_work, columns
         )
         capacity = clocks.capacity(capacity, returned)
     worker, read, commit, time, part = (column[:rows] for column in columns)
     schedule = Schedule(worker, read, commit, time, None if stage.blocks is None else part)
-    return schedule.until(n), in_hand
+    return schedule.until(n), at_work.hand["part"]
 
 
 def _columns(rows: int) -> Columns:
@@ -137,14 +137,19 @@ def _rounds(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> Schedule:
     capacity = commits * len(clocks)
     while capacity > 0:
         columns = _columns(capacity)
-        n, rows, returned = events.rounds(clocks.timing, stage.timeout, stage.quorum, seed, commits, columns)
+        state = np.zeros(len(clocks), events.ROUND)
+        n, rows, returned = events.rounds(
+            clocks.timing, stage.timeout, stage.quorum, seed, commits, state, columns
+        )
         capacity = clocks.capacity(capacity, returned)
     return _in_order_of_time(columns, rows, with_parts=False).until(n)
 
 
 def _in_order_of_time(columns: Columns, rows: int, *, with_parts: bool) -> Schedule:
-    order = np.argsort(columns.time[:rows], kind="stable")
-    worker, read, commit, time, part = (column[:rows][order] for column in columns)
+    worker, read, commit, time, part = (column[:rows] for column in columns)
+    if (time[1:] < time[:-1]).any():
+        order = np.argsort(time, kind="stable")
+        worker, read, commit, time, part = (c[order] for c in (worker, read, commit, time, part))
     return Schedule(worker, read, commit, time, part if with_parts else None)
 
 
@@ -153,12 +158,20 @@ def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedul
     stage, shares = stages[-1], np.ones(commits)
     early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
     shares[: early.size] = early
+    assert stage.blocks is not None
     assert stage.parts is not None
     capacity = 2 * commits * stage.parts + len(clocks)
     while capacity > 0:
-        columns = _columns(capacity)
+        columns, parts = _columns(capacity), new_parts(stage.blocks, stage.pieces)
         n, rows, returned = blocks(
-            clocks.timing, stage.blocks, stage.pieces, stage.backup_after, seed, shares, columns
+            clocks.timing,
+            new_queue(clocks.timing, commits),
+            parts,
+            stage.pieces,
+            stage.backup_after,
+            seed,
+            shares,
+            columns,
         )
         capacity = clocks.capacity(capacity, returned)
     return _in_order_of_time(columns, rows, with_parts=True).until(n)
@@ -210,17 +223,24 @@ def _under_way(
 ) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
     """When every worker is free after the batches, and what it computes till then: worker, version, time."""
     half = cluster.message / 2.0
-    free = timing.birth.copy()
+    free = timing.worker["birth"].copy()
     under_way: list[tuple[int, int, float]] = []
     for w in range(cluster.workers):
         mine = np.flatnonzero(first.worker == w)
-        begun = float(first.time[mine[-1]]) if mine.size else float(timing.birth[w])
+        begun = float(first.time[mine[-1]]) if mine.size else float(timing.worker["birth"][w])
         version = int(first.commit[mine[-1]]) if mine.size else int((first.time <= begun).sum())
         if version >= warm or begun > end:
             continue
-        finish = begun + cluster.link + half + float(cluster.compute_times(seed, w, mine.size + 1)[-1])
-        answers = finish <= timing.death[w] or timing.rebirth[w] <= begun
-        free[w] = finish + half if answers else timing.rebirth[w]
+        finish = (
+            begun
+            + cluster.link
+            + half
+            + cluster.fixed
+            + float(cluster.compute_times(seed, w, mine.size + 1)[-1])
+        )
+        death, again = timing.worker["death"][w], timing.worker["rebirth"][w]
+        answers = finish <= death or again <= begun
+        free[w] = finish + half if answers else again
         if answers:
             under_way.append((w, version, max(float(free[w]), end)))
     under_way.sort(key=lambda row: row[2])

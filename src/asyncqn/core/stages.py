@@ -77,7 +77,7 @@ class Stage:
     timeout, quorum: a round closes when all workers answered, or when `timeout` has passed since the
     broadcast reached them and at least a share `quorum` of them answered.
     backup_after: idle workers duplicate parts that have been out for so many mean times of an answer, less
-    six standard deviations; the first answer wins (`kernels.blocks` has the rule).
+    six standard deviations; the first answer wins (`kernels.block_rule` has the rule).
 
     Where a worker `goes_on` before its answer is committed, the arrays of an update must stay valid until it
     is, beyond the worker's next step.

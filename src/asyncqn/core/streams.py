@@ -19,7 +19,16 @@ _FILL: dict[str, Callable[[int, int, int, int, Rows], None]] = {
 SAMPLING = tuple(_FILL)
 """How a subsample is drawn: `"replacement"`, independent rows, as in the paper; `"shuffled"`, passes over
 the data, each in a random order of the worker's own; `"blocks"`, passes over blocks of consecutive
-rows in random order, for data that are stored in random order (far kinder to the cache)."""
+rows in random order, for data that are stored in random order (far kinder to the cache).  `"shards-K"` with
+a number K is a fourth: independent rows of the worker's own shard, one of K pieces of consecutive rows, for
+the study of data that differ from worker to worker; worker w has shard w mod K."""
+_SHARDS = "shards-"
+
+
+def shards_in(sampling: str) -> int | None:
+    """The K of `"shards-K"`; None for what is no such word."""
+    number = sampling.removeprefix(_SHARDS) if sampling.startswith(_SHARDS) else ""
+    return int(number) if number.isascii() and number.isdigit() and int(number) >= 1 else None
 
 
 class Stream(NamedTuple):
@@ -31,7 +40,15 @@ class Stream(NamedTuple):
 
     def rows(self, n_data: int, out: Rows, sampling: str = "replacement") -> Rows:
         """Fill `out` with row numbers from 0..n_data-1; see `SAMPLING`."""
-        _FILL[sampling](self.seed, self.k, self.worker, n_data, out)
+        if sampling in _FILL:
+            _FILL[sampling](self.seed, self.k, self.worker, n_data, out)
+            return out
+        shards = shards_in(sampling)
+        assert shards is not None
+        shard = self.worker % min(shards, n_data)
+        first, last = (each * n_data // min(shards, n_data) for each in (shard, shard + 1))
+        random.fill_rows(self.seed, self.k, self.worker, last - first, out)
+        out += out.dtype.type(first)
         return out
 
     def normals(self, out: Array) -> Array:

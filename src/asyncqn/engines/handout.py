@@ -1,31 +1,30 @@
 """HandOut: which part of the data each computation on a real engine gets, where a stage cuts the data.
 
 The rules are the simulator's, from the same source.  Where each answer is a commit, parts go in turn, by age
-or at random (`kernels.part_order`).  Where all parts close a version (`kernels.blocks`), a worker takes up a
-block that nobody has begun and goes through its pieces, one order each; where every block is begun it
+or at random (`kernels.part_order`).  Where all parts close a version (`kernels.block_rule`), a worker takes
+up a block that nobody has begun and goes through its pieces, one order each; where every block is begun it
 duplicates a piece that has been out for long.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Stage, Stages, stage_at
-from asyncqn.kernels import blocks as rule
 from asyncqn.kernels import part_order
-
-
-def _plain(function: Any) -> Any:
-    """A piece of the rule as Python: there is no need to compile it for the few orders of a real engine."""
-    return function.py_func
-
-
-new_parts, open_version, patience = map(_plain, (rule.new_parts, rule.open_version, rule.patience))
-choose, take_up, answer, note_time = map(_plain, (rule.choose, rule.take_up, rule.answer, rule.note_time))
+from asyncqn.kernels.block_rule import (
+    answer,
+    choose,
+    new_parts,
+    note_time,
+    open_version,
+    patience,
+    settle,
+    take_up,
+)
 
 
 class HandOut:
@@ -45,6 +44,7 @@ class HandOut:
                 self._order = stage.part_order()
             return
         if last is None or (last.closes, last.parts) != (stage.closes, stage.parts):
+            assert stage.blocks is not None
             self._parts = new_parts(stage.blocks, stage.pieces)
         elif last.share != stage.share:
             self._parts.times[:] = 0.0
@@ -70,20 +70,22 @@ class HandOut:
         if stage.closes is Closes.EACH_ANSWER:
             part_order.go_on_after(self._order, int(mine.sum()), part, read)
         else:
-            np.maximum.at(self._parts.answered, part, read)
+            np.maximum.at(self._parts.part["answered"], part, read)
+            open_version(self._parts, stage.pieces)
 
     @property
     def complete(self) -> bool:
         """Whether every part of the open version is answered."""
-        return not self._parts.missing.any()
+        return not self._parts.block["missing"].any()
 
     @property
     def next_backup(self) -> float:
         """When the next part will have been out for long."""
         if self._last is None or self._last.closes is not Closes.ALL_PARTS:
             return math.inf
-        out = (self._parts.copies > 0) & ~self._parts.done
-        return float(self._parts.handed[out].min(initial=math.inf)) + self._patience(self._last)
+        part = self._parts.part
+        out = (part["copies"] > 0) & (part["done"] == 0)
+        return float(part["handed"][out].min(initial=math.inf)) + self._patience(self._last)
 
     def _patience(self, stage: Stage) -> float:
         return float(patience(self._parts.times, stage.backup_after))
@@ -125,5 +127,6 @@ class HandOut:
         if read != version or stage.closes is not Closes.ALL_PARTS:
             return
         for q in {part, *range(following, last + 1)}:
-            self._parts.copies[q] -= 1
-            self._parts.handed[q] = -math.inf  # nobody need wait for it
+            self._parts.part["copies"][q] -= 1
+            self._parts.part["handed"][q] = -math.inf  # nobody need wait for it
+            settle(self._parts, q // stage.pieces, stage.pieces)

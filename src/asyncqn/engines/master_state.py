@@ -197,16 +197,27 @@ class MasterState:
         return self._assign(worker, member)
 
     def answer(
-        self, worker: int, update: Any | None, now: float, *, ask: bool = True, spent: float | None = None
+        self,
+        worker: int,
+        update: Any | None,
+        now: float,
+        *,
+        ask: bool = True,
+        spent: float | None = None,
+        timed: bool = True,
     ) -> list[Assign]:
-        """An update arrived; with `ask` the worker wants work again at once; spent: how long it computed."""
+        """An update arrived; with `ask` the worker wants work again at once; spent: how long it computed.
+
+        timed: whether that is to be measured; to measure all of many short computations would show.
+        """
         member = self.members.get(worker)
         if self.done or member is None or member.read is None:
             return []
         self._advance(now)
         read, member.read = member.read, None
-        took = self.time - member.since if spent is None else spent
-        self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
+        if timed:
+            took = self.time - member.since if spent is None else spent
+            self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
         orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
         asked = stage_at(self.stages, read)

@@ -9,16 +9,25 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 _MANY = 512
 """Times of a worker that are kept before they are added up: to add each by itself would show in a commit."""
 
+_ALL, _EACH = 32, 8
+
+
+def is_timed(computation: int) -> bool:
+    """Whether a worker's computation of this number, from 0, is measured: the first `_ALL`, and then one in
+    `_EACH`, since a thread's question for the time shows where a commit takes 30 microseconds."""
+    return computation < _ALL or computation % _EACH == 0
+
 
 class Measured:
-    """Times in the run's unit, as sums."""
+    """Times in the run's unit, as sums for each worker and each size of computation."""
 
     def __init__(self) -> None:
-        self._computed: dict[int, list[float]] = {}
+        self._computed: dict[int, dict[float, npt.NDArray[np.float64]]] = {}
         self._new: dict[int, list[tuple[float, float]]] = {}
         self._served = {True: [0.0, 0.0], False: [0.0, 0.0]}
 
@@ -28,7 +37,7 @@ class Measured:
         share: of the computation whose time a cluster states (`core.stages.time_share`), by which it counts.
         """
         if worker not in self._new:
-            self._new[worker], self._computed[worker] = [], [0.0, 0.0, 0.0, 0.0, 0.0]
+            self._new[worker], self._computed[worker] = [], {}
         new = self._new[worker]
         new.append((time, share))
         if len(new) >= _MANY:
@@ -36,9 +45,11 @@ class Measured:
 
     def _add_up(self, worker: int) -> None:
         times, shares = np.array(self._new[worker]).reshape(-1, 2).T
-        logs = np.log(np.maximum(times / shares, 1e-12))
-        found = (times.size, shares.sum(), times.sum(), (shares * logs).sum(), (shares * logs * logs).sum())
-        self._computed[worker] = [old + float(more) for old, more in zip(self._computed[worker], found)]
+        logs = np.log(np.maximum(times, 1e-12))
+        for share in np.unique(shares):
+            mine = shares == share
+            found = np.array([mine.sum(), times[mine].sum(), logs[mine].sum(), (logs[mine] ** 2).sum()])
+            self._computed[worker][float(share)] = found + self._computed[worker].get(float(share), 0.0)
         self._new[worker] = []
 
     def served(self, time: float, *, commit: bool) -> None:
@@ -48,13 +59,10 @@ class Measured:
         sums[1] += time
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest: how many, the mean, and the standard deviation of the logarithm."""
+        """For the manifest: how many, the mean, the deviation of the logarithm, and what is fixed."""
         for worker in self._new:
             self._add_up(worker)
-        workers = {}
-        for worker, (n, share, total, log, log2) in sorted(self._computed.items()):
-            spread = math.sqrt(max(0.0, log2 / share - (log / share) ** 2))
-            workers[str(worker)] = {"computations": int(n), "mean": total / share, "log_std": spread}
+        workers = {str(worker): _summary(sums) for worker, sums in sorted(self._computed.items())}
         names = {True: "commit", False: "answer"}
         master = {
             names[kind]: {"count": int(n), "mean": total / n}
@@ -62,3 +70,29 @@ class Measured:
             if n > 0
         }
         return {"workers": workers, "master": master}
+
+
+def _summary(sums: dict[float, npt.NDArray[np.float64]]) -> dict[str, Any]:
+    """time = fixed + mean * share, by least squares over the mean times of the sizes, in relative terms.
+
+    Computations of few rows are dominated by what is fixed, and those of many by their rows.
+    """
+    share = np.array(list(sums))
+    n, total, log, log2 = np.array(list(sums.values())).T
+    time, fixed = total / n, 0.0
+    if share.size > 1:
+        weight = n / np.maximum(time, 1e-12) ** 2
+        centre = float((weight * share).sum() / weight.sum())
+        middle = float((weight * time).sum() / weight.sum())
+        slope = float((weight * (share - centre) * (time - middle)).sum())
+        slope /= float((weight * (share - centre) ** 2).sum())
+        fixed = min(max(0.0, middle - max(slope, 0.0) * centre), float(time.min()))
+    size = float((n * share).sum())
+    mean = float(max(total.sum() - fixed * n.sum(), 1e-3 * total.sum())) / size
+    spread = float((share * (log2 - log * log / n)).sum()) / size
+    return {
+        "computations": int(n.sum()),
+        "mean": mean,
+        "log_std": math.sqrt(max(0.0, spread)),
+        **({"fixed": fixed} if fixed > 0.0 else {}),
+    }

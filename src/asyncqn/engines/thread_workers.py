@@ -26,6 +26,7 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.ending import concluded
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.errors import WorkerFailed
 
@@ -50,7 +51,7 @@ class Delays:
         """The time of the k-th computation, which is of version `read`."""
         if k >= self._times.size:
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        return float(self._times[k]) * time_share(self._stages, read)
+        return self._cluster.fixed + float(self._times[k]) * time_share(self._stages, read)
 
 
 class ThreadWorkers:
@@ -213,9 +214,10 @@ class ThreadWorkers:
         )
         if not self._arrive(worker, joins):
             return
-        learning = 0.0  # seconds of the last step's `learn`
-        while (order := self._ask(worker, local)) is not None:
-            begun = time.perf_counter()
+        learning = 0.0  # seconds of the last step's `learn` that was measured
+        computation, timed = 0, True
+        while (order := self._ask(worker, local, timed)) is not None:
+            begun = time.perf_counter() if timed else 0.0
             view, task = self.views[worker], order.task(core.seed)
             try:
                 update = steps.compute(view, local, task)
@@ -225,20 +227,26 @@ class ThreadWorkers:
                 raise _failed(order, error) from error
             if delays is not None and not self._stretch(order, delays):
                 return
-            computed = time.perf_counter()
-            self._answer(worker, update, computed - begun + learning)
-            answered = time.perf_counter()
+            self._answer(worker, update, time.perf_counter() - begun + learning if timed else None)
+            answered = time.perf_counter() if timed else 0.0
             try:
                 if not self.alone:
                     local = steps.learn(view, local, task, update)
             except Exception as error:
                 raise _failed(order, error) from error
-            learning = time.perf_counter() - answered
+            if timed:
+                learning = time.perf_counter() - answered
             self.states[worker] = local
+            computation += 1
+            timed = is_timed(computation)
 
-    def _answer(self, worker: int, update: Any, seconds: float) -> None:
-        """Hand in an update that took so many seconds, and carry out what the master then orders."""
+    def _answer(self, worker: int, update: Any, seconds: float | None) -> None:
+        """Hand in an update that took so many seconds (None: not measured), and do what the master orders."""
         core = self.core
+        if seconds is None:
+            with self.lock:
+                self._send_orders(core.answer(worker, update, self.clock.now(), ask=False, timed=False))
+            return
         spent = seconds / self.clock.unit - (self.timing_model.message if self.timing_model else 0.0)
         with self.lock:
             now, version = self.clock.now(), core.version
@@ -269,13 +277,17 @@ class ThreadWorkers:
             self.core.join(self.clock.now(), worker)
         return True
 
-    def _ask(self, worker: int, local: Any) -> Assign | None:
-        """The next order, waited for where a round is open; None when there will be none."""
+    def _ask(self, worker: int, local: Any, timed: bool) -> Assign | None:
+        """The next order, waited for where a round is open; None when there will be none.
+
+        timed: whether the question's time is measured.
+        """
         core = self.core
         with self.lock:
             now = self.clock.now()
             self._send_orders(core.ask(worker, now))
-            self.asking[worker] = self.clock.now() - now
+            if timed:
+                self.asking[worker] = self.clock.now() - now
             if worker not in self.mail:
                 self.parked.setdefault(worker, threading.Condition(self.lock))
             while worker not in self.mail:

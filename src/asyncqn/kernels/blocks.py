@@ -1,18 +1,8 @@
-"""Blocks of the data with backups: the one rule that hands them out, and its event queue.
+"""The event queue of blocks with backups; `kernels.block_rule` says who gets what.
 
-The master opens a version, hands each idle worker a block that nobody works on, and closes the
-version when every part is answered.  A block lies in pieces, which its worker computes in order and
-answers one by one, without waiting.  A worker that finds every open block taken helps with a single
-piece, from the end of a block that has been out for long; the first answer wins.  Nobody is
-interrupted: a worker finishes the piece under way before it gives up the rest of a version that it
-hears is over, and only when that piece is answered does it get work of the current one.
-
-`choose`, `take_up`, `answer` and `patience` are the rule; the simulator compiles them into its queue and
-the real engines call the same source (`engines.handout`).
-
-In the queue one time is drawn per hand-out, for a whole block: each of its pieces takes an equal
-share, so that a slow worker is slow through its block.  A helper draws the time of a block, too, and
-takes one share of it.  In one piece, a block is duplicated as a whole.
+One time is drawn per hand-out, for a whole block: each of its pieces takes an equal share, so that a slow
+worker is slow through its block.  A helper draws the time of a block, too, and takes one share of it.  In one
+piece, a block is duplicated as a whole.
 """
 
 from __future__ import annotations
@@ -21,280 +11,243 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asyncqn.kernels.block_rule import Parts, answer, choose, note_time, open_version, patience, take_up
 from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
-from asyncqn.kernels.jit import inlined, kernel
-from asyncqn.kernels.random import BLOCK
+from asyncqn.kernels.heap import pop, push, sink
+from asyncqn.kernels.jit import queue_kernel, queue_piece
 
-DEVIATIONS = 6.0
-"""How much the spread of answer times shortens the patience: by simulation, docs/results/exact-blocks.md."""
-
-
-class Parts(NamedTuple):
-    """What the master knows of the parts; all but `answered` and `times` are of the open version."""
-
-    done: np.ndarray  # (P,) whether a part is answered
-    copies: np.ndarray  # (P,) how often it was handed out
-    handed: np.ndarray  # (P,) when it was handed out last
-    answered: np.ndarray  # (P,) the version of its newest answer
-    missing: np.ndarray  # (B,) pieces of a block that are not answered
-    times: np.ndarray  # (3,) answers seen, the sum of the times a block takes at their pace, and of squares
-
-
-class Hands(NamedTuple):
-    """What every worker of the simulated cluster has in hand; arrays of one entry per worker."""
-
-    busy: np.ndarray
-    draws: np.ndarray  # times drawn so far
-    pace: np.ndarray  # time of a piece
-    finish: np.ndarray  # when the piece under way is computed
-    arrival: np.ndarray  # when its answer reaches the master; inf: the worker dies before
-    since: np.ndarray  # when it was handed out, or could have been without a wait
-    heard: np.ndarray  # when the worker hears that its version is over
-    piece: np.ndarray
-    last: np.ndarray  # of the pieces in hand
-    version: np.ndarray
-    received: np.ndarray  # whether `arrival` is when the master has received the answer, beyond the link
-    birth: np.ndarray
-    death: np.ndarray
-    link: np.ndarray  # (1,) until when the link is kept
+HAND = np.dtype(
+    [
+        ("busy", np.int64),
+        (
+            "received",
+            np.int64,
+        ),  # whether its event is when the master has received the answer, beyond the link
+        ("computed", np.int64),  # times drawn so far
+        ("piece", np.int64),
+        ("last", np.int64),  # of the pieces in hand
+        ("version", np.int64),
+        ("pace", np.float64),  # time of a piece
+        ("finish", np.float64),  # when the piece under way is computed
+        ("since", np.float64),  # when it was handed out, or could have been without a wait
+        ("birth", np.float64),
+        ("death", np.float64),
+    ],
+    align=True,
+)
+"""What a worker of the simulated cluster has in hand."""
 
 
-@inlined
-def new_parts(n_blocks, pieces):
-    """Nothing handed out, nothing answered."""
-    P = n_blocks * pieces
-    return Parts(
-        np.zeros(P, np.bool_),
-        np.zeros(P, np.int64),
-        np.zeros(P),
-        np.full(P, -1),
-        np.full(n_blocks, pieces),
-        np.zeros(3),
+class Queue(NamedTuple):
+    """The workers, and the two heaps that wait: for time to pass, and for something to do."""
+
+    hand: np.ndarray  # (W,) of HAND
+    event: np.ndarray  # (W,) when an answer reaches the master, or a worker is there
+    waiting: np.ndarray  # (W,) workers with an event to come, the soonest first
+    idle: np.ndarray  # (2 W,) workers without, the least number first; some may be busy again, or gone
+    number: np.ndarray  # (W,) zeros: the key of those
+    returning: np.ndarray  # workers that are there again after their death
+    count: np.ndarray  # (2,) how many wait, and how many are idle
+    arrived: np.ndarray  # (W,) workers whose answers have come
+    closed: np.ndarray  # (N,) when each version was over; inf: it is not
+
+
+def new_queue(timing: Timing, versions: int) -> Queue:
+    """Nobody has anything in hand."""
+    W = timing.worker.size
+    hand = np.zeros(W, HAND)
+    hand["birth"], hand["death"] = timing.worker["birth"], timing.worker["death"]
+    again = timing.worker["rebirth"] < np.inf
+    late = again & (hand["death"] <= 0.0)
+    hand["birth"][late] = np.maximum(timing.worker["rebirth"][late], 0.0)
+    hand["death"][late] = np.inf
+    event, waiting, idle = hand["birth"].copy(), np.zeros(W, np.int64), np.zeros(2 * W, np.int64)
+    later = np.flatnonzero(event > 0.0)
+    waiting[: later.size] = later[np.argsort(event[later], kind="stable")]  # a sorted array is a heap
+    now = np.flatnonzero(event <= 0.0)
+    idle[: now.size] = now
+    count, returning = np.array([later.size, now.size]), np.flatnonzero(again & ~late)
+    return Queue(
+        hand,
+        event,
+        waiting,
+        idle,
+        np.zeros(W),
+        returning,
+        count,
+        np.zeros(W, np.int64),
+        np.full(versions, np.inf),
     )
 
 
-@inlined
-def open_version(parts, pieces):
-    """A new version wants every part."""
-    parts.done[:] = False
-    parts.copies[:] = 0
-    parts.missing[:] = pieces
+@queue_piece
+def _wait(queue, w, event):
+    """Worker w has its next event then."""
+    queue.event[w] = event
+    push(queue.waiting, queue.count[0], queue.event, w)
+    queue.count[0] += 1
 
 
-@inlined
-def patience(times, backup_after):
-    """How long a part is out before it is duplicated.
+@queue_piece
+def _sort_again(queue):
+    """Make a heap of those that wait after any of their events changed."""
+    for i in range(queue.count[0] // 2 - 1, -1, -1):
+        sink(queue.waiting, queue.count[0], queue.event, i)
 
-    Help that is not needed keeps its worker from the next version, so where times are steady there
-    should be none; where they scatter, the slowest of many is far beyond the mean, and help must begin
-    early.
+
+@queue_piece
+def _rest(queue, w):
+    """Worker w has nothing to do."""
+    push(queue.idle, queue.count[1], queue.number, w)
+    queue.count[1] += 1
+
+
+@queue_piece
+def _begin(timing, queue, w, now):
+    """A piece is under way; a worker that dies before its answer is gone, or there again later."""
+    hand, again = queue.hand[w], timing.worker[w]["rebirth"]
+    if hand["finish"] <= hand["death"]:
+        _wait(queue, w, hand["finish"] + timing.message / 2.0)
+    elif again < np.inf:
+        hand["busy"], hand["death"], hand["birth"] = 0, np.inf, max(again, now)
+        _wait(queue, w, hand["birth"])
+
+
+@queue_piece
+def _lose(timing, queue, now):
+    """Idle workers that died and will be there again."""
+    for w in queue.returning:
+        hand = queue.hand[w]
+        if hand["busy"] == 0 and now >= hand["death"]:
+            waits, hand["death"] = hand["birth"] > now, np.inf
+            hand["birth"] = max(timing.worker[w]["rebirth"], now)
+            if waits:
+                queue.event[w] = hand["birth"]
+                _sort_again(queue)
+            elif hand["birth"] > now:
+                _wait(queue, w, hand["birth"])
+
+
+@queue_piece
+def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, busy):
+    """Give idle workers what there is to do.
+
+    Returns when there is help to give, until when the link is kept, and -1 or `no_time_left`.
     """
-    seen = max(times[0], 1.0)
-    mean = times[1] / seen
-    deviation = np.sqrt(max(0.0, times[2] / seen - mean * mean))
-    return max(0.0, backup_after * mean - DEVIATIONS * deviation)
-
-
-@inlined
-def choose(parts, home, now, wait, pieces):
-    """The piece for an idle worker; the first of an untouched block stands for the block; -1: none yet.
-
-    Untouched blocks go by the age of their last answer, from the worker's own number onward, so
-    that with as many blocks as workers everybody keeps the same rows.  Else help goes to a piece
-    that has been out for `wait`: with the fewest copies, in the block that misses most, handed
-    out longest ago, and last in its block.
-    """
-    copies, handed, missing = parts.copies, parts.handed, parts.missing
-    B = missing.size
-    best, oldest, helped = -1, 0, -1
-    for j in range(B):
-        b = (home + j) % B
-        first = b * pieces
-        if missing[b] == 0:
-            continue
-        if copies[first] == 0:
-            age = parts.answered[first : first + pieces].min()
-            if best < 0 or age < oldest:
-                best, oldest = first, age
-            continue
-        for i in range(pieces):
-            q = first + pieces - 1 - i
-            if parts.done[q] or now < handed[q] + wait:
-                continue
-            if helped >= 0:
-                more = missing[b] - missing[helped // pieces]
-                if copies[q] > copies[helped] or (
-                    copies[q] == copies[helped] and (more < 0 or (more == 0 and handed[q] >= handed[helped]))
-                ):
-                    continue
-            helped = q
-    return best if best >= 0 else helped
-
-
-@inlined
-def take_up(parts, q, now, pieces):
-    """Hand out piece q, as the first of its block with the block; returns the last piece handed out."""
-    last = q + pieces - 1 if q % pieces == 0 and parts.copies[q] == 0 else q
-    for i in range(q, last + 1):
-        parts.copies[i] += 1
-        parts.handed[i] = now
-    return last
-
-
-@inlined
-def answer(parts, q, version, pieces):
-    """Piece q of the open version is answered; whether it is the first answer."""
-    if version <= parts.answered[q]:
-        return False
-    parts.answered[q] = version
-    parts.done[q] = True
-    parts.missing[q // pieces] -= 1
-    return True
-
-
-@inlined
-def note_time(times, spent):
-    """A block takes `spent` at the pace of an answer."""
-    times[0] += 1.0
-    times[1] += spent
-    times[2] += spent**2
-
-
-@inlined
-def _under_way(timing, hands, w, now):
-    """When the answer to the piece in hand arrives; a worker that dies before is gone, or for a while."""
-    if hands.finish[w] <= hands.death[w]:
-        hands.arrival[w] = hands.finish[w] + timing.message / 2.0
-        return
-    hands.arrival[w] = np.inf
-    if timing.rebirth[w] < np.inf:
-        _away(timing, hands, w, now)
-
-
-@inlined
-def _away(timing, hands, w, now):
-    """A worker that dies is there again later, with nothing in hand."""
-    hands.busy[w], hands.death[w] = False, np.inf
-    hands.birth[w] = max(timing.rebirth[w], now)
-
-
-@kernel
-def _hand_out(timing, hands, parts, z, seed, now, opens, n, share, wait, pieces):
-    """Give idle workers what there is to do; returns when the next event is, and -1 or `no_time_left`."""
-    half = timing.message / 2.0
-    event, idle = opens if opens >= 0.0 else np.inf, False
-    for w in range(hands.busy.size):
-        if not hands.busy[w] and now >= hands.death[w] and timing.rebirth[w] < np.inf:
-            _away(timing, hands, w, now)
-        if hands.busy[w]:
-            event = min(event, hands.arrival[w])
-        elif hands.birth[w] > now:
-            event = min(event, hands.birth[w])
-        elif now < hands.death[w] and not idle:
-            q = -1
-            if opens < 0.0:
-                q = choose(parts, w % parts.missing.size, now, wait, pieces)
+    wait = patience(parts.times, backup_after)
+    while queue.count[1] > 0:
+        w = queue.idle[0]
+        hand = queue.hand[w]
+        if hand["busy"] == 0 and hand["birth"] <= now and now < hand["death"]:
+            q = choose(parts, w % parts.block.size, now, wait, pieces)
             if q < 0:
-                idle = True  # the others need not look
-                continue
-            hands.last[w] = take_up(parts, q, now, pieces)
-            hands.busy[w], hands.piece[w], hands.version[w] = True, q, n
-            hands.since[w], hands.heard[w] = now, np.inf
-            time = draw_time(timing, z, w, hands.draws[w], seed)
+                return parts.node[1]["soonest"] + wait, busy, -1
+            time = draw_time(timing, w, hand["computed"], seed)
             if time < 0.0:
-                return event, no_time_left(w)
-            hands.pace[w] = time * share / pieces
-            hands.draws[w] += 1
+                return np.inf, busy, no_time_left(w)
+            hand["computed"] += 1
+            hand["busy"], hand["piece"], hand["last"] = 1, q, take_up(parts, q, now, pieces)
+            hand["version"], hand["since"], hand["pace"] = n, now, timing.fixed + time * share / pieces
             sent = now
             if timing.link > 0.0:
-                sent = hands.link[0] = max(now, hands.link[0]) + timing.link
-            hands.finish[w] = sent + half + hands.pace[w]
-            _under_way(timing, hands, w, now)
-            event = min(event, hands.arrival[w] if hands.busy[w] else hands.birth[w])
-    if idle and opens < 0.0:
-        for q in range(parts.done.size):
-            if not parts.done[q] and parts.copies[q] > 0 and parts.handed[q] + wait > now:
-                event = min(event, parts.handed[q] + wait)
-    return event, -1
+                sent = busy = max(now, busy) + timing.link
+            hand["finish"] = sent + timing.message / 2.0 + hand["pace"]
+            _begin(timing, queue, w, now)
+        pop(queue.idle, queue.count[1], queue.number)
+        queue.count[1] -= 1
+    return np.inf, busy, -1
 
 
-@inlined
-def _delay_queue(timing, hands, now):
-    """The master is at work from now on: answers that wait for the link wait for it, too."""
-    if timing.link > 0.0:
-        hands.link[0] = max(now, hands.link[0]) + timing.master
-        for w in range(hands.busy.size):
-            if hands.received[w] and hands.arrival[w] > now:
-                hands.arrival[w] += timing.master
+@queue_piece
+def _arrivals(queue, now, arrived):
+    """Those whose events have come, answers by the number of their worker; returns how many answers."""
+    size = 0
+    while queue.count[0] > 0 and queue.event[queue.waiting[0]] <= now:
+        w = pop(queue.waiting, queue.count[0], queue.event)
+        queue.count[0] -= 1
+        if queue.hand[w]["busy"] == 0:
+            _rest(queue, w)
+            continue
+        i = size
+        while i > 0 and arrived[i - 1] > w:
+            arrived[i] = arrived[i - 1]
+            i -= 1
+        arrived[i] = w
+        size += 1
+    return size
 
 
-@inlined
-def _go_on(timing, hands, w, now):
+@queue_piece
+def _go_on(timing, queue, w, now):
     """After an answer: the next piece in hand, unless the worker has heard that the version is over."""
-    hands.busy[w] = hands.piece[w] < hands.last[w] and hands.finish[w] < hands.heard[w]
-    hands.arrival[w], hands.received[w] = np.inf, False
-    if hands.busy[w]:
-        hands.piece[w] += 1
-        hands.since[w] += hands.pace[w]
-        hands.finish[w] += hands.pace[w]
-        _under_way(timing, hands, w, now)
+    hand = queue.hand[w]
+    hand["received"] = 0
+    heard = queue.closed[hand["version"]] + timing.message / 2.0
+    if hand["piece"] < hand["last"] and hand["finish"] < heard:
+        hand["piece"] += 1
+        hand["since"] += hand["pace"]
+        hand["finish"] += hand["pace"]
+        _begin(timing, queue, w, now)
+    else:
+        hand["busy"] = 0
+        _rest(queue, w)
 
 
-@inlined
-def _new_hands(timing):
-    W = timing.m.size
-    return Hands(
-        np.zeros(W, np.bool_),
-        np.zeros(W, np.int64),
-        np.zeros(W),
-        np.zeros(W),
-        np.full(W, np.inf),
-        np.zeros(W),
-        np.zeros(W),
-        np.zeros(W, np.int64),
-        np.zeros(W, np.int64),
-        np.zeros(W, np.int64),
-        np.zeros(W, np.bool_),
-        timing.birth.copy(),
-        timing.death.copy(),
-        np.zeros(1),
-    )
+@queue_piece
+def _delay_queue(timing, queue, now):
+    """The master is at work from now on: answers that wait for the link wait for it, too."""
+    for i in range(queue.count[0]):
+        w = queue.waiting[i]
+        if queue.hand[w]["received"] == 1 and queue.event[w] > now:
+            queue.event[w] += timing.master
+    _sort_again(queue)
 
 
-@kernel
-def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns: Columns):
-    """Versions of `n_blocks` blocks in `pieces` each; returns (versions closed, computations, -1).
+@queue_kernel
+def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, seed, shares, columns: Columns):
+    """Versions of blocks in `pieces` each; returns (versions closed, computations, -1).
 
     Version n takes `shares[n]` of the time of a whole one; where that changes, the times seen so far
     are forgotten.  Then the master works for `timing.master`.  An answer in vain is dropped (commit 0)
     when the version ends.  Hand-outs and answers keep the link, one after the other.  When the columns are
     too short the last number returned is the length to try again with; see also `no_time_left`.
     """
-    W, N = timing.m.size, shares.size
-    z, hands, parts = np.empty((W, BLOCK)), _new_hands(timing), new_parts(n_blocks, pieces)
-    now, opens = 0.0, -1.0  # opens >= 0: the master is at work until then, else the version is open
-    n, rows, first = 0, 0, 0  # rows before `first` have the time of their commit
-    left = parts.done.size  # parts of the open version that are not answered
+    N, hands, arrived = shares.size, queue.hand, queue.arrived
+    now, opens, link = (
+        0.0,
+        -1.0,
+        0.0,
+    )  # opens >= 0: the master is at work until then, else the version is open
+    n, rows, first = np.int64(0), 0, 0  # rows before `first` have the time of their commit
+    left = parts.part.size  # parts of the open version that are not answered
+    open_version(parts, pieces)
     while n < N:
-        wait = patience(parts.times, backup_after)
-        event, short = _hand_out(timing, hands, parts, z, seed, now, opens, n, shares[n], wait, pieces)
-        if short < -1:
-            return n, rows, short
+        _lose(timing, queue, now)
+        event = opens
+        if opens < 0.0:
+            event, link, short = _hand_out(
+                timing, queue, parts, seed, now, n, shares[n], backup_after, pieces, link
+            )
+            if short < -1:
+                return n, rows, short
+        if queue.count[0] > 0:
+            event = min(event, queue.event[queue.waiting[0]])
         if event == np.inf:
             break
         now = max(now, event)
-        for w in range(W):
-            if not hands.busy[w] or hands.arrival[w] > now:
-                continue
-            if timing.link > 0.0 and not hands.received[w]:
-                hands.link[0] = max(now, hands.link[0]) + timing.link
-                hands.arrival[w], hands.received[w] = hands.link[0], True
+        for i in range(_arrivals(queue, now, arrived)):
+            w = arrived[i]
+            hand = hands[w]
+            if timing.link > 0.0 and hand["received"] == 0:
+                link = max(now, link) + timing.link
+                hand["received"] = 1
+                _wait(queue, w, link)
                 continue
             if rows == columns.worker.size:
                 return n, rows, 2 * rows
-            q, v = hands.piece[w], hands.version[w]
+            q, v = hand["piece"], hand["version"]
             if shares[v] == shares[n]:
-                note_time(parts.times, now - hands.since[w] + (pieces - 1) * hands.pace[w])
+                note_time(parts.times, now - hand["since"] + (pieces - 1) * hand["pace"])
             columns.worker[rows], columns.read[rows], columns.part[rows] = w, v, q
             columns.commit[rows] = 0
             if answer(parts, q, v, pieces):
@@ -302,19 +255,20 @@ def blocks(timing: Timing, n_blocks, pieces, backup_after, seed, shares, columns
                 left -= 1
                 if left == 0:
                     opens = now + timing.master
-                    _delay_queue(timing, hands, now)
+                    if timing.link > 0.0:
+                        link = max(now, link) + timing.master
+                        _delay_queue(timing, queue, now)
             rows += 1
-            _go_on(timing, hands, w, now)
+            _go_on(timing, queue, w, now)
         if opens >= 0.0 and now >= opens:
+            queue.closed[n] = opens
             n += 1
             if n < N and shares[n] != shares[n - 1]:
                 parts.times[:] = 0.0
-            columns.time[first:rows] = opens
-            first = rows
-            for w in range(hands.heard.size):
-                hands.heard[w] = min(hands.heard[w], opens + timing.message / 2.0)
-            opens, left = -1.0, parts.done.size
+            for row in range(first, rows):
+                columns.time[row] = opens
+            first, opens, left = rows, -1.0, parts.part.size
             open_version(parts, pieces)
-    columns.commit[first:rows] = 0
-    columns.time[first:rows] = now
+    for row in range(first, rows):
+        columns.commit[row], columns.time[row] = 0, now
     return n, rows, -1

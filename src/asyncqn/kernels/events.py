@@ -10,24 +10,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel, strict_piece
+from asyncqn.kernels.heap import sink, sort_by_key
+from asyncqn.kernels.jit import inlined, kernel, queue_kernel, queue_piece
 from asyncqn.kernels.part_order import BY_AGE, PartOrder, hand_out, take_back
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
+WORKER = np.dtype(
+    [
+        ("m", np.float64),  # a time is exp(m + s Z), or m where s = 0
+        ("s", np.float64),
+        ("birth", np.float64),
+        ("death", np.float64),
+        ("rebirth", np.float64),  # when a worker that died is there again; inf: never
+        ("first", np.int64),  # of its times in `drawn`, and the end of these; the same: it has none
+        ("end", np.int64),
+    ],
+    align=True,
+)
+
 
 class Timing(NamedTuple):
-    """What the event queues ask of a cluster; arrays have one entry per worker."""
+    """What the event queues ask of a cluster."""
 
-    m: np.ndarray  # a time is exp(m + s Z), or m where s = 0
-    s: np.ndarray
+    worker: np.ndarray  # (W,) of WORKER: one array of records compiles much faster than one array per field
     message: float
     master: float
     link: float
-    birth: np.ndarray
-    death: np.ndarray
-    rebirth: np.ndarray  # when a worker that died is there again; inf: never
-    ends: np.ndarray  # (W + 1,) of each worker's times in `drawn`; the first is where worker 0 begins
-    drawn: np.ndarray  # times by laws other than the above; workers without any have none
+    fixed: float  # that every computation takes on top of its drawn time
+    drawn: np.ndarray  # times by laws other than the log-normal, worker by worker
+    normals: np.ndarray  # (W, BLOCK): each worker's current block of normals
 
 
 class Columns(NamedTuple):
@@ -40,17 +51,17 @@ class Columns(NamedTuple):
     part: np.ndarray
 
 
-@inlined
-def draw_time(timing, z, w, k, seed):
-    """Time of worker w's k-th computation; z[w] caches its current block of normals; -1: none is drawn."""
-    first, end = timing.ends[w], timing.ends[w + 1]
-    if end > first:
-        return timing.drawn[first + k] if k < end - first else -1.0
-    if timing.s[w] == 0.0:
-        return timing.m[w]
+@queue_piece
+def draw_time(timing, w, k, seed):
+    """Time of worker w's k-th computation; -1: none is drawn."""
+    law = timing.worker[w]
+    if law["end"] > law["first"]:
+        return timing.drawn[law["first"] + k] if k < law["end"] - law["first"] else -1.0
+    if law["s"] == 0.0:
+        return law["m"]
     if k % BLOCK == 0:
-        normals_block(z[w], k, seed, 0, w, DELAYS)
-    return np.exp(timing.m[w] + timing.s[w] * z[w, k % BLOCK])
+        normals_block(timing.normals[w], k, seed, np.int64(0), w, np.int64(DELAYS))  # literals: compiled anew
+    return np.exp(law["m"] + law["s"] * timing.normals[w, k % BLOCK])
 
 
 @inlined
@@ -59,47 +70,58 @@ def no_time_left(w):
     return -2 - w
 
 
-@inlined
-def _earlier(times, a, b):
-    """Order of the queue: time, then worker number."""
-    return times[a] < times[b] or (times[a] == times[b] and a < b)
+BUSY = np.dtype(
+    [
+        ("computed", np.int64),  # times drawn so far
+        ("version", np.int64),  # that it computes on
+        ("part", np.int64),  # in its hand
+        ("death", np.float64),  # inf once it is there again
+        ("joined", np.bool_),
+        ("leaves", np.bool_),  # at its next event it is gone, and its part free
+    ],
+    align=True,
+)
+"""What a worker does where answers come one by one."""
 
 
-@strict_piece
-def sift_down(heap, size, times, i):
-    """Restore the heap of numbers, ordered by the times of their events, after place i changed."""
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            return
-        if child + 1 < size and _earlier(times, heap[child + 1], heap[child]):
-            child += 1
-        if not _earlier(times, heap[child], heap[i]):
-            return
-        heap[i], heap[child] = heap[child], heap[i]
-        i = child
+class AtWork(NamedTuple):
+    """The workers of the asynchronous queue, and its heap."""
+
+    hand: np.ndarray  # (W,) of BUSY
+    event: np.ndarray  # (W,) when a worker joins, else the next time its answer reaches the master
+    heap: np.ndarray  # (W,) workers, the soonest first
+    closed: np.ndarray  # (N,) when each version came to be
 
 
-@kernel
-def sort_by_time(times, size, order):
-    """The first `size` numbers in the order of their times, ties by number.
-
-    (np.argsort would do, but takes two seconds to compile.)
-    """
-    for i in range(size):
-        order[i] = i
-    for i in range(size // 2 - 1, -1, -1):
-        sift_down(order, size, times, i)
-    for last in range(size - 1, 0, -1):
-        order[0], order[last] = order[last], order[0]
-        sift_down(order, last, times, 0)
-    for i in range(size // 2):
-        order[i], order[size - 1 - i] = order[size - 1 - i], order[i]
+def all_at_work(timing: Timing, commits: int) -> AtWork:
+    """Nobody has joined."""
+    W = timing.worker.size
+    hand = np.zeros(W, BUSY)
+    hand["death"] = timing.worker["death"]
+    return AtWork(hand, timing.worker["birth"].copy(), np.zeros(W, np.int64), np.empty(commits))
 
 
-@kernel
+@queue_piece
+def _version_at(closed, n, time):
+    """The version that was current at a time when n are closed."""
+    while n > 0 and closed[n - 1] > time:
+        n -= 1
+    return n
+
+
+@queue_piece
+def _leave(timing, hand, w, event):
+    """Worker w is gone; whether for good.  Else `event` says when it is there again."""
+    if timing.worker[w]["rebirth"] == np.inf or hand["death"] == np.inf:
+        return True
+    event[w] = max(timing.worker[w]["rebirth"], event[w])
+    hand["joined"], hand["leaves"], hand["death"] = False, False, np.inf
+    return False
+
+
+@queue_kernel
 def asynchronous(
-    timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, in_hand, columns: Columns
+    timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
 ):
     """First come, first served; returns (commits, computations, -1).
 
@@ -107,188 +129,163 @@ def asynchronous(
     the link's time each.  `answers` answers make a commit, which takes the master's service time.  One that
     is more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives the
     version that is current at t, or when its turn comes where messages keep the link.  `order` is None where
-    the data is not cut: then nothing of it is compiled.  `in_hand` receives the part that each worker
-    computes when the queue ends.  When the columns are too short the last number returned is the length to
-    try again with; see also `no_time_left`.
+    the data is not cut: then nothing of it is compiled.  When the columns are too short the last number
+    returned is the length to try again with; see also `no_time_left`.
     """
-    W, half, link, master = timing.m.size, timing.message / 2.0, timing.link, timing.master
-    z = np.empty((W, BLOCK))
-    k = np.zeros(W, np.int64)
-    version = np.zeros(W, np.int64)
-    joined, leaves = np.zeros(W, np.bool_), np.zeros(W, np.bool_)
-    death = timing.death.copy()
-    closed = np.empty(N)  # when each version came to be
-    event = timing.birth.copy()  # when a worker joins, else the next time its update reaches the master
-    heap = np.empty(W, np.int64)
-    sort_by_time(event, W, heap)  # a sorted array is a heap
+    hands, event, heap, closed = at_work
+    W, half, link = hands.size, timing.message / 2.0, timing.link
+    sort_by_key(event, W, heap)  # a sorted array is a heap
     size, n, rows, waiting, first, free = W, 0, 0, 0, 0, 0.0  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
-        if leaves[w]:
-            if order is not None:
-                take_back(order, in_hand[w], -1)
-            size = _leave(timing, heap, size, event, joined, leaves, death)
-            continue
-        if joined[w]:
-            if rows == columns.worker.size:
-                return n, rows, 2 * rows
-            start = max(event[w], free) + link
-            fresh = n - version[w] <= max_delay
-            columns.worker[rows], columns.read[rows], columns.part[rows] = w, version[w], in_hand[w]
-            columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, start
-            rows += 1
-            if order is not None:
-                take_back(order, in_hand[w], version[w] if fresh else -1)
-            waiting += fresh
-            free = start
-            if waiting == answers:
-                free = start + master
-                closed[n] = free
-                for row in range(first, rows):
-                    columns.time[row] = free
-                n, waiting = n + 1, 0
-            if waiting == 0:
-                first = rows
-            version[w] = n
-            free += link
-            received = free + half
-        else:
-            joined[w] = True
-            if link > 0.0:
-                version[w] = n
+        hand = hands[w]
+        gone = hand["leaves"]
+        fresh = not gone and n - hand["version"] <= max_delay
+        if order is not None and hand["joined"]:
+            take_back(order, hand["part"], hand["version"] if fresh else -1)
+        if not gone:
+            if hand["joined"]:
+                if rows == columns.worker.size:
+                    return n, rows, 2 * rows
                 free = max(event[w], free) + link
-                received = free + half
+                columns.worker[rows], columns.read[rows], columns.part[rows] = (
+                    w,
+                    hand["version"],
+                    hand["part"],
+                )
+                columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, free
+                rows += 1
+                waiting += fresh
+                if waiting == answers:
+                    free += timing.master
+                    closed[n] = free
+                    for row in range(first, rows):
+                        columns.time[row] = free
+                    n, waiting = n + 1, 0
+                if waiting == 0:
+                    first = rows
+            if hand["joined"] or link > 0.0:
+                free = (free if hand["joined"] else max(event[w], free)) + link
+                hand["version"], received = n, free + half
             else:
-                current = n
-                while current > 0 and closed[current - 1] > event[w]:
-                    current -= 1
-                version[w] = current
-                received = event[w] + half
-        by_age = False
-        if order is not None:
-            in_hand[w] = hand_out(order, seed)
-            by_age = order.kind == BY_AGE
-        time = draw_time(timing, z, w, k[w], seed)
-        if time < 0.0:
-            return n, rows, no_time_left(w)
-        finish = received + time
-        k[w] += 1
-        if finish <= death[w]:
-            event[w] = finish + half
-            sift_down(heap, size, event, 0)
-        elif by_age:
-            event[w], leaves[w] = max(death[w], event[w]), True
-            sift_down(heap, size, event, 0)
-        else:
-            event[w] = received
-            size = _leave(timing, heap, size, event, joined, leaves, death)
+                hand["version"], received = _version_at(closed, n, event[w]), event[w] + half
+            hand["joined"] = True
+            if order is not None:
+                hand["part"] = hand_out(order, seed)
+            time = draw_time(timing, w, hand["computed"], seed)
+            if time < 0.0:
+                return n, rows, no_time_left(w)
+            hand["computed"] += 1
+            finish = received + (timing.fixed + time)
+            if finish <= hand["death"]:
+                event[w] = finish + half
+            elif order is not None and order.kind == BY_AGE:
+                event[w], hand["leaves"] = max(hand["death"], event[w]), True
+            else:
+                event[w], gone = received, True
+        if gone and _leave(timing, hand, w, event):
+            size -= 1
+            heap[0] = heap[size]
+        sink(heap, size, event, 0)
     for row in range(first, rows):
         columns.commit[row] = 0 if columns.commit[row] > n else columns.commit[row]
         columns.time[row] = columns.time[rows - 1]
     return n, rows, -1
 
 
-@inlined
-def _leave(timing, heap, size, event, joined, leaves, death):
-    """The worker at the root of the heap is gone, for good or until it is there again; returns the size."""
-    w = heap[0]
-    if timing.rebirth[w] < np.inf and death[w] < np.inf:
-        event[w] = max(timing.rebirth[w], event[w])
-        joined[w], leaves[w], death[w] = False, False, np.inf
-    else:
-        size -= 1
-        heap[0] = heap[size]
-    sift_down(heap, size, event, 0)
-    return size
-
-
-class Round(NamedTuple):
-    """The workers of a cluster that works in rounds; arrays of one entry per worker."""
-
-    free: np.ndarray  # when a worker can take up a broadcast
-    finish: np.ndarray  # when it will have computed on the present one
-    heard: np.ndarray  # when the master will have received that; inf: it dies before
-    late: np.ndarray  # when an answer to a round that is over arrives; inf: none is under way
-    drawn: np.ndarray  # the time of its next computation, drawn but not yet begun; -1: none
-    begun: np.ndarray  # when it begins with that, unless a newer broadcast comes before
-    death: np.ndarray  # inf once a worker that died is there again
-    reached: np.ndarray  # when the broadcast reaches it
+ROUND = np.dtype(
+    [
+        ("computed", np.int64),  # times drawn so far
+        ("free", np.float64),  # when it can take up a broadcast
+        ("finish", np.float64),  # when it will have computed on the present one
+        ("heard", np.float64),  # when the master will have received that; inf: it dies before
+        ("late", np.float64),  # when an answer to a round that is over arrives; inf: none is under way
+        ("drawn", np.float64),  # the time of its next computation, drawn but not yet begun; -1: none
+        ("begun", np.float64),  # when it begins with that, unless a newer broadcast comes before
+        ("death", np.float64),  # inf once a worker that died is there again
+        ("reached", np.float64),  # when the broadcast reaches it
+    ],
+    align=True,
+)
+"""What a worker does where work goes in rounds."""
 
 
 @inlined
 def _alive(timing, w, now):
-    return timing.birth[w] <= now and (now < timing.death[w] or timing.rebirth[w] <= now)
+    return timing.worker[w]["birth"] <= now and (
+        now < timing.worker[w]["death"] or timing.worker[w]["rebirth"] <= now
+    )
 
 
 @kernel
 def _send_round(timing, state, broadcast):
     """Send the broadcast to the living, one after the other; returns when the last has left."""
-    for w in range(state.reached.size):
+    for w in range(state.size):
         if _alive(timing, w, broadcast):
             broadcast += timing.link
-        state.reached[w] = broadcast + timing.message / 2.0
+        state[w]["reached"] = broadcast + timing.message / 2.0
     return broadcast
 
 
 @kernel
-def _begin_round(timing, state, z, k, seed):
+def _begin_round(timing, state, seed):
     """When every worker will have computed on the broadcast; returns a worker without times, or -1."""
     half = timing.message / 2.0
-    for w in range(k.size):
+    for w in range(state.size):
         for _ in range(2):
-            if state.drawn[w] < 0.0:
-                state.drawn[w] = draw_time(timing, z, w, k[w], seed)
-                if state.drawn[w] < 0.0:
+            if state[w]["drawn"] < 0.0:
+                state[w]["drawn"] = draw_time(timing, w, state[w]["computed"], seed)
+                if state[w]["drawn"] < 0.0:
                     return w
-                k[w] += 1
-            begun = state.begun[w] = max(state.reached[w], state.free[w])
-            state.finish[w] = begun + state.drawn[w]
-            if state.finish[w] <= state.death[w] or timing.rebirth[w] == np.inf:
+                state[w]["computed"] += 1
+            begun = state[w]["begun"] = max(state[w]["reached"], state[w]["free"])
+            state[w]["finish"] = begun + (timing.fixed + state[w]["drawn"])
+            if state[w]["finish"] <= state[w]["death"] or timing.worker[w]["rebirth"] == np.inf:
                 break
-            if begun < state.death[w]:
-                state.drawn[w] = -1.0  # it is lost
-            state.free[w] = max(state.free[w], timing.rebirth[w] + timing.link + half)
-            state.death[w] = np.inf
+            if begun < state[w]["death"]:
+                state[w]["drawn"] = -1.0  # it is lost
+            state[w]["free"] = max(state[w]["free"], timing.worker[w]["rebirth"] + timing.link + half)
+            state[w]["death"] = np.inf
     return -1
 
 
 @kernel
 def _receive_round(timing, state, busy):
     """When the master will have received every answer, one after the other from time `busy` on."""
-    half, W = timing.message / 2.0, state.finish.size
+    half, W = timing.message / 2.0, state.size
     for w in range(W):
-        state.heard[w] = state.finish[w] + half if state.finish[w] <= state.death[w] else np.inf
+        state[w]["heard"] = state[w]["finish"] + half if state[w]["finish"] <= state[w]["death"] else np.inf
     if timing.link == 0.0:
         return
     arrivals, order = np.empty(2 * W), np.empty(2 * W, np.int64)
     for w in range(W):
-        arrivals[w], arrivals[W + w] = state.heard[w], state.late[w]
-    sort_by_time(arrivals, 2 * W, order)
+        arrivals[w], arrivals[W + w] = state[w]["heard"], state[w]["late"]
+    sort_by_key(arrivals, 2 * W, order)
     for i in order:
         if arrivals[i] == np.inf:
             return
         busy = max(arrivals[i], busy) + timing.link
         if i < W:
-            state.heard[i] = busy
+            state[i]["heard"] = busy
 
 
 @kernel
 def _close_round(timing, state, timeout, quorum, reached, answered):
     """When the round is over (-1: never), and how many have answered, their numbers in `answered`."""
-    W = state.heard.size
+    W = state.size
     event, kind = np.empty(2 * W + 1), np.empty(2 * W + 1, np.int64)
     events = 0
     for w in range(W):
-        if timing.death[w] < np.inf:
-            event[events], kind[events] = timing.death[w], -1
+        if timing.worker[w]["death"] < np.inf:
+            event[events], kind[events] = timing.worker[w]["death"], -1
             events += 1
-        if state.heard[w] < np.inf:
-            event[events], kind[events] = state.heard[w], w
+        if state[w]["heard"] < np.inf:
+            event[events], kind[events] = state[w]["heard"], w
             events += 1
     event[events], kind[events] = reached + timeout, -1
     events += 1
     order = np.empty(events, np.int64)
-    sort_by_time(event, events, order)
+    sort_by_key(event, events, order)
     answers = 0
     for e in range(events):
         now = event[order[e]]
@@ -305,43 +302,32 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
         for w in range(W):
             if _alive(timing, w, now):
                 living += 1
-                silent += state.heard[w] > now
+                silent += state[w]["heard"] > now
         if answers > 0 and (silent == 0 or (now >= reached + timeout and answers >= quorum * living - 1e-9)):
             return now, answers
     return -1.0, answers
 
 
 @kernel
-def rounds(timing: Timing, timeout, quorum, seed, N, columns: Columns):
+def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
     """Synchronous rounds with timeout and quorum; returns (rounds closed, computations, -1).
 
     Round n closes when every living worker answered, or when `timeout` has passed since the
     broadcast reached the workers and at least quorum * (living workers) answered.  A late worker
     finishes its useless computation (recorded with commit 0), then takes up the newest broadcast.
     Each message of a broadcast and each answer, late ones too, keeps the link; the broadcast goes first.
-    The last number returned may be `no_time_left`.
+    `state` (of ROUND, zeros) is worked in.  The last number returned may be `no_time_left`.
     """
-    W, half = timing.m.size, timing.message / 2.0
-    z, k = np.empty((W, BLOCK)), np.zeros(W, np.int64)
-    free, late, drawn = np.empty(W), np.empty(W), np.empty(W)
+    W, half = state.size, timing.message / 2.0
     for w in range(W):
-        free[w] = (timing.birth[w] + timing.link if timing.birth[w] > 0.0 else 0.0) + half
-        late[w], drawn[w] = np.inf, -1.0
-    state = Round(
-        free,
-        np.empty(W),
-        np.empty(W),
-        late,
-        drawn,
-        np.empty(W),
-        timing.death.copy(),
-        np.empty(W),
-    )
+        birth = timing.worker[w]["birth"]
+        state[w]["free"] = (birth + timing.link if birth > 0.0 else 0.0) + half
+        state[w]["late"], state[w]["drawn"], state[w]["death"] = np.inf, -1.0, timing.worker[w]["death"]
     answered = np.empty(W, np.int64)
     n, rows, sent = 0, 0, _send_round(timing, state, 0.0)
     worker, read, commit, time = columns.worker, columns.read, columns.commit, columns.time
     while n < N:
-        short = _begin_round(timing, state, z, k, seed)
+        short = _begin_round(timing, state, seed)
         if short >= 0:
             return n, rows, no_time_left(short)
         _receive_round(timing, state, sent)
@@ -354,16 +340,16 @@ def rounds(timing: Timing, timeout, quorum, seed, N, columns: Columns):
             w = answered[a]
             worker[rows], read[rows], commit[rows], time[rows] = w, n - 1, n, broadcast
             rows += 1
-            state.free[w], state.drawn[w] = state.finish[w], -1.0
+            state[w]["free"], state[w]["drawn"] = state[w]["finish"], -1.0
         sent = _send_round(timing, state, broadcast)
         for w in range(W):
-            if state.late[w] <= closed:
-                state.late[w] = np.inf
-            begun = state.begun[w]
-            if state.drawn[w] >= 0.0 and begun < state.reached[w] and begun < state.death[w]:
-                if state.finish[w] <= state.death[w]:
-                    state.late[w] = state.finish[w] + half
-                    worker[rows], read[rows], commit[rows], time[rows] = w, n - 1, 0, state.late[w]
+            if state[w]["late"] <= closed:
+                state[w]["late"] = np.inf
+            begun = state[w]["begun"]
+            if state[w]["drawn"] >= 0.0 and begun < state[w]["reached"] and begun < state[w]["death"]:
+                if state[w]["finish"] <= state[w]["death"]:
+                    state[w]["late"] = state[w]["finish"] + half
+                    worker[rows], read[rows], commit[rows], time[rows] = w, n - 1, 0, state[w]["late"]
                     rows += 1
-                state.free[w], state.drawn[w] = state.finish[w], -1.0
+                state[w]["free"], state[w]["drawn"] = state[w]["finish"], -1.0
     return n, rows, -1

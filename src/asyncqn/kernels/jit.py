@@ -13,6 +13,7 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 from numba import njit
 from numba.core.registry import CPUDispatcher
+from numba.extending import register_jitable
 
 from asyncqn.kernels.compiling import compile_quickly
 
@@ -56,6 +57,21 @@ def strict_piece(function: F) -> F:
     return _piece(function)
 
 
+_UNCOUNTED: dict[str, Any] = {"_nrt": False}
+"""No references are counted, so nothing may be allocated.  In a queue that looks into records of its arrays
+all the time, counting took more than half of the time."""
+
+
+def queue_kernel(function: F) -> F:
+    """Compile with strict arithmetic and without reference counts, for what allocates nothing."""
+    return cast(F, njit(**_COMMON, **_UNCOUNTED)(function))
+
+
+def queue_piece(function: F) -> F:
+    """A strict piece of such kernels."""
+    return _piece(function, **_UNCOUNTED)
+
+
 def reducing_piece(function: F) -> F:
     """Compile with reassociation, always into the kernels that call it, and only for them.
 
@@ -73,6 +89,13 @@ def reducing_entry(function: F) -> F:
 def inlined(function: F) -> F:
     """A strict piece that is compiled into the kernels that call it, as if it stood there."""
     return cast(F, njit(**_COMMON, inline="always")(function))
+
+
+def shared_rule(function: F) -> F:
+    """A piece of queue kernels; called from Python it runs as it stands, uncompiled."""
+    return cast(
+        F, register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
+    )
 
 
 def drop_stale_cache(folder: Path, cache: Path) -> bool:

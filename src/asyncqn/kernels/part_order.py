@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel, strict_piece
+from asyncqn.kernels.heap import pop, push
+from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.random import HAND_OUT, philox
 
 NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
@@ -29,43 +30,11 @@ class PartOrder(NamedTuple):
 
     kind: int
     growth: tuple[int, int, int, int]  # first, rounds, each, quick
-    age: np.ndarray  # (P,) the version that the newest answer read; -1: there is none
+    age: np.ndarray  # (P,) float64: the version that the newest answer read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it
     heap: np.ndarray  # (P,) active parts that nobody computes, by age and then by number
     counts: np.ndarray  # (4,)
-
-
-@inlined
-def _earlier(age, a, b):
-    return age[a] < age[b] or (age[a] == age[b] and a < b)
-
-
-@strict_piece
-def _push(heap, age, counts, part):
-    i = counts[3]
-    counts[3] += 1
-    heap[i] = part
-    while i > 0 and _earlier(age, heap[i], heap[(i - 1) // 2]):
-        heap[i], heap[(i - 1) // 2] = heap[(i - 1) // 2], heap[i]
-        i = (i - 1) // 2
-
-
-@strict_piece
-def _pop(heap, age, counts):
-    top = heap[0]
-    counts[3] -= 1
-    size, i = counts[3], 0
-    heap[0] = heap[size]
-    while 2 * i + 1 < size:
-        child = 2 * i + 1
-        if child + 1 < size and _earlier(age, heap[child + 1], heap[child]):
-            child += 1
-        if not _earlier(age, heap[child], heap[i]):
-            break
-        heap[i], heap[child] = heap[child], heap[i]
-        i = child
-    return top
 
 
 @kernel
@@ -79,7 +48,8 @@ def activate(order):
         wanted = quick + beyond - (quick - first - 1) * each
     while counts[2] < min(wanted, order.age.size):
         if order.kind == BY_AGE:
-            _push(order.heap, order.age, counts, counts[2])
+            push(order.heap, counts[3], order.age, counts[2])
+            counts[3] += 1
         counts[2] += 1
 
 
@@ -101,7 +71,8 @@ def hand_out(order, seed):
         )
         return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
     if counts[3] > 0:
-        part = _pop(order.heap, order.age, counts)
+        part = pop(order.heap, counts[3], order.age)
+        counts[3] -= 1
     else:
         part = 0
         for other in range(1, active):
@@ -116,18 +87,19 @@ def hand_out(order, seed):
 def take_back(order, part, read):
     """A part is no longer computed: it was answered from version `read`, or in vain or not at all (-1)."""
     if read >= 0:
-        order.age[part] = max(order.age[part], read)
+        order.age[part] = max(order.age[part], float(read))
         order.counts[1] += 1
     if order.kind == BY_AGE:
         order.copies[part] -= 1
         if order.copies[part] == 0:
-            _push(order.heap, order.age, order.counts, part)
+            push(order.heap, order.counts[3], order.age, part)
+            order.counts[3] += 1
     activate(order)
 
 
 def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
     """Nothing handed out, nothing answered; growth: the four numbers of the top of this file."""
-    age, handed, copies, heap = np.full(parts, -1), *(np.zeros(parts, np.int64) for _ in range(3))
+    age, handed, copies, heap = np.full(parts, -1.0), *(np.zeros(parts, np.int64) for _ in range(3))
     order = PartOrder(kind, growth, age, handed, copies, heap, np.zeros(4, np.int64))
     activate(order)
     return order

@@ -10,7 +10,7 @@ piece's gradient is asked for once, and when all are there
 No gradient is stale, and there is no step size.  Pieces are summed in their own order, so that the
 cluster decides when a number is known, never what it is: every bit is the same for any number of
 workers, any delays, backups and deaths.  What makes the method fast is the schedule, in which idle
-workers take pieces from the end of late blocks (`kernels.blocks`).
+workers take pieces from the end of late blocks (`kernels.block_rule`).
 
 A new theta is a trial, which `algorithms.safeguard` judges.  After one that fails the next starts from the
 same base with the new pair in memory: on a quadratic that is the point the method would have gone to anyway,

@@ -23,9 +23,13 @@ def register(app: typer.Typer) -> None:
         record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
         workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
         algorithms: Annotated[
-            str, typer.Option(help="all, or names: default, block-lbfgs, growing-lbfgs, job (the job's own).")
+            str, typer.Option(help="all, or names such as default,table-lbfgs; job is the job's own.")
         ] = "all",
         engine: Annotated[str, typer.Option(help="threads or processes: what is recorded.")] = "threads",
+        recorded: Annotated[
+            list[Path] | None,
+            typer.Option(help="A saved run of a real engine, also of MPI or Ray, instead of recording."),
+        ] = None,
         seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 3,
         target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
         metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
@@ -40,8 +44,9 @@ def register(app: typer.Typer) -> None:
         The times are predictions for workers that have a processor like the recorded ones to themselves.
         """
         from asyncqn.cli.jobfile import load_job
+        from asyncqn.core.run import load_run
         from asyncqn.engines.named import engine_class
-        from asyncqn.plan import CANDIDATES
+        from asyncqn.plan import CANDIDATES, planned
         from asyncqn.plan import plan as make_plan
 
         require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
@@ -56,10 +61,18 @@ def register(app: typer.Typer) -> None:
             require(
                 name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}."
             )
+        before = {}
+        for path in recorded or []:
+            run = load_run(path, potential=given.problem)
+            before[str(run.manifest["algorithm"]["kind"])] = run
+        if before:
+            chosen = {name: planned(name, run) for name, run in before.items()}
+        else:
+            chosen = CANDIDATES if algorithms == "all" else {name: known[name] for name in names}
         cls = engine_class(engine)
         found = make_plan(
             given.problem, target=goal, metric=metric or given.run.metric, workers=counts(workers),
-            algorithms=CANDIDATES if algorithms == "all" else {name: known[name] for name in names},
+            algorithms=chosen, recorded=before or None,
             record=seconds(record), engine=lambda many: cls(workers=many), seeds=seeds, seed=given.run.seed,
             commits=commits, check=check, tell=out.say,
         )  # fmt: skip

@@ -104,7 +104,8 @@ def register(app: typer.Typer) -> None:
         overrides = options.overrides()
         if not slow:
             overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
-            idle = ", ".join(f"--{name.replace('_', '-')}" for name in overrides["cluster"])
+            said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
+            idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
             require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
         with mistakes_at_rank_0():
             plan = load_job(options.job, overrides, allow_imports=options.allow_imports)

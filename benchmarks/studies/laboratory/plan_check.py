@@ -1,0 +1,122 @@
+"""`plan` against real runs: seconds to 1 % predicted by simulation on a fitted cluster, and measured.
+
+    python -m benchmarks.studies.laboratory.plan_check [threads ...] [mpi]
+
+For each engine, number of workers and method: a run is recorded, a cluster fitted to it (`Cluster.from_run`),
+the time to the target predicted by `aq.plan` from that run, and then measured on as many workers.  Nothing is
+slowed down.  Predicted is the mean over 3 seeds, real the median of `REPEATS` runs; before each pair of
+record and measurement one run is thrown away.  The table goes to docs/results/laboratory/plan.csv.
+
+It wants a quiet machine with a processor for each worker, and under MPI one for the master.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.plan import CANDIDATES
+from benchmarks import mpi_start
+from benchmarks.studies.tables import read, write
+
+ROWS, DIM, GAP, REPEATS = 60_000, 50, 0.01, 5
+CASES = {"threads": (1, 2), "mpi": (1, 2)}
+RECORDED = 60
+"""Commits of a recorded run of exact passes; a table has its own number, and a-SGD 3,000."""
+
+
+def problem() -> tuple[Any, float]:
+    """Logistic regression, and the value at which 1 % of U(0) - U* is left."""
+    potential = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
+    lowest = aq.minimize(potential, engine=aq.Simulator(aq.Cluster(1)), check=False).fun
+    return potential, lowest + GAP * (potential.value(np.zeros(DIM)) - lowest)
+
+
+def methods(potential: Any, workers: int) -> dict[str, Any]:
+    made = {name: make(potential, workers) for name, make in CANDIDATES.items() if name != "default"}
+    return {**made, "async-sgd": aq.AsyncSGD(h=2e-7, batch=100)}
+
+
+def runs(potential: Any, algorithm: Any, engine: Any, target: float) -> tuple[Any, list[float]]:
+    """A recorded run and the real times to the target; (None, []) on ranks that are workers."""
+    table = getattr(algorithm, "table_commits", None)
+    exact = not isinstance(algorithm, aq.AsyncSGD)
+    record = table + 10 if table else RECORDED if exact else 3_000
+    every = max(1, algorithm.parts // 20) if table else 1 if exact else 100
+    options: dict[str, Any] = {"engine": engine, "check": False}
+    aq.minimize(potential, algorithm, commits=min(record, 300), evaluate=10**6, tol=None, **options)
+    recorded = aq.minimize(potential, algorithm, commits=record, evaluate=10**6, tol=None, **options)
+    times = []
+    for seed in range(REPEATS):
+        run = aq.minimize(
+            potential, algorithm, commits=20_000, evaluate=every, target=target, seed=10 + seed, **options
+        )
+        if run is not None and run.metrics["fun"][-1] <= target:
+            times.append(float(run.time))
+    return recorded, times
+
+
+def on_ranks(place: str) -> None:
+    """What every rank of an MPI job does; rank 0 saves the runs and the times."""
+    target = json.loads((Path(place) / "target.json").read_text())
+    engine = aq.MPI()
+    potential = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
+    for name, algorithm in methods(potential, engine.workers).items():
+        recorded, times = runs(potential, algorithm, engine, target)
+        if recorded is not None:
+            recorded.save(Path(place) / name)
+            (Path(place) / f"{name}.json").write_text(json.dumps(times))
+
+
+def measured(kind: str, workers: int, potential: Any, target: float) -> list[dict[str, Any]]:
+    found: dict[str, tuple[Any, list[float]]] = {}
+    if kind == "mpi":
+        with tempfile.TemporaryDirectory() as place:
+            (Path(place) / "target.json").write_text(json.dumps(target))
+            arguments = ["-m", "benchmarks.studies.laboratory.plan_check", "--ranks", place]
+            job = mpi_start.start(workers + 1, arguments)
+            _, errors = job.communicate(timeout=240)
+            if job.returncode != 0:
+                raise SystemExit(f"the MPI job failed: {errors[-500:]}")
+            for name in methods(potential, workers):
+                run = aq.load_run(Path(place) / name, potential=potential)
+                found[name] = (run, json.loads((Path(place) / f"{name}.json").read_text()))
+    else:
+        for name, algorithm in methods(potential, workers).items():
+            found[name] = runs(potential, algorithm, aq.Threads(workers), target)
+    rows = []
+    for name, (run, times) in found.items():
+        plan = aq.plan(potential, target=target, workers=(workers,), recorded={name: run}, commits=20_000)
+        real, predicted = statistics.median(times), plan.best.time
+        rows.append({
+            "engine": kind, "workers": workers, "method": name, "predicted ms": round(1e3 * predicted, 1),
+            "real ms": round(1e3 * real, 1), "least": round(1e3 * min(times), 1),
+            "most": round(1e3 * max(times), 1), "predicted / real": round(predicted / real, 2),
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--ranks"]:
+        on_ranks(arguments[1])
+        return 0
+    chosen = arguments or list(CASES)
+    potential, target = problem()
+    rows = [row for row in read("laboratory/plan") or [] if row["engine"] not in chosen]
+    for kind in chosen:
+        for workers in CASES[kind]:
+            rows += measured(kind, workers, potential, target)
+            write("laboratory/plan", rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
