@@ -77,7 +77,7 @@ class SettingOptions:
         list[str] | None,
         option(
             _CLUSTER,
-            "Any other field of Cluster, its value as in TOML: --cluster link=2.0, --cluster 'deaths={3=500.0}', "
+            "Any other field of Cluster, as in TOML: --cluster link=2.0, --cluster 'deaths={3=500.0}', "
             "--cluster 'times={kind=\"pareto\", mean=40.0, shape=1.5}'; any number of times.",
             metavar="KEY=VALUE",
         ),
