@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,12 +62,12 @@ def register(app: typer.Typer) -> None:
             require(
                 name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}."
             )
-        before = {}
+        before: dict[str, Any] = {}
         for path in recorded or []:
             run = load_run(path, potential=given.problem)
             before[str(run.manifest["algorithm"]["kind"])] = run
         if before:
-            chosen = {name: planned(name, run) for name, run in before.items()}
+            chosen: Mapping[str, Any] = {name: planned(name, run) for name, run in before.items()}
         else:
             chosen = CANDIDATES if algorithms == "all" else {name: known[name] for name in names}
         cls = engine_class(engine)
