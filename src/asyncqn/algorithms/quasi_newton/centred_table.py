@@ -50,6 +50,8 @@ TOLERATED, ERRORS = 10.0, 2.0
 """By how many times what sampling explains, and by how many standard errors, a rise must show to be one."""
 FAR = 1e6
 """A step further than this times 1 plus the largest number of the start has gone astray."""
+BELIEF = 3.0
+"""How soon the scatter of the answers is believed, see `scatter_metric`."""
 TURNS = 5
 """After so many turns the table has done what it could."""
 
@@ -169,7 +171,7 @@ def _aim(steps: Steps, course: Course, version: int) -> Course:
     known = bool(memory.ring[COUNT] > 0)
     if not known:
         memory.scale[0] = len(table.seen)
-    step = PairsOverScatter(memory, 0.0).product(g)
+    step = PairsOverScatter(memory, 0.0, BELIEF).product(g)
     step *= 0.5**course.turns
     length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
     if not (0.0 < length < math.inf and norm < math.inf):

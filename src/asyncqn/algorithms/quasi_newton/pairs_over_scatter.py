@@ -51,6 +51,8 @@ class PairsOverScatter(StoredPairs):
 
     memory: Memory
     conjugacy: float
+    p: float = 1.0
+    """How soon the scatter is believed (`scatter_metric`)."""
 
     def direction(self, at: Array, out: Array) -> bool:
         if self.memory.ring[COUNT] == 0:
@@ -61,7 +63,7 @@ class PairsOverScatter(StoredPairs):
     def product(self, v: Array) -> Array:
         """H v in double precision."""
         (pairs, products, scale, ring, metric), rest = self.memory, v.astype(np.float64)
-        if make_metric(metric):
+        if make_metric(metric, self.p):
             self._rescale()
         shares, newest = np.zeros(pairs.shape[1]), int(ring[NEWEST])
         if newest >= 0:
