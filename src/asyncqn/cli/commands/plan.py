@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asyncqn.cli.options import AllowImports
 from asyncqn.cli.output import Json, Output, Quiet
 from asyncqn.errors import BadInput, require
+
+if TYPE_CHECKING:
+    from asyncqn.plan import Plan
 
 
 def register(app: typer.Typer) -> None:
@@ -77,17 +80,8 @@ def register(app: typer.Typer) -> None:
             record=seconds(record), engine=lambda many: cls(workers=many), seeds=seeds, seed=given.run.seed,
             commits=commits, check=check, tell=out.say,
         )  # fmt: skip
-        out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
-        for p in found.predictions:
-            interval = f"{p.low:.4g} to {p.high:.4g}"
-            mark = "  best" if p == found.best else ""
-            out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
-        out.show(f"up to {found.pays} workers pay with {found.best.algorithm}: each step takes off a tenth.")
-        if (c := found.checked) is not None:
-            out.show(
-                f"checked: {c.algorithm} on {c.workers} workers, predicted {c.predicted:.4g} s, "
-                f"real {c.real:.4g} s, ratio {c.ratio:.2f}"
-            )
+        _show(out, found)
+        c = found.checked
         out.result(
             {
                 "target": goal,
@@ -97,6 +91,21 @@ def register(app: typer.Typer) -> None:
                 "clusters": found.clusters,
                 "checked": None if c is None else {**c._asdict(), "ratio": c.ratio},
             }
+        )
+
+
+def _show(out: Output, found: Plan) -> None:
+    """The table, what pays, and what was checked."""
+    out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
+    for p in found.predictions:
+        interval = f"{p.low:.4g} to {p.high:.4g}"
+        mark = "  best" if p == found.best else ""
+        out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
+    out.show(f"up to {found.pays} workers pay with {found.best.algorithm}: each step takes off a tenth.")
+    if (c := found.checked) is not None:
+        out.show(
+            f"checked: {c.algorithm} on {c.workers} workers, predicted {c.predicted:.4g} s, "
+            f"real {c.real:.4g} s, ratio {c.ratio:.2f}"
         )
 
 
