@@ -32,6 +32,10 @@ Parameters = Annotated[
     ),
 ]
 Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
+Plot = Annotated[Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")]
+Html = Annotated[
+    Path | None, typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE")
+]
 CheckpointEvery = Annotated[
     float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asyncqn.cli.options import Html, Plot
 from asyncqn.cli.output import Json, Output, Quiet
 
 if TYPE_CHECKING:
@@ -26,12 +27,8 @@ def register(app: typer.Typer) -> None:
             float | None,
             typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
         ] = None,
-        plot: Annotated[
-            Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
-        ] = None,
-        html: Annotated[
-            Path | None, typer.Option(help="Also write one interactive page of all runs.", metavar="FILE")
-        ] = None,
+        plot: Plot = None,
+        html: Html = None,
         json: Json = False,
         quiet: Quiet = False,
     ) -> None:

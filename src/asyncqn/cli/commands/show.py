@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asyncqn.cli.options import Html, Plot
 from asyncqn.cli.output import Json, Output, Quiet
 
 if TYPE_CHECKING:
@@ -25,13 +26,8 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def show(
         run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
-        plot: Annotated[
-            Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
-        ] = None,
-        html: Annotated[
-            Path | None,
-            typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE"),
-        ] = None,
+        plot: Plot = None,
+        html: Html = None,
         trace: Annotated[
             Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
         ] = None,
