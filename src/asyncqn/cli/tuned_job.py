@@ -48,7 +48,8 @@ class JobProblem(TuningProblem):
         return _made(json.dumps(self.problem), self.allow_imports)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
-        return from_json(Cluster, dict(self.times), "[cluster]")
+        made: Cluster = from_json(Cluster, dict(self.times), "[cluster]")
+        return made
 
 
 @lru_cache(maxsize=2)

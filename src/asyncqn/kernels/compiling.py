@@ -11,10 +11,10 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from numba.core import event
-from numba.core.targetconfig import TargetConfig
+from numba.core import event, targetconfig
 
 _OURS = "asyncqn."
+TargetConfig: Any = targetconfig.TargetConfig
 
 
 def same_flags(one: Any, other: Any) -> Any:
