@@ -1,8 +1,9 @@
-"""Other recommenders on a split written by quality.py; run by an interpreter that has them.
+"""Other recommenders on a split written by table.py; run by an interpreter that has them.
 
-    PYTHON peers.py SPLIT.npz SEED RANK...
+    PYTHON peers.py SPLIT.npz KIND SEED FOLDER RANK...
 
-Prints one JSON object per peer and rank.  Peers run with their own defaults, where not said otherwise.
+KIND: ratings or clicks.  Prints one JSON object for each peer and rank; its lists of ten of all users, as
+indices of items, go to a file in FOLDER.  Peers run with their own defaults, where not said otherwise.
 """
 
 from __future__ import annotations
@@ -11,94 +12,157 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Split = dict[str, np.ndarray]
+N = 10
 
 
-def surprise_svd(split: Split, rank: int, seed: int) -> np.ndarray:
+class Fitted(NamedTuple):
+    """Predictions of the test ratings, and lists of the users asked for; None where the library has none."""
+
+    predicted: np.ndarray | None
+    lists: Callable[[], np.ndarray] | None
+    seconds: float
+
+
+def timed(call: Callable[[], Any]) -> float:
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun
+
+
+def surprise_svd(split: Split, rank: int, seed: int) -> Fitted:
     import pandas
     from surprise import SVD, Dataset, Reader
 
     frame = pandas.DataFrame({name: split[f"train_{name}"] for name in ("users", "items", "values")})
     data = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
-    model = SVD(n_factors=rank, random_state=seed).fit(data)
+    model = SVD(n_factors=rank, random_state=seed)
+    seconds = timed(lambda: model.fit(data))
     pairs = zip(split["test_users"].tolist(), split["test_items"].tolist())
-    return np.array([model.predict(user, item).est for user, item in pairs])
+    return Fitted(np.array([model.predict(user, item).est for user, item in pairs]), None, seconds)
 
 
-def cmfrec_als(split: Split, rank: int, seed: int) -> np.ndarray:
+def cmfrec_als(split: Split, rank: int, seed: int) -> Fitted:
     """Explicit-feedback ALS with biases and a ridge per rating; lambda is our one guess, not tuned."""
     import pandas
     from cmfrec import CMF
 
-    frame = pandas.DataFrame(
-        {
-            "UserId": split["train_users"],
-            "ItemId": split["train_items"],
-            "Rating": split["train_values"],
-        }
-    )
+    names = {"UserId": "users", "ItemId": "items", "Rating": "values"}
+    frame = pandas.DataFrame({name: split[f"train_{column}"] for name, column in names.items()})
     model = CMF(
-        k=rank, lambda_=0.05, scale_lam=True, use_float=True, nthreads=2, random_state=seed, verbose=False
+        k=rank, lambda_=0.05, scale_lam=True, use_float=True, nthreads=1, random_state=seed, verbose=False
     )
-    model.fit(frame)
-    return np.clip(model.predict(split["test_users"], split["test_items"]), 1.0, 5.0)
+    seconds = timed(lambda: model.fit(frame))
+    predicted = np.clip(model.predict(split["test_users"], split["test_items"]), 1.0, 5.0)
+    return Fitted(predicted, None, seconds)
 
 
-def lenskit_als(split: Split, rank: int, seed: int) -> np.ndarray:
-    """Its defaults; one thread, so that processor time compares."""
+def _lenskit(scorer: Any, split: Split, seed: int, rated: bool) -> Fitted:
     import pandas
     import torch
-    from lenskit.als import BiasedMFScorer
     from lenskit.data import ItemList, RecQuery, from_interactions_df
     from lenskit.training import TrainingOptions
 
     torch.set_num_threads(1)
-    columns = {"user_id": "users", "item_id": "items", "rating": "values"}
+    columns = {"user_id": "users", "item_id": "items"} | ({"rating": "values"} if rated else {})
     data = from_interactions_df(pandas.DataFrame({k: split[f"train_{v}"] for k, v in columns.items()}))
-    model = BiasedMFScorer(embedding_size=rank)
-    begun = time.process_time()
-    model.train(data, TrainingOptions(rng=seed))
-    print(f"lenskit, rank {rank}: fit in {time.process_time() - begun:.2f} processor s", file=sys.stderr)
-    predicted = np.full(len(split["test_users"]), split["train_values"].mean(), np.float64)
-    order = np.argsort(split["test_users"], kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(split["test_users"][order])) + 1):
-        items = ItemList(item_ids=split["test_items"][rows])
-        scores = model(RecQuery(user_id=split["test_users"][rows[0]]), items).scores()
-        found = np.isfinite(scores)
-        predicted[rows[found]] = scores[found]
-    return np.clip(predicted, 1.0, 5.0)
+    seconds = timed(lambda: scorer.train(data, TrainingOptions(rng=seed)))
+    predicted = None
+    if rated:
+        predicted = np.full(len(split["test_users"]), split["train_values"].mean(), np.float64)
+        order = np.argsort(split["test_users"], kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(split["test_users"][order])) + 1):
+            items = ItemList(item_ids=split["test_items"][rows])
+            scores = scorer(RecQuery(user_id=split["test_users"][rows[0]]), items).scores()
+            found = np.isfinite(scores)
+            predicted[rows[found]] = scores[found]
+        predicted = np.clip(predicted, 1.0, 5.0)
+
+    def lists() -> np.ndarray:
+        """Each user's unseen items, scored by the library, the ten best."""
+        out = np.full((int(split["n_users"]), N), -1)
+        known = np.unique(split["train_items"])
+        for user, seen in _groups(split["train_users"], split["train_items"]):
+            rest = np.setdiff1d(known, seen, assume_unique=True)
+            scores = scorer(RecQuery(user_id=user), ItemList(item_ids=rest)).scores()
+            best = np.argpartition(-scores, N)[:N]
+            out[user] = rest[best[np.argsort(-scores[best])]]
+        return out
+
+    return Fitted(predicted, lists, seconds)
 
 
-PEERS: dict[str, Callable[[Split, int, int], np.ndarray]] = {
-    "scikit-surprise SVD": surprise_svd,
-    "cmfrec CMF (ALS)": cmfrec_als,
-    "lenskit BiasedMF (ALS)": lenskit_als,
+def _groups(users: np.ndarray, items: np.ndarray) -> Any:
+    order = np.argsort(users, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(users[order])) + 1):
+        yield int(users[rows[0]]), np.unique(items[rows])
+
+
+def lenskit_biased(split: Split, rank: int, seed: int) -> Fitted:
+    from lenskit.als import BiasedMFScorer
+
+    return _lenskit(BiasedMFScorer(embedding_size=rank), split, seed, True)
+
+
+def lenskit_implicit(split: Split, rank: int, seed: int) -> Fitted:
+    from lenskit.als import ImplicitMFScorer
+
+    return _lenskit(ImplicitMFScorer(embedding_size=rank), split, seed, False)
+
+
+def implicit_als(split: Split, rank: int, seed: int) -> Fitted:
+    """alpha and regularization are those that clicks.py chose for ranks 20 and 64."""
+    import scipy.sparse
+    from implicit.als import AlternatingLeastSquares
+
+    shape = int(split["n_users"]), int(split["n_items"])
+    entries = split["train_values"], (split["train_users"], split["train_items"])
+    clicks = scipy.sparse.csr_matrix(entries, shape=shape)
+    alpha, ridge = split["implicit"].tolist()
+    model: Any = AlternatingLeastSquares(
+        factors=rank, alpha=alpha, regularization=ridge, num_threads=1, random_state=seed, use_gpu=False
+    )
+    seconds = timed(lambda: model.fit(clicks, show_progress=False))
+    return Fitted(None, lambda: model.recommend(np.arange(shape[0]), clicks, N=N)[0], seconds)
+
+
+PEERS: dict[str, dict[str, Callable[[Split, int, int], Fitted]]] = {
+    "ratings": {
+        "scikit-surprise SVD": surprise_svd,
+        "cmfrec CMF": cmfrec_als,
+        "lenskit BiasedMF": lenskit_biased,
+    },
+    "clicks": {"implicit ALS": implicit_als, "lenskit ImplicitMF": lenskit_implicit},
 }
 
 
-def main(file: str, seed: int, ranks: list[int]) -> None:
+def main(file: str, kind: str, seed: int, folder: str, ranks: list[int]) -> None:
     with np.load(file, allow_pickle=False) as stored:
         split = {name: stored[name] for name in stored.files}
     for rank in ranks:
-        for name, peer in PEERS.items():
-            begun = time.perf_counter()
+        for name, peer in PEERS[kind].items():
             try:
-                predicted = peer(split, rank, seed)
+                fitted = peer(split, rank, seed)
             except ImportError as error:
-                print(f"{name} is not installed: {error}", file=sys.stderr)
+                print(json.dumps({"library": name, "rank": rank, "missing": str(error)}), flush=True)
                 continue
-            found: dict[str, Any] = {
-                "what": name,
-                "rank": rank,
-                "test_rmse": round(float(np.sqrt(np.mean((predicted - split["test_values"]) ** 2))), 4),
-                "seconds": round(time.perf_counter() - begun, 1),
-            }
+            found: dict[str, Any] = {"library": name, "rank": rank, "fit_seconds": round(fitted.seconds, 2)}
+            if fitted.predicted is not None:
+                errors = fitted.predicted - split["test_values"]
+                found["rmse"] = round(float(np.sqrt(np.mean(np.square(errors)))), 4)
+            if fitted.lists is not None:
+                begun = time.process_time()
+                lists = fitted.lists()
+                found["lists_per_second"] = round(len(lists) / (time.process_time() - begun))
+                found["lists"] = f"lists-{rank}-{len(name)}.npy"
+                np.save(Path(folder) / found["lists"], lists)
             print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), [int(rank) for rank in sys.argv[3:]])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], [int(rank) for rank in sys.argv[5:]])

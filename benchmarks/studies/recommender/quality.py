@@ -1,10 +1,9 @@
-"""Held-out quality of `Recommender` on MovieLens 1M: how its defaults were chosen, what they reach, peers.
+"""Held-out quality of `Recommender` on MovieLens 1M: how its defaults were chosen, what they reach.
 
     asyncqn data ml-1m                                     # once; --from FILE for a zip on disk
     python -m benchmarks.studies.recommender.quality choose  # ridge, trust and offsets, on splits 10 to 12
     python -m benchmarks.studies.recommender.quality columns  # how the ridge grows by column, three data sets
     python -m benchmarks.studies.recommender.quality measure  # the defaults, on splits 0 to 2
-    python -m benchmarks.studies.recommender.quality peers PYTHON  # peers on splits 0 to 2, in an environment
 
 `choose` compares settings on other splits than `measure` reports on.  Each call adds its records to
 docs/results/recommender_defaults.json and prints them as a table.
@@ -13,9 +12,7 @@ docs/results/recommender_defaults.json and prints them as a table.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -84,7 +81,7 @@ def columns() -> list[Record]:
         for power in (0.0, 1.0, 2.0, 4.0):
             rule = partial(_grown, power)
             for rank in (5, 10, 20, 50):
-                with patch("asyncqn.recommender.learning.column_ridges", rule):
+                with patch("asyncqn.recommender.feedback.column_ridges", rule):
                     model = Recommender(rank, passes=10, seed=10).fit(train)
                 found = round(model.rmse(test), 4)
                 records.append(
@@ -125,30 +122,8 @@ def measure() -> list[Record]:
     return records
 
 
-def peers(python: str) -> list[Record]:
-    """Each peer that `python` can import, on the same splits; see peers.py."""
-    records = []
-    script = Path(__file__).with_name("peers.py")
-    for seed, train, test in splits(range(3)):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "split.npz"
-            columns = {
-                f"{name}_{column}": getattr(part, column)
-                for name, part in (("train", train), ("test", test))
-                for column in ("users", "items", "values")
-            }
-            np.savez(file, **columns)
-            done = subprocess.run(
-                [python, str(script), str(file), str(seed), *map(str, RANKS)],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            records += [{**json.loads(line), "split": seed} for line in done.stdout.splitlines()]
-    return records
-
-
 def main(what: str, *arguments: str) -> None:
-    records = {"choose": choose, "columns": columns, "measure": measure, "peers": peers}[what](*arguments)  # type: ignore[operator]
+    records = {"choose": choose, "columns": columns, "measure": measure}[what](*arguments)  # type: ignore[operator]
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps({**old, what: records}, indent=1) + "\n")
