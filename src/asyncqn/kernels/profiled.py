@@ -10,7 +10,7 @@ f in A, so that the time of a pass grows more slowly than K^2 once most users ha
 A rating may have a weight w: then (sum w f f' + lambda_u I) g = sum y f, and the error is w f.g - y; see
 `kernels.whitened` for what this is the gradient of.
 
-Rows of the fixed side are padded with zeros to `size` numbers, a multiple of eight: see `kernels.tiles`,
+Rows of the fixed side have zeros in front, `size` numbers in all, a multiple of eight: see `kernels.tiles`,
 in which all sums are made.  One compiled kernel serves every rank.
 """
 
@@ -22,7 +22,18 @@ import numpy as np
 
 from asyncqn.kernels.factorization import row_add, row_dot
 from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
-from asyncqn.kernels.tiles import EIGHT, SIDE, add_panel, add_sum, add_tile, four_dots, padded, solve
+from asyncqn.kernels.tiles import (
+    EIGHT,
+    FOUR,
+    SIDE,
+    SIXTEEN,
+    add_panel,
+    add_sum,
+    add_tile,
+    four_dots,
+    padded,
+    solve,
+)
 
 IN_CACHE = 16_384
 """Numbers of the fixed side that are added up together, so that they are fetched from memory once."""
@@ -39,6 +50,8 @@ class Workspace(NamedTuple):
     """The rows f of a user with few ratings, one column each."""
     identity: Any
     ones: Any
+    lead: Any
+    """How many numbers of a row are padding."""
 
 
 def workspace(rank: int, dtype: Any) -> Workspace:
@@ -51,21 +64,23 @@ def workspace(rank: int, dtype: Any) -> Workspace:
         np.zeros(size * size, dtype),
         np.arange(size, dtype=np.int32),
         np.ones(size, dtype),
+        np.uintp(size - rank),
     )
 
 
 @kernel
 def pad(rows: Any, rank: int, out: Any) -> None:
-    """out (n x size) = rows (n x rank, flat), zeros behind each."""
+    """out (n x size) = rows (n x rank, flat), zeros in front of each."""
+    lead = out.shape[1] - rank
     for m in range(out.shape[0]):
-        for k in range(rank):
-            out[m, k] = rows[m * rank + k]
-        for k in range(rank, out.shape[1]):
+        for k in range(lead):
             out[m, k] = 0.0
+        for k in range(rank):
+            out[m, lead + k] = rows[m * rank + k]
 
 
 def padded_rows(rows: Any, rank: int) -> Any:
-    """A flat copy of the flat rows of `rank` numbers with padding behind each."""
+    """A flat copy of the flat rows of `rank` numbers with padding in front of each."""
     out = np.empty((len(rows) // rank, padded(rank)), rows.dtype)
     pad(rows, rank, out)
     return out.reshape(-1)
@@ -80,15 +95,19 @@ def _set_across(
     With weights, f sqrt(w) and y / sqrt(w).
     """
     real, nothing = fixed.dtype.type, fixed.dtype.type(0.0)
-    for i in range(n):
-        inside = i < count
-        row = np.uintp(np.uint32(others[begin + i])) * size if inside else np.uintp(0)
+    lead = n - count
+    for i in range(lead):
+        for k in range(size):
+            work.across[k * n + i] = nothing
+        work.goal[i] = nothing
+    for i in range(count):
+        row = np.uintp(np.uint32(others[begin + i])) * size
         root = real(1.0)
         if weights is not None:
-            root = real(np.sqrt(weights[begin + i])) if inside else root
+            root = real(np.sqrt(weights[begin + i]))
         for k in range(size):
-            work.across[k * n + i] = root * fixed[row + k] if inside else nothing
-        work.goal[i] = real(values[begin + i]) / root if inside else nothing
+            work.across[k * n + lead + i] = root * fixed[row + k]
+        work.goal[lead + i] = real(values[begin + i]) / root
 
 
 @reducing_piece
@@ -99,6 +118,7 @@ def fit_row(
     eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
     count = end - begin
     few = count + eights <= size
+    lead = (eights - count % eights) % eights if few else work.lead
     n = (count + np.uintp(SIDE - 1)) // eights * eights if few else size
     for k in range(n * n):
         work.matrix[k] = real(0.0)
@@ -113,14 +133,19 @@ def fit_row(
         here = min(chunk, last - place)
         for top in range(zero, n, eights):
             if weights is None:
-                add_panel(work.matrix, top, n, rows, index, place, here, real(1.0), None)
+                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), None)
             else:
                 heavy = work.ones if few else weights
-                add_panel(work.matrix, top, n, rows, index, place, here, real(1.0), heavy)
-            if not few:
-                add_sum(work.goal, top, fixed, top, size, others, place, here, values)
+                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), heavy)
+        if not few:
+            side = zero
+            while side + eights + eights <= size:
+                add_sum(work.goal, side, fixed, side, size, others, place, here, values, SIXTEEN)
+                side += eights + eights
+            if side < size:
+                add_sum(work.goal, side, fixed, side, size, others, place, here, values, EIGHT)
         place += here
-    solve(work.matrix, n, ridge, work.goal, work.pivots, work.identity)
+    solve(work.matrix, lead, n, ridge, work.goal, work.pivots, work.identity)
     if few:
         for k in range(n):
             work.pivots[k] = work.goal[k]
@@ -213,7 +238,7 @@ def solve_rows(
         fit_row(others, values, weights, begin, end, fixed, size, ridges[row], work)
         if len(out):
             for k in range(out.shape[1]):
-                out[row, k] = work.goal[k]
+                out[row, k] = work.goal[work.lead + np.uintp(k)]
         if not len(sums):
             continue
         norm = real(0.0)
@@ -223,9 +248,9 @@ def solve_rows(
         count = int(end - begin) if weights is None else 1
         counted += count
         for k in range(second.shape[0]):
-            share = real(count) * work.goal[k]
+            share = real(count) * work.goal[work.lead + np.uintp(k)]
             for l in range(second.shape[1]):
-                second[k, l] += share * work.goal[l]
+                second[k, l] += share * work.goal[work.lead + np.uintp(l)]
         squares += _add_errors(others, values, weights, begin, end, fixed, size, scale, work.goal, sums)
     return valid, squares, penalty, counted
 
@@ -235,9 +260,10 @@ def finish(theta: Any, weights: Any, columns: Any, sums: Any, out: Any) -> None:
     """out[m, k] = weights[m] columns[k] theta[m, k] + sums[m, k]; rows of `sums` are padded."""
     rank, n = np.uintp(len(columns)), np.uintp(len(weights))
     size = np.uintp(len(sums)) // n
+    lead = size - rank
     for m in range(n):
         for k in range(rank):
-            out[m * rank + k] = weights[m] * columns[k] * theta[m * rank + k] + sums[m * size + k]
+            out[m * rank + k] = weights[m] * columns[k] * theta[m * rank + k] + sums[m * size + lead + k]
 
 
 @reducing_kernel
@@ -263,23 +289,26 @@ def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
 
 
 @reducing_piece
-def rows_to_columns(rows: Any, first: Any, here: Any, rank: Any, step: Any, work: Any, columns: Any) -> None:
-    """The rows first:first + here of `rows`, `rank` long and `step` apart, as eight columns."""
+def rows_to_columns(rows: Any, first: Any, here: Any, step: Any, work: Any, columns: Any) -> None:
+    """The rows first:first + here of `rows`, which stand `step` apart and end there, as eight columns."""
     size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
+    missing = size - step  # rows that come without their padding
     for k in range(size):
         for i in range(eights):
-            inside = i < here and k < rank
-            columns[k * eights + i] = rows[(first + i) * step + k] if inside else columns.dtype.type(0.0)
+            inside = i < here and k >= work.lead
+            columns[k * eights + i] = (
+                rows[(first + i) * step + k - missing] if inside else columns.dtype.type(0.0)
+            )
 
 
 @reducing_piece
-def add_turned(columns: Any, matrix: Any, rank: Any, work: Any, out: Any) -> None:
-    """out += M' columns for eight columns; M padded, of which `rank` rows count."""
-    size, zero, eights = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE)
-    for top in range(zero, size, eights):
+def add_turned(columns: Any, matrix: Any, work: Any, out: Any) -> None:
+    """out += M' columns for eight columns; the rows of M are padded, and padding stands in front of M."""
+    size, zero, eights, four = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE), np.uintp(4)
+    for top in range(zero, size, four):
         add_tile(
-            out, top * eights, eights, matrix, top, size, columns, zero, eights, work.identity, zero, rank,
-            columns.dtype.type(1.0), None, EIGHT,
+            out, top * eights, eights, matrix, top, size, columns, work.lead * eights, eights, work.identity,
+            zero, size - work.lead, columns.dtype.type(1.0), None, FOUR, EIGHT,
         )  # fmt: skip
 
 
@@ -297,16 +326,16 @@ def apply_metric(
     columns, shares = work.across, work.matrix
     for first in range(zero, n_items, eights):
         here = min(eights, n_items - first)
-        rows_to_columns(v, first, here, rank, rank, work, columns)
+        rows_to_columns(v, first, here, rank, work, columns)
         for k in range(size * eights):
             shares[k] = real(0.0)
-        add_turned(columns, basis, rank, work, shares)
+        add_turned(columns, basis, work, shares)
         for k in range(rank):
             for i in range(eights):
                 item = min(first + i, n_items - np.uintp(1))
-                shares[k * eights + i] /= base[item] + counts[item] * spectrum[k]
-                columns[k * eights + i] = real(0.0)
-        add_turned(shares, transposed, rank, work, columns)
+                shares[(work.lead + k) * eights + i] /= base[item] + counts[item] * spectrum[k]
+                columns[(work.lead + k) * eights + i] = real(0.0)
+        add_turned(shares, transposed, work, columns)
         for i in range(here):
             for k in range(rank):
-                out[(first + i) * rank + k] = columns[k * eights + i]
+                out[(first + i) * rank + k] = columns[(work.lead + k) * eights + i]

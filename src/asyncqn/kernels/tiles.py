@@ -1,11 +1,12 @@
-"""Products of matrices and Cholesky solves in tiles of 8 x 8 numbers that stay in registers.
+"""Products of matrices and Cholesky solves in tiles of up to 4 x 16 numbers that stay in registers.
 
-Everything is made of one operation, a sum of outer products of pieces of eight numbers:
+Everything is made of one operation, a sum of outer products of pieces of rows:
 
-    out[r, c] += scale * sum_i  w_i a_i[r] b_i[c]          r, c = 0..7
+    out[r, c] += scale * sum_i  w_i a_i[r] b_i[c]          r = 0..3 (or 0..1, or 0), c = 0..15 (or 0..7)
 
-so that one compiled loop serves every rank: rows are padded with zeros to a multiple of eight, and the
-number of tiles is a matter of the call.  The order of all sums is fixed by the sizes alone.
+so that a few compiled loops serve every rank: zeros in front make rows a multiple of eight long, and the
+number of tiles is a matter of the call.  Rows of a matrix that belong to the padding are left out, so
+that one rank more costs one row more.  The order of all sums is fixed by the sizes alone.
 """
 
 from __future__ import annotations
@@ -28,30 +29,34 @@ SIDE = 8
 EIGHT = (0,) * SIDE
 """`width` of a row of a tile, for the row operations of `kernels.factorization`."""
 SIXTEEN = (0,) * (2 * SIDE)
-"""Two tiles side by side, for which a number is fetched once."""
+"""Two pieces side by side, for which a number is fetched once."""
+FOUR, TWO, ONE = (0,) * 4, (0,) * 2, (0,)
+"""Rows of a tile."""
 
 
 def padded(rank: int) -> int:
-    """The length of a row of `rank` numbers with its padding."""
+    """The length of a row of `rank` numbers with the padding in front of it."""
     return -(-rank // SIDE) * SIDE
 
 
 def _add_tile(
     _: Any, out: Any, at: Any, step: Any, a: Any, left: Any, a_step: Any, b: Any, right: Any, b_step: Any,
-    index: Any, begin: Any, count: Any, scale: Any, weights: Any, columns: Any,
+    index: Any, begin: Any, count: Any, scale: Any, weights: Any, height: Any, columns: Any,
 ) -> Any:  # fmt: skip
     """out[at + r step + c] += scale * sum over j = index[i], i in begin:begin + count, of
-    weights[i] a[left + j a_step + r] b[right + j b_step + c], for r = 0..7 and c over the tuple `columns`.
+    weights[i] a[left + j a_step + r] b[right + j b_step + c],
+    for r over the tuple `height` and c over `columns`.
 
     `weights` may be None: all 1.
     """
     signature = types.void(
-        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, columns
-    )
+        out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, height,
+        columns,
+    )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at, step, left, a_step, right, b_step, begin, count = (args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11))
-        word, lanes = at.type, len(sig.args[14])
+        word, lanes = at.type, len(sig.args[15])
         numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
 
         def row(place: int, start: Any, length: int = lanes) -> VectorRow:
@@ -59,8 +64,9 @@ def _add_tile(
 
         first = row(0, at)
         # Sums of 64 float32 or 32 float64 at a time fill half the registers.
-        rows = SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes
-        for top in range(0, SIDE, rows):
+        tall = len(sig.args[14])
+        rows = min(tall, SIDE * SIDE * 32 // sig.args[0].dtype.bitwidth // lanes)
+        for top in range(0, tall, rows):
             totals = [cgutils.alloca_once_value(builder, first.zero) for _ in range(rows)]
             with cgutils.for_range(builder, count, intp=word) as loop:
                 place = builder.add(begin, loop.index)
@@ -83,24 +89,18 @@ def _add_tile(
 
 
 def _add_sum(
-    _: Any,
-    out: Any,
-    at: Any,
-    b: Any,
-    right: Any,
-    b_step: Any,
-    index: Any,
-    begin: Any,
-    count: Any,
-    weights: Any,
-) -> Any:
-    """out[at + c] += sum over j in index[begin:begin + count] of weights[i] b[right + j b_step + c]."""
-    signature = types.void(out, at, b, right, b_step, index, begin, count, weights)
+    _: Any, out: Any, at: Any, b: Any, right: Any, b_step: Any, index: Any, begin: Any, count: Any,
+    weights: Any, columns: Any,
+) -> Any:  # fmt: skip
+    """out[at + c] += sum over j = index[i], i from begin, `count` of them, of
+    weights[i] b[right + j b_step + c], for c over `columns`.
+    """
+    signature = types.void(out, at, b, right, b_step, index, begin, count, weights, columns)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
-        word = at.type
-        target = VectorRow(context, builder, sig.args[0], args[0], at, SIDE)
+        word, lanes = at.type, len(sig.args[9])
+        target = VectorRow(context, builder, sig.args[0], args[0], at, lanes)
         index, weights = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (5, 8))
         total = cgutils.alloca_once_value(builder, target.zero)
         with cgutils.for_range(builder, count, intp=word) as loop:
@@ -108,7 +108,7 @@ def _add_sum(
             j = builder.load(builder.gep(index, [place]))
             j = builder.zext(j, word) if j.type != word else j
             start = builder.add(right, builder.mul(j, b_step))
-            vector = VectorRow(context, builder, sig.args[2], args[2], start, SIDE).load()
+            vector = VectorRow(context, builder, sig.args[2], args[2], start, lanes).load()
             weight = builder.load(builder.gep(weights, [place]))
             weight = (
                 builder.fpext(weight, target.type.element) if weight.type != target.type.element else weight
@@ -164,40 +164,61 @@ four_dots: Any = intrinsic(_four_dots)
 
 
 @reducing_piece
-def add_panel(
-    out: Any, top: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any, weights: Any
-) -> None:
-    """Eight rows from `top` of a `size` x `size` matrix, right of their diagonal tile and with it:
-    out += scale * sum of w f f' over the rows f = index[begin:begin + count], which are `size` long; w of
-    `weights` at the same places, or 1.
-    """
-    side = top
+def _add_rows(
+    out: Any, size: Any, rows: Any, row: Any, left: Any, index: Any, begin: Any, count: Any, scale: Any,
+    weights: Any, height: Any,
+) -> None:  # fmt: skip
+    """The rows from `row` of a `size` x `size` matrix, from column `left` on: see `add_panel`."""
+    side = left
     while side + np.uintp(2 * SIDE) <= size:
         add_tile(
-            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale,
-            weights, SIXTEEN,
+            out, row * size + side, size, rows, row, size, rows, side, size, index, begin, count, scale,
+            weights, height, SIXTEEN,
         )  # fmt: skip
         side += np.uintp(2 * SIDE)
     if side < size:
         add_tile(
-            out, top * size + side, size, rows, top, size, rows, side, size, index, begin, count, scale,
-            weights, EIGHT,
+            out, row * size + side, size, rows, row, size, rows, side, size, index, begin, count, scale,
+            weights, height, EIGHT,
         )  # fmt: skip
 
 
 @reducing_piece
-def solve(matrix: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: Any) -> None:
+def add_panel(
+    out: Any, top: Any, lead: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any,
+    weights: Any,
+) -> None:  # fmt: skip
+    """The eight rows from `top`, but none before `lead`, of a `size` x `size` matrix, right of their diagonal
+    tile and with it: out += scale * sum of w f f' over the rows f = index[begin:begin + count], which are
+    `size` long; w of `weights` at the same places, or 1.
+    """
+    zero, two, four = np.uintp(0), np.uintp(2), np.uintp(4)
+    row, end = max(top, lead), top + np.uintp(SIDE)
+    if (end - row) % two > zero:
+        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, ONE)
+        row += np.uintp(1)
+    if (end - row) % four > zero:
+        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, TWO)
+        row += two
+    while row < end:
+        _add_rows(out, size, rows, row, top, index, begin, count, scale, weights, FOUR)
+        row += four
+
+
+@reducing_piece
+def solve(matrix: Any, lead: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: Any) -> None:
     """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the matrix is read in its upper tiles and lost.
 
-    Eight rows of the factor at a time: what the rows above take from them is a sum of tiles.
-    `pivots`: room for `size` numbers; `identity`: 0, 1, 2, ..., at least so many.
+    Eight rows of the factor at a time: what the rows above take from them is a sum of tiles.  The first
+    `lead` rows and columns are padding, zeros.  `pivots`: room for `size` numbers; `identity`: 0, 1, 2, ...,
+    at least so many.
     """
     zero, one, eights = np.uintp(0), np.uintp(1), np.uintp(SIDE)
     unit, nothing = matrix.dtype.type(1.0), matrix.dtype.type(0.0)
     for top in range(zero, size, eights):
         if top > zero:
-            add_panel(matrix, top, size, matrix, identity, zero, top, -unit, None)
-        for k in range(top, top + eights):
+            add_panel(matrix, top, lead, size, matrix, identity, lead, top - lead, -unit, None)
+        for k in range(max(top, lead), top + eights):
             row = k * size
             pivot = unit / np.sqrt(matrix[row + k] + ridge)
             pivots[k] = pivot
@@ -210,7 +231,7 @@ def solve(matrix: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: 
                 row_add(goal, part, -known, matrix, row + part, EIGHT)
                 for below in range(k + one, top + eights):
                     row_add(matrix, below * size + part, -matrix[row + below], matrix, row + part, EIGHT)
-    for back in range(size):
+    for back in range(size - lead):
         k = size - one - back
         total = goal[k]
         for part in range(k // eights * eights, size, eights):

@@ -34,10 +34,10 @@ def turned_rows(rows: Any, rank: int, matrix: Any, out: Any, work: Any) -> None:
     columns, turned = work.across, work.matrix
     for first in range(zero, n, eights):
         here = min(eights, n - first)
-        rows_to_columns(rows, first, here, length, length, work, columns)
+        rows_to_columns(rows, first, here, length, work, columns)
         for k in range(size * eights):
             turned[k] = turned.dtype.type(0.0)
-        add_turned(columns, matrix, length, work, turned)
+        add_turned(columns, matrix, work, turned)
         for i in range(here):
             for k in range(size):
                 out[(first + i) * size + k] = turned[k * eights + i]
@@ -54,14 +54,14 @@ def finish(
     before, after = work.across, work.matrix
     for first in range(zero, n, eights):
         here = min(eights, n - first)
-        rows_to_columns(white, first, here, rank, size, work, before)
-        rows_to_columns(sums, first, here, rank, size, work, after)
-        add_turned(before, second, rank, work, after)
+        rows_to_columns(white, first, here, size, work, before)
+        rows_to_columns(sums, first, here, size, work, after)
+        add_turned(before, second, work, after)
         for k in range(size * eights):
             before[k] = before.dtype.type(0.0)
-        add_turned(after, inverse, rank, work, before)
+        add_turned(after, inverse, work, before)
         for i in range(here):
             m = first + i
             for k in range(rank):
                 own = ridges[m] * columns[k] * theta[m * rank + k]
-                out[m * rank + k] = own + before[k * eights + i]
+                out[m * rank + k] = own + before[(work.lead + k) * eights + i]

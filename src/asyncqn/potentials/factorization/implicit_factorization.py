@@ -64,12 +64,12 @@ def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, th
     n_rows, dtype = len(side.start) - 1, white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
     size = len(profiled.workspace(rank, dtype).goal)
-    fixed = np.ascontiguousarray(white.rows.reshape(-1, size)[:, :rank]).ravel()
+    fixed = np.ascontiguousarray(white.rows.reshape(-1, size)[:, size - rank :]).ravel()
     sides.solve_side(side, fixed, np.ones(n_rows, dtype), rank, solved, threads, weights)
     turned = np.empty(n_rows * size, dtype)
     work = profiled.workspace(rank, dtype)
     whitened.turned_rows(solved, rank, padded_matrix(white.inverse, dtype), turned, work)
-    return np.ascontiguousarray(turned.reshape(-1, size)[:, :rank]).ravel()
+    return np.ascontiguousarray(turned.reshape(-1, size)[:, size - rank :]).ravel()
 
 
 class ImplicitFactorization(EliminatedUsers):

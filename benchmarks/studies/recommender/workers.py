@@ -1,0 +1,66 @@
+"""What a second worker gains: a fit by one and by two threads, which end at the same bits, in turns.
+
+    python -m benchmarks.studies.recommender.workers ml-1m 20 10
+    python -m benchmarks.studies.recommender.workers synthetic-20m 5 4
+
+Arguments: a stored set, the rank, passes.  Wall clock, best of the rounds; beside it what two unconnected
+loops gain on this machine in the same minute: two threads that compute passes of the same potential, each for
+itself, against one.  Needs two idle cores.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import numpy as np
+
+from asyncqn.data import load
+from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.recommender.estimator import Recommender
+
+ROUNDS = 3
+
+
+def loops(potential: ProfiledFactorization, theta: np.ndarray, threads: int) -> float:
+    """Passes per second, of all threads together."""
+    rows = np.arange(potential.n_data)
+
+    def work() -> None:
+        potential.grad(theta, rows, np.empty_like(theta))
+
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    begun = time.perf_counter()
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return threads / (time.perf_counter() - begun)
+
+
+def main(name: str, rank: int, passes: int) -> None:
+    ratings = load(name)
+    Recommender(rank, passes=2).fit(ratings.take(slice(0, 20_000)))
+    potential = ProfiledFactorization.from_ratings(ratings, rank, prior=3.0, alpha=0.035, dtype="float32")
+    theta = potential.initial(np.random.default_rng(0))
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    ends = set()
+    for _ in range(ROUNDS):
+        for workers in (1, 2):
+            model = Recommender(rank, workers=workers, passes=passes, tol=0.0).fit(ratings)
+            ends.add(model.item_factors_.tobytes())
+            # From the first to the last evaluation: reading and solving the users at the end left out.
+            seconds[workers].append(float(model.history_["time"][-1]))
+            rates[workers].append(loops(potential, theta, workers))
+    gain = min(seconds[1]) / min(seconds[2])
+    free = max(rates[2]) / max(rates[1])
+    bits = "the same bits" if len(ends) == 1 else "DIFFERENT BITS"
+    print(f"{name}, rank {rank}, {passes} passes: {min(seconds[1]):.3f} s by one worker, {bits}")
+    print(f"{min(seconds[2]):.3f} s by two, {gain:.2f} times as fast")
+    print(f"two unconnected loops gain {free:.2f}, so {gain / free:.2f} of that")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
