@@ -23,10 +23,16 @@ from asyncqn.paper.langevin_sde import (
     expected,
     moments,
     step_p,
-    step_u,
     times,
 )
 from asyncqn.types import Commit, Task
+
+
+def step_u(at, drift, h, gamma, beta, Z):
+    """`step_p` in the algorithm's (theta, u): u = h p; h, gamma are its h' = h^2, gamma' = h gamma."""
+    theta, u = at
+    d_u = h * (drift.correction - times(drift.H, drift.gradient)) - gamma * u
+    return Phase(theta + times(drift.H, u), u + d_u + np.sqrt(2.0 * h * gamma / beta) * Z)
 
 
 class Separable:

@@ -114,13 +114,6 @@ def step_p(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vect
     return Phase(theta + h * times(drift.H, p), p + h * force + np.sqrt(2.0 * h * gamma / beta) * Z)
 
 
-def step_u(at: Phase, drift: Drift, h: float, gamma: float, beta: float, Z: Vectors) -> Phase:
-    """The same step in the algorithm's (theta, u): u = h p; h, gamma are its h' = h^2, gamma' = h gamma."""
-    theta, u = at
-    d_u = h * (drift.correction - times(drift.H, drift.gradient)) - gamma * u
-    return Phase(theta + times(drift.H, u), u + d_u + np.sqrt(2.0 * h * gamma / beta) * Z)
-
-
 class Chains(NamedTuple):
     """How the SDE is integrated."""
 

@@ -22,13 +22,6 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 """The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand."""
 
-MENDED: dict[str, dict[str, Any]] = {
-    **PAPER,
-    "as-lbfgs": {**PAPER["as-lbfgs"], "initial_scale": 0.05, "cosine_floor": 0.4},
-}
-"""The table's numbers with the two choices it leaves open made so that as-L-BFGS runs: H0 = 0.05 I and
-a floor on the cosine of a pair (see the map)."""
-
 MESSAGE = 10.0
 MASTER = {"mb-lbfgs": 30.0, "block-lbfgs": 30.0}
 """mu_m of the paper's table, and what we charge Block L-BFGS."""

@@ -231,8 +231,6 @@ def place_of(part: PartNumber, parts: int) -> PartNumber:
 
 MESSAGES, MASTERS = 5.0, 1.25
 """The time of a part's gradient: so many messages, and so many times what the master needs for W answers."""
-LEAST_SWEEP = 4
-"""Parts per worker that the table has at least."""
 ROWS_PER_NUMBER = 10
 
 
