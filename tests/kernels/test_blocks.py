@@ -134,10 +134,10 @@ def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> S
             events = [hand.arrival for hand in work.values()]
             if end is None:
                 mean, std = (np.mean(durations), np.std(durations)) if durations else (0.0, 0.0)
-                patience = max(0.0, float(pattern.backup_after * mean - 6 * std))
+                help_after = max(0.0, float(pattern.backup_after * mean - 6 * std))
                 for w in sorted(set(range(W)) - set(work)):
                     untouched = [b for b in range(B) if all(out.get(b * p + i) == [] for i in range(p))]
-                    late = [q for q in out if out[q] and now >= out[q][-1] + patience - SLACK]
+                    late = [q for q in out if out[q] and now >= out[q][-1] + help_after - SLACK]
                     if untouched:
                         b = min(untouched, key=lambda b: (b - w) % B)
                         pieces = [b * p + i for i in range(p)]
@@ -152,8 +152,8 @@ def plain_model(cluster: Cluster, pattern: Stage, versions: int, seed: int) -> S
                     work[w] = Hand(n, pieces, next(drawn[w]) / p, now + half, half)
                     events.append(work[w].arrival)
                 if len(work) < W:
-                    events += [out[q][-1] + patience for q in out
-                               if out[q] and out[q][-1] + patience > now + SLACK]  # fmt: skip
+                    events += [out[q][-1] + help_after for q in out
+                               if out[q] and out[q][-1] + help_after > now + SLACK]  # fmt: skip
             now = min(events)
             for w in sorted(w for w in work if work[w].arrival == now):
                 hand = work[w]

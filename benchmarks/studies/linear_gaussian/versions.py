@@ -1,9 +1,9 @@
-"""How long a version of Block L-BFGS is on simulated clusters, and how its patience was chosen.
+"""How long a version of Block L-BFGS is on simulated clusters, and how it was chosen when to help.
 
     python -m benchmarks.studies.linear_gaussian.versions [PART ...]
 
 PART is one of: lengths (pieces, help and spread at every number of workers), uneven (one worker four
-times slower than the others), patience (the two constants of the rule for helpers), threads
+times slower than the others), help_after (the two constants of the rule for helpers), threads
 (milliseconds per version of two real threads); without a PART all of them.  Tables go to
 docs/results/beyond/.  A simulated worker's mean is 1000 / W, as in the linear Gaussian suite, with
 messages of 10 and a master of 30.
@@ -102,7 +102,7 @@ def _queue(deviations: float) -> Any:
     return njit(error_model="numpy")(changed)
 
 
-def patience() -> None:
+def help_after() -> None:
     """Mean and worst length over the grid, relative to the best rule of each cell, for blocks in pieces."""
     rules = [*itertools.product((1.0, 1.2, 1.5, 2.0, 3.0), (3.0, 4.0, 6.0)), (0.0, 0.0), (NEVER, 0.0)]
     queues = {deviations: _queue(deviations) for deviations in {d for _, d in rules}}
@@ -132,7 +132,7 @@ def patience() -> None:
                     "worst": float(relative.max()),
                 }
             )
-    write("beyond/patience", records)
+    write("beyond/help_after", records)
     show(records)
 
 
@@ -176,7 +176,7 @@ def threads(repeats: int = 7) -> None:
         write("beyond/pieces_on_threads", records)
 
 
-PARTS = {part.__name__: part for part in (lengths, uneven, patience, threads)}
+PARTS = {part.__name__: part for part in (lengths, uneven, help_after, threads)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PARTS:

@@ -18,10 +18,10 @@ from asyncqn.kernels import part_order
 from asyncqn.kernels.block_rule import (
     answer,
     choose,
+    help_after,
     new_parts,
     note_time,
     open_version,
-    patience,
     settle,
     take_up,
 )
@@ -85,10 +85,10 @@ class HandOut:
             return math.inf
         part = self._parts.part
         out = (part["copies"] > 0) & (part["done"] == 0)
-        return float(part["handed"][out].min(initial=math.inf)) + self._patience(self._last)
+        return float(part["handed"][out].min(initial=math.inf)) + self._help_after(self._last)
 
-    def _patience(self, stage: Stage) -> float:
-        return float(patience(self._parts.times, stage.backup_after))
+    def _help_after(self, stage: Stage) -> float:
+        return float(help_after(self._parts.times, stage.backup_after))
 
     def choose(self, worker: int, version: int, now: float) -> int | None:
         """The part for an idle worker, handed out with this call; None: there is nothing to do yet."""
@@ -99,7 +99,7 @@ class HandOut:
         following, last = self._own.get(worker, (0, -1))
         if following > last:
             home = worker % stage.blocks
-            following = int(choose(self._parts, home, now, self._patience(stage), stage.pieces))
+            following = int(choose(self._parts, home, now, self._help_after(stage), stage.pieces))
             if following < 0:
                 return None
             last = take_up(self._parts, following, now, stage.pieces)

@@ -24,7 +24,7 @@ import numpy as np
 from asyncqn.kernels.jit import shared_rule
 
 DEVIATIONS = 6.0
-"""How much the spread of answer times shortens the patience: by simulation, docs/results/exact-blocks.md."""
+"""How many standard deviations of the answer times help comes sooner: docs/results/exact-blocks.md."""
 
 PART = np.dtype(
     [
@@ -127,7 +127,7 @@ def settle(parts, b, pieces):
 
 
 @shared_rule
-def patience(times, backup_after):
+def help_after(times, backup_after):
     """How long a part is out before it is duplicated.
 
     Help that is not needed keeps its worker from the next version, so where times are steady there

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.block_rule import Parts, answer, choose, note_time, open_version, patience, take_up
+from asyncqn.kernels.block_rule import Parts, answer, choose, help_after, note_time, open_version, take_up
 from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
 from asyncqn.kernels.heap import pop, push, sink
 from asyncqn.kernels.jit import queue_kernel, queue_piece
@@ -134,7 +134,7 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
 
     Returns when there is help to give, until when the link is kept, and -1 or `no_time_left`.
     """
-    wait = patience(parts.times, backup_after)
+    wait = help_after(parts.times, backup_after)
     while queue.count[1] > 0:
         w = queue.idle[0]
         hand = queue.hand[w]
