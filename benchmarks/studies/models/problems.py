@@ -1,7 +1,8 @@
 """The problems of the study: linear models of many rows, dense and sparse, made from a seed.
 
 Sizes are in the names.  The prior has precision 1 and there is no intercept, so that every library minimises
-the same U.
+the same U.  The method's constants were chosen on smaller draws of seeds 0, 1 and 2; those here have a seed
+of their own.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import numpy as np
 import asyncqn as aq
 
 ROWS = 300_000
+SEED = 15
 
 
 def dense(condition: float, correlation: float) -> aq.LogisticRegression:
-    return aq.LogisticRegression.random(ROWS, 100, condition, correlation)
+    return aq.LogisticRegression.random(ROWS, 100, condition, correlation, seed=SEED)
 
 
 def rare_features() -> aq.LogisticRegression:
     """100 features: half are there in every row, half in one row of 1,000 to 30,000."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(SEED)
     X = rng.standard_normal((ROWS, 100))
     for j, rarity in enumerate(np.geomspace(1e3, 3e4, 50)):
         X[rng.random(ROWS) >= 1.0 / rarity, 50 + j] = 0.0
@@ -33,7 +35,7 @@ def power_law(n: int, d: int, entries: int = 30) -> aq.LogisticRegression:
     """Sparse rows of `entries` ones, the j-th most frequent feature drawn in proportion to 1 / j."""
     from scipy.sparse import csr_matrix
 
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(SEED)
     places = np.cumsum(1.0 / np.arange(1, d + 1))
     columns = np.searchsorted(places, rng.random(n * entries) * places[-1])
     X = csr_matrix((np.ones(n * entries), columns, np.arange(n + 1) * entries), (n, d))
@@ -51,9 +53,9 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
     "correlated, 3e5 x 100": lambda: dense(10.0, 0.5),
     "ill, 3e5 x 100": lambda: dense(100.0, 0.9),
     "worse, 3e5 x 100": lambda: dense(1000.0, 0.95),
-    "Poisson, 3e5 x 100": lambda: aq.PoissonRegression.random(ROWS, 100, 10.0, 0.5),
+    "Poisson, 3e5 x 100": lambda: aq.PoissonRegression.random(ROWS, 100, 10.0, 0.5, seed=SEED),
     "rare features, 3e5 x 100": rare_features,
-    "long, 1e5 x 1000": lambda: aq.LogisticRegression.random(100_000, 1000, 10.0, 0.5),
+    "long, 2e5 x 1000": lambda: aq.LogisticRegression.random(200_000, 1000, 10.0, 0.5, seed=SEED),
     "sparse, 3e4 x 1e4": lambda: power_law(30_000, 10_000),
     "sparse, 3e5 x 1e5": lambda: power_law(300_000, 100_000),
 }

@@ -11,18 +11,18 @@ import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
-CHUNK = 256
-"""Rows of the data in one product; the two factors of a tile stay in the fastest cache."""
+CHUNK = 248
+"""Rows of the data in one product; not a power of two, whose columns would share few lines of the cache."""
 
 
 @reducing_kernel
 def add_gram(a, b, S):
-    """S += a b' in and above the diagonal, where a b' is symmetric; tiles of 4 x 4 share what they load."""
+    """S += a b' in and above the diagonal, where a b' is symmetric; tiles of 4 x 2 share what they load."""
     D, m = a.shape
     full = D - D % 4
     for j in range(0, full, 4):
-        for k in range(j, full, 4):
-            _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], b[k + 2], b[k + 3], S, j, k)
+        for k in range(j, full, 2):
+            _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
     for k in range(full, D):
         for j in range(k + 1):
             total = a.dtype.type(0.0)
@@ -32,48 +32,30 @@ def add_gram(a, b, S):
 
 
 @reducing_piece
-def _tile(a0, a1, a2, a3, b0, b1, b2, b3, S, j, k):
-    """S[j : j + 4, k : k + 4] += the sixteen products."""
+def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
+    """S[j : j + 4, k : k + 2] += the eight products; as many sums as there are registers for, and no more."""
     zero = a0.dtype.type(0.0)
-    s00, s01, s02, s03 = zero, zero, zero, zero
-    s10, s11, s12, s13 = zero, zero, zero, zero
-    s20, s21, s22, s23 = zero, zero, zero, zero
-    s30, s31, s32, s33 = zero, zero, zero, zero
+    s00, s01, s10, s11 = zero, zero, zero, zero
+    s20, s21, s30, s31 = zero, zero, zero, zero
     for r in range(a0.size):
         x0, x1, x2, x3 = a0[r], a1[r], a2[r], a3[r]
-        y0, y1, y2, y3 = b0[r], b1[r], b2[r], b3[r]
+        y0, y1 = b0[r], b1[r]
         s00 += x0 * y0
         s01 += x0 * y1
-        s02 += x0 * y2
-        s03 += x0 * y3
         s10 += x1 * y0
         s11 += x1 * y1
-        s12 += x1 * y2
-        s13 += x1 * y3
         s20 += x2 * y0
         s21 += x2 * y1
-        s22 += x2 * y2
-        s23 += x2 * y3
         s30 += x3 * y0
         s31 += x3 * y1
-        s32 += x3 * y2
-        s33 += x3 * y3
     S[j, k] += s00
     S[j, k + 1] += s01
-    S[j, k + 2] += s02
-    S[j, k + 3] += s03
     S[j + 1, k] += s10
     S[j + 1, k + 1] += s11
-    S[j + 1, k + 2] += s12
-    S[j + 1, k + 3] += s13
     S[j + 2, k] += s20
     S[j + 2, k + 1] += s21
-    S[j + 2, k + 2] += s22
-    S[j + 2, k + 3] += s23
     S[j + 3, k] += s30
     S[j + 3, k + 1] += s31
-    S[j + 3, k + 2] += s32
-    S[j + 3, k + 3] += s33
 
 
 @reducing_kernel

@@ -51,8 +51,13 @@ class DenseRows:
     def value(
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
     ) -> tuple[bool, float]:
-        """U alone: of `sums`, whose gradient costs less than compiling a kernel without it."""
-        return self.sums(loss, y, weights, prior, theta, rows, np.empty_like(theta), np.empty(0))
+        """U alone: of `sums`, whose gradient costs less than compiling a kernel without it.
+
+        At theta = 0, where most runs start, no column matters and none is read.
+        """
+        X = self.X if theta[: self.X.shape[1]].any() else self.X[:, :0]
+        theta = theta[self.X.shape[1] - X.shape[1] :]
+        return DenseRows(X).sums(loss, y, weights, prior, theta, rows, np.empty_like(theta), np.empty(0))
 
     def second_moments(
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector

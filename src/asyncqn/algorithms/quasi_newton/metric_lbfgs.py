@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ class MetricLBFGS(GrowingSamples):
     def _strides(self) -> list[int]:
         return [FACTOR ** (j + 1) for j in range(self.samples, 0, -1)] + [1]
 
-    @property
+    @cached_property
     def stages(self) -> Stages:
         (whole,) = self._exact().stages
         samples = [
