@@ -26,9 +26,9 @@ from asyncqn.types import Array
 
 DENSE = 2000
 """The most numbers of theta for which C is kept: its factor takes as many cubed / 3 operations."""
-_OF_A_SAMPLE, _OF_ALL = 40, 100
+_OF_A_SAMPLE, _OF_ALL = 40, 300
 """Rows of S per number of theta: the metric of a sample serves three versions, that of all rows more."""
-_LEAST_PER_NUMBER, _COST = 10, 5
+_LEAST_PER_NUMBER, _COST = 10, 10
 """Rows of S: at most as many as cost a few passes over the data, but not fewer than ten per number."""
 _LEAST = 1e-12
 """The least curvature of a number, as a share of what its rows have at a typical weight."""

@@ -37,7 +37,7 @@ from asyncqn.engines.processes.channel import (
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
 from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
-from asyncqn.engines.wire import arrays_from_bytes, body_bytes, message_frames
+from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
 
 EAGER = 5e-5
@@ -58,10 +58,25 @@ class Slot:
         fd = shared_memory(nbytes)
         try:
             sock, self.process = server.start(fd, nbytes)
-            self.inbox, *self.outboxes = message_frames(sent, sample, False, mapped(fd, nbytes))
+            self.frames: tuple[Frame, ...] = message_frames(sent, sample, False, mapped(fd, nbytes))
         finally:
             os.close(fd)
         self.channel, self.returning, self.worker, self.turn = Channel(sock), returning, NOBODY, 0
+
+    @property
+    def inbox(self) -> Frame:
+        """Where the worker writes its update."""
+        return self.frames[0]
+
+    def next_outbox(self) -> Frame:
+        """Where the worker looks next, and does not look now."""
+        frame, self.turn = self.frames[1 + self.turn], 1 - self.turn
+        return frame
+
+    def close(self) -> None:
+        """Give back the socket and the memory, whoever still holds this: the traceback of an error may."""
+        self.channel.close()
+        self.frames = ()
 
 
 class ProcessMaster(ElasticMaster):
@@ -134,7 +149,7 @@ class ProcessMaster(ElasticMaster):
         del self.slots[slot.channel.fileno()]
         self.at.pop(slot.worker, None)
         self.ready.unregister(slot.channel)
-        slot.channel.close()
+        slot.close()
         with suppress(ProcessLookupError):
             os.kill(slot.process, signal.SIGKILL)
 
@@ -203,7 +218,6 @@ class ProcessMaster(ElasticMaster):
             slot = self.at.get(order.worker)
             if slot is None:
                 continue  # lost while the orders before this one were carried out
-            slot.outboxes[slot.turn].pack(core.sent())
-            slot.turn = 1 - slot.turn
+            slot.next_outbox().pack(core.sent())
             part = NO_PART if order.part is None else order.part
             self._send(slot, WORK, order.worker, order.read, order.k, part, order.hand_in)
