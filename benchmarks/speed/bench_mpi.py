@@ -116,6 +116,12 @@ def ping(comm: Any, mpi: Any, dim: int, messages: int, adding: bool) -> float:
     return messages / (time.perf_counter() - begun)
 
 
+def commit_rate(run: aq.Run) -> float:
+    """Commits per second, from the first to the last."""
+    times = run.schedule.commit_times()
+    return float((run.nit - 1) / (times[-1] - times[0]))
+
+
 def job(dim: int, messages: int) -> None:
     """What every rank runs; rank 0 prints the rates of all turns."""
     from mpi4py import MPI
@@ -128,19 +134,24 @@ def job(dim: int, messages: int) -> None:
             engine = aq.MPI(shared=shared)
             run = aq.minimize(Flat(dim), Idle(), engine=engine, commits=messages, evaluate=messages)
             if run is not None:
-                times = run.schedule.commit_times()
-                turn.append((run.nit - 1) / (times[-1] - times[0]))
+                turn.append(commit_rate(run))
         rates.append(turn)
     if comm.rank == 0:
         print(json.dumps(rates[1:]))
 
 
-def measure(workers: int, dim: int, messages: int) -> list[dict[str, Any]]:
+def rates_of_job(workers: int, dim: int, messages: int) -> list[list[float]]:
+    """The rates of every turn: both pings, the engine in shared memory, the engine by messages."""
     process = start(workers + 1, ["-m", "benchmarks.speed.bench_mpi", str(dim), str(messages)])
     out, err = process.communicate(timeout=300)
     if process.returncode != 0:
         raise RuntimeError(f"the MPI job failed: {err[-2000:]}")
-    rates = json.loads(out)
+    turns: list[list[float]] = json.loads(out)
+    return turns
+
+
+def measure(workers: int, dim: int, messages: int) -> list[dict[str, Any]]:
+    rates = rates_of_job(workers, dim, messages)
     name = f"MPI master, d = {dim}, W = {workers}"
     found = []
     for way, (ours, met) in {"shared memory": (2, 0.8), "messages": (3, None)}.items():

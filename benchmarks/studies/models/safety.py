@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from benchmarks.studies.tables import write
+from benchmarks.studies.tables import read, write
 
 ROWS, FEATURES = 17_000, 6
 SCALES, TYPES, WORKERS, SEEDS = (0.01, 1.0, 100.0), ("float64", "float32"), (1, 8, 80), range(3)
@@ -74,8 +74,9 @@ def judged(potential: Any, workers: int, seed: int, least: float) -> tuple[bool,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}; all if none is named")
-    records: list[dict[str, Any]] = []
-    for model in parser.parse_args().models or MODELS:
+    models = parser.parse_args().models or list(MODELS)
+    records: list[dict[str, Any]] = [row for row in read("models/safety") if row["model"] not in models]
+    for model in models:
         total = np.zeros(4, int)
         for seed in SEEDS:
             for what, potential in problems(model, seed):

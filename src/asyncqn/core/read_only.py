@@ -13,7 +13,7 @@ from asyncqn.errors import BadInput
 from asyncqn.types import Potential
 
 _OF_THETA = ("value", "metrics", "curvature_diagonal")
-_OF_ROWS = ("grad", "value_rows", "grad_with_value", "grad_with_curvature")
+OF_ROWS = ("grad", "value_rows", "grad_with_value", "grad_with_curvature")
 """Functions whose first argument is theta; of these the second is rows."""
 _READ_ONLY = re.compile("read.?only|write?able", re.IGNORECASE)
 """What the errors of NumPy, numba, Cython, ctypes and PyTorch have in common when an array is read-only."""
@@ -34,10 +34,10 @@ class ReadOnly:
 
     def __init__(self, potential: Potential) -> None:
         self._potential = potential
-        for name in (*_OF_THETA, *_OF_ROWS):
+        for name in (*_OF_THETA, *OF_ROWS):
             if callable(method := getattr(potential, name, None)):
                 full = f"{type(potential).__name__}.{name}"
-                setattr(self, name, _guarded(method, full, name in _OF_ROWS))
+                setattr(self, name, _guarded(method, full, name in OF_ROWS))
 
     def __getattr__(self, name: str) -> Any:
         if name == "_potential":  # not there yet: an instance that is being copied

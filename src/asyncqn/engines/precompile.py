@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from asyncqn.core.master import Master
+from asyncqn.core.read_only import OF_ROWS, read_only
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker_steps import WorkerSteps
@@ -10,6 +13,21 @@ from asyncqn.types import Algorithm, Array, Potential, Task
 
 _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
+_FEW = 4096
+"""Rows of a computation that is thrown away; as many as the largest batch that JAX compiles for."""
+
+
+class FewRows:
+    """A potential that looks at the first few rows of those it is given."""
+
+    def __init__(self, potential: Potential) -> None:
+        self._called = read_only(potential)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._called, name)
+        if name not in OF_ROWS or not callable(found):
+            return found
+        return lambda theta, rows, *rest: found(theta, rows[:_FEW], *rest)
 
 
 def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int) -> None:
@@ -20,6 +38,7 @@ def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: 
     stage = stage_at(algorithm.stages, 0)
     every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
     parts = list(range(stage.parts or 1)) if every else [stage.first_part]
+    potential = FewRows(potential)
     try:
         master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
         steps = WorkerSteps(algorithm, potential, master.limit)

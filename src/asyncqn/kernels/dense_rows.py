@@ -6,6 +6,8 @@ more than a row: the intercept.  `weights` of rows may be empty: then each count
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from asyncqn.kernels.gram import CHUNK, add_gram
@@ -113,24 +115,27 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal):
 @reducing_kernel
 def second_moments(kind, width, X, y, weights, theta, rows, S):
     """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
-    D, d = theta.size, X.shape[1]
-    x, wx = np.zeros((D, CHUNK), theta.dtype), np.zeros((D, CHUNK), theta.dtype)
-    for first in range(0, rows.size, CHUNK):
-        count = min(CHUNK, rows.size - first)
-        for r in range(count):
-            row = rows[first + r]
-            z = np.float64(theta[d]) if d < D else 0.0
-            part = theta.dtype.type(0.0)
+    D, d, m = theta.size, X.shape[1], rows.size
+    slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
+    x, z, roots = np.zeros((D, CHUNK), theta.dtype), np.zeros(4), np.zeros(4, theta.dtype)
+    for first in range(0, m, CHUNK):
+        for r in range(0, CHUNK, 4):
+            at = min(first + r, m - 1)
+            a, b = X[rows[at]], X[rows[min(at + 1, m - 1)]]
+            c, e = X[rows[min(at + 2, m - 1)]], X[rows[min(at + 3, m - 1)]]
+            _four_dots(a, b, c, e, slopes_of, z)
+            for i in range(4):
+                roots[i] = 0.0
+                if first + r + i < m:
+                    row = rows[first + r + i]
+                    w = weight_of(kind, width, y[row], z[i] + shift)
+                    roots[i] = math.sqrt(w * (weights[row] if weights.size else 1.0))
+            ra, rb, rc, re = roots[0], roots[1], roots[2], roots[3]
             for j in range(d):
-                part += X[row, j] * theta[j]
-            w = weight_of(kind, width, y[row], z + part) * (weights[row] if weights.size else 1.0)
-            for j in range(D):
-                entry = X[row, j] if j < d else theta.dtype.type(1.0)
-                x[j, r], wx[j, r] = entry, w * entry
-        for j in range(D):
-            x[j, count:] = 0.0
-            wx[j, count:] = 0.0
-        add_gram(wx, x, S)
+                x[j, r], x[j, r + 1], x[j, r + 2], x[j, r + 3] = ra * a[j], rb * b[j], rc * c[j], re * e[j]
+            if d < D:
+                x[d, r], x[d, r + 1], x[d, r + 2], x[d, r + 3] = ra, rb, rc, re
+        add_gram(x, x, S)
 
 
 def column_squares(X, weights, out, counts):
