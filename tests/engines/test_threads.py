@@ -13,6 +13,7 @@ from examples import EXAMPLES, STOCHASTIC
 
 import asyncqn as aq
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.precompile import precompile
 from asyncqn.errors import WorkerFailed
 
 POTENTIAL = problem()
@@ -223,3 +224,18 @@ def test_the_clock_stands_still_while_it_is_paused() -> None:
 def test_impossible_parameters_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(aq.BadInput, match=words):
         aq.Threads(**arguments)
+
+
+def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None:
+    looked: list[int] = []
+
+    class Wide(Slope):
+        n_data = 10**6
+
+        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+            looked.append(len(rows))
+            out[:] = theta
+
+    precompile(Wide(), aq.BlockLBFGS(2), np.array([3.0]), 0)
+    assert looked
+    assert max(looked) <= 4096

@@ -133,7 +133,7 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
 
 @pytest.mark.parametrize(
     ("n", "dim", "sample", "rows"),
-    [(10**6, 100, 10**6, 10_000), (10**6, 100, 10**5, 4000), (10**6, 100, 3000, 3000)],
+    [(10**6, 100, 10**6, 30_000), (10**6, 100, 10**5, 4000), (10**6, 100, 3000, 3000)],
 )
 def test_how_many_rows_make_a_metric(n, dim, sample, rows):
     assert rows_for_metric(n, dim, sample) == rows
@@ -196,3 +196,12 @@ X, Y = np.ones((3, 2)), np.array([1, 0, 1])
 def test_bad_input_gets_a_sentence(make, words):
     with pytest.raises(BadInput, match=words):
         make()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_U_at_zero_is_that_of_the_gradients_pass(intercept):
+    drawn = aq.LogisticRegression.random(101, 5, seed=0)
+    p = aq.LogisticRegression(drawn.X, drawn.y, intercept=intercept, weights=np.linspace(0.0, 2.0, 101))
+    theta = np.zeros(p.dim)
+    theta[5:] = 0.7  # the intercept
+    assert p.value(theta) == p.grad_with_value(theta, np.arange(101), np.empty(p.dim))
