@@ -28,3 +28,11 @@ def test_what_is_no_such_file_gets_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match=r"asyncqn\[sklearn\]"):
         aq.read_libsvm(tmp_path / "wrong.txt")
+
+
+def test_a_folder_and_an_empty_file_are_refused_in_a_sentence(tmp_path):
+    with pytest.raises(aq.BadInput, match=r"' cannot be read: Is a directory\.$"):
+        aq.read_libsvm(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(aq.BadInput, match="is empty: a libsvm file has a line for every row"):
+        aq.read_libsvm(tmp_path / "empty.txt")

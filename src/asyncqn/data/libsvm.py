@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, MissingExtra
+from asyncqn.errors import BadInput, MissingExtra, require
 
 
 def read_libsvm(
@@ -35,6 +35,9 @@ def read_libsvm(
         X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.dtype(dtype))
     except FileNotFoundError:
         raise BadInput(f"there is no file {str(path)!r}: give the path of a libsvm file.") from None
+    except OSError as error:  # a folder, no permission, a broken archive
+        raise BadInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise BadInput(f"{str(path)!r} is no file in the libsvm format: {error}.") from None
+    require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has a line for every row.")
     return X, y

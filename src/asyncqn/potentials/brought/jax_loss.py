@@ -42,7 +42,7 @@ def from_jax(loss: Callable[[Any, Any], Any], params: Any, data: Any, *, prior: 
     >>> {name: round(float(value), 2) for name, value in sorted(problem.params(run.theta).items())}
     {'shift': 1.0, 'slope': 3.0}
     """
-    require(callable(loss), f"loss must be a function of params and a batch, not a {type(loss).__name__}.")
+    require(callable(loss), f"loss must be a function of params and a batch, not {loss!r}.")
     return JaxSum(loss, params, data, prior)
 
 
