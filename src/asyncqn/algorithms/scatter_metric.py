@@ -8,7 +8,7 @@ information equality), so that F is about a multiple of the Hessian; what it is 
 pairs.  A matrix of k differences has no more rank than k, so a share a is taken off what is beside its
 diagonal.  Where features are rotated that hides directions which are flatter than the mean by more than a,
 and only pairs find them.  A method with a pair after every pass does best with a smooth H0, p = 1; the table,
-whose pairs are few, needs F as it is once there are some d of differences: p = 3 (to 0.1 % in 1.2 passes
+whose pairs are few, needs F as it is once there are some d of differences: p = 2 (to 0.1 % in 1.2 passes
 instead of 13).  Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
 
 No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is

@@ -50,7 +50,7 @@ TOLERATED, ERRORS = 10.0, 2.0
 """By how many times what sampling explains, and by how many standard errors, a rise must show to be one."""
 FAR = 1e6
 """A step further than this times 1 plus the largest number of the start has gone astray."""
-BELIEF = 3.0
+BELIEF = 2.0
 """How soon the scatter of the answers is believed, see `scatter_metric`."""
 TURNS = 5
 """After so many turns the table has done what it could."""
