@@ -4,7 +4,7 @@
     python -m benchmarks.studies.recommender.clicks compare PYTHON [RANK...]
 
 PYTHON: an interpreter that has `implicit`.  MovieLens 1M, ratings of at least 4 as clicks of strength 1, a
-tenth held out.  `choose` scores a grid on split 10; `compare` takes the best of each side to splits 0 to 2,
+tenth held out.  `choose` scores grids on split 10; `compare` takes the best of each side to splits 0 to 2
 and tells the NDCG at 10 and processor seconds on one thread; both write docs/results/recommender_clicks.json.
 """
 
@@ -28,11 +28,14 @@ from asyncqn.recommender.metrics import list_sums
 from benchmarks.timing import one_blas_thread
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "recommender_clicks.json"
-RANKS = (20, 64)
+RANKS = (64,)
 OURS = [(c, s) for c in (1.0, 1.5, 2.0) for s in (0.55, 0.7, 0.85)]
 """Confidence, and the ridge as a share of the noise (see `click_ridge`)."""
 THEIRS = [(a, r) for a in (1.0, 2.0, 3.0) for r in (25.0, 40.0, 55.0)]
 """alpha and regularization of implicit."""
+CHOSEN = {"asyncqn": (2.0, 0.7), "implicit": (2.0, 40.0)}
+"""The best of each side at rank 64, of wider grids: confidence 1 to 4, shares 0.5 to 1.2; alpha 1 to 10,
+regularization 0.01 to 80."""
 Record = dict[str, Any]
 
 
@@ -103,24 +106,19 @@ def choose(python: str, ranks: tuple[int, ...]) -> list[Record]:
     for rank in ranks:
         records += ours(rank, train, test, OURS)
         records += theirs(python, rank, train, test, THEIRS)
+    print(*records, sep="\n")
     return records
 
 
-def best(records: list[Record], what: str, rank: int) -> tuple[float, float]:
-    """The setting with the highest NDCG on the split for choosing, after whichever iteration."""
-    mine = [r for r in records if r["what"] == what and r["rank"] == rank]
-    confidence, ridge = max(mine, key=lambda r: r["ndcg"])["setting"]
-    return confidence, ridge
-
-
 def compare(python: str, ranks: tuple[int, ...]) -> list[Record]:
-    chosen, records = json.loads(RESULTS.read_text())["choose"], []
+    records: list[Record] = []
     for seed in range(3):
         train, test = split(seed)
         for rank in ranks:
-            found = ours(rank, train, test, [best(chosen, "asyncqn", rank)])
-            found += theirs(python, rank, train, test, [best(chosen, "implicit", rank)])
+            found = ours(rank, train, test, [CHOSEN["asyncqn"]])
+            found += theirs(python, rank, train, test, [CHOSEN["implicit"]])
             records += [{"split": seed, **record} for record in found]
+            print(*records[-len(found) :], sep="\n", flush=True)
     return records
 
 
@@ -129,8 +127,6 @@ def main(what: str, python: str, *ranks: str) -> None:
     records = {"choose": choose, "compare": compare}[what](python, asked)
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**old, what: records}, indent=0) + "\n")
-    for record in records:
-        print(record)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,11 @@ def choose(found: Sequence[str], where: str, asked: Columns, clicks: bool = Fals
         if name is None:
             fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
             if not fits and role != "time" and not (clicks and role == "rating"):
-                rows = "; if every row is a click, say clicks=True or --clicks" if role == "rating" else ""
+                rows = (
+                    "; if every row is a click, say clicks=True, --clicks, or --feedback implicit"
+                    if role == "rating"
+                    else ""
+                )
                 raise BadInput(
                     f"{where}: no column looks like the {role}; there are {listed}: name the right one with "
                     f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter{rows}."

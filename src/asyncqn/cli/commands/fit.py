@@ -109,7 +109,9 @@ def register(app: typer.Typer) -> None:
         check_places(out, kept.test_out)
         learner = Recommender(**asdict(model))
         learner.check()
-        found = replace(reading, clicks=reading.clicks or model.feedback == "implicit").read(data, output)
+        implicit = model.feedback == "implicit"
+        require(implicit or not reading.clicks, "clicks need --feedback implicit: add it.")
+        found = replace(reading, clicks=implicit).read(data, output)
         output.say(str(found.ratings))
         train, test = kept.divided(found.ratings, model.seed)
         learn(learner, train, output)
