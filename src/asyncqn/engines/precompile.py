@@ -38,10 +38,10 @@ def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: 
     stage = stage_at(algorithm.stages, 0)
     every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
     parts = list(range(stage.parts or 1)) if every else [stage.first_part]
-    potential = FewRows(potential)
+    few: Any = FewRows(potential)
     try:
-        master = Master(algorithm, potential, theta0, workers=1, last=10**9, evaluate=10**9)
-        steps = WorkerSteps(algorithm, potential, master.limit)
+        master = Master(algorithm, few, theta0, workers=1, last=10**9, evaluate=10**9)
+        steps = WorkerSteps(algorithm, few, master.limit)
         local = algorithm.init_worker(steps.potential, theta0)
         for k in range(_COMMITS):
             updates = []
