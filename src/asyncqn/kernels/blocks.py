@@ -47,7 +47,7 @@ class Queue(NamedTuple):
     idle: np.ndarray  # (2 W,) workers without, the least number first; some may be busy again, or gone
     number: np.ndarray  # (W,) zeros: the key of those
     returning: np.ndarray  # workers that are there again after their death
-    count: np.ndarray  # (2,) how many wait, and how many are idle
+    counts: np.ndarray  # (2,) how many wait, and how many are idle
     arrived: np.ndarray  # (W,) workers whose answers have come
     closed: np.ndarray  # (N,) when each version was over; inf: it is not
 
@@ -84,22 +84,22 @@ def new_queue(timing: Timing, versions: int) -> Queue:
 def _wait(queue, w, event):
     """Worker w has its next event then."""
     queue.event[w] = event
-    push(queue.waiting, queue.count[0], queue.event, w)
-    queue.count[0] += 1
+    push(queue.waiting, queue.counts[0], queue.event, w)
+    queue.counts[0] += 1
 
 
 @queue_piece
 def _sort_again(queue):
     """Make a heap of those that wait after any of their events changed."""
-    for i in range(queue.count[0] // 2 - 1, -1, -1):
-        sink(queue.waiting, queue.count[0], queue.event, i)
+    for i in range(queue.counts[0] // 2 - 1, -1, -1):
+        sink(queue.waiting, queue.counts[0], queue.event, i)
 
 
 @queue_piece
 def _rest(queue, w):
     """Worker w has nothing to do."""
-    push(queue.idle, queue.count[1], queue.number, w)
-    queue.count[1] += 1
+    push(queue.idle, queue.counts[1], queue.number, w)
+    queue.counts[1] += 1
 
 
 @queue_piece
@@ -135,7 +135,7 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
     Returns when there is help to give, until when the link is kept, and -1 or `no_time_left`.
     """
     wait = help_after(parts.times, backup_after)
-    while queue.count[1] > 0:
+    while queue.counts[1] > 0:
         w = queue.idle[0]
         hand = queue.hand[w]
         if hand["busy"] == 0 and hand["birth"] <= now and now < hand["death"]:
@@ -153,8 +153,8 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
                 sent = busy = max(now, busy) + timing.link
             hand["finish"] = sent + timing.message / 2.0 + hand["pace"]
             _begin(timing, queue, w, now)
-        pop(queue.idle, queue.count[1], queue.number)
-        queue.count[1] -= 1
+        pop(queue.idle, queue.counts[1], queue.number)
+        queue.counts[1] -= 1
     return np.inf, busy, -1
 
 
@@ -162,9 +162,9 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
 def _arrivals(queue, now, arrived):
     """Those whose events have come, answers by the number of their worker; returns how many answers."""
     size = 0
-    while queue.count[0] > 0 and queue.event[queue.waiting[0]] <= now:
-        w = pop(queue.waiting, queue.count[0], queue.event)
-        queue.count[0] -= 1
+    while queue.counts[0] > 0 and queue.event[queue.waiting[0]] <= now:
+        w = pop(queue.waiting, queue.counts[0], queue.event)
+        queue.counts[0] -= 1
         if queue.hand[w]["busy"] == 0:
             _rest(queue, w)
             continue
@@ -196,7 +196,7 @@ def _go_on(timing, queue, w, now):
 @queue_piece
 def _delay_queue(timing, queue, now):
     """The master is at work from now on: answers that wait for the link wait for it, too."""
-    for i in range(queue.count[0]):
+    for i in range(queue.counts[0]):
         w = queue.waiting[i]
         if queue.hand[w]["received"] == 1 and queue.event[w] > now:
             queue.event[w] += timing.master
@@ -230,7 +230,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
             )
             if short < -1:
                 return n, rows, short
-        if queue.count[0] > 0:
+        if queue.counts[0] > 0:
             event = min(event, queue.event[queue.waiting[0]])
         if event == np.inf:
             break

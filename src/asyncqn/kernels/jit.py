@@ -93,9 +93,8 @@ def inlined(function: F) -> F:
 
 def shared_rule(function: F) -> F:
     """A piece of queue kernels; called from Python it runs as it stands, uncompiled."""
-    return cast(
-        F, register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
-    )
+    rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
+    return rule
 
 
 def drop_stale_cache(folder: Path, cache: Path) -> bool:

@@ -285,9 +285,10 @@ def _gains(chosen: Sequence[Record], low: float, high: float, both: Sequence[int
     times = {(r["variance"], r["workers"], r["seed"]): r["time"] for r in chosen if r["time"]}
     found = []
     for seed in distinct(chosen, "seed"):
-        four = [times.get((v, W, seed)) for v in (low, high) for W in (both[0], both[-1])]
-        if all(four):
-            found.append(np.log(four[0] / four[1]) - np.log(four[2] / four[3]))
+        keys = [(v, W, seed) for v in (low, high) for W in (both[0], both[-1])]
+        if all(key in times for key in keys):
+            one, many, uneven_one, uneven_many = (float(times[key]) for key in keys)
+            found.append(np.log(one / many) - np.log(uneven_one / uneven_many))
     return np.array(found)
 
 

@@ -240,7 +240,7 @@ def _lengths(full: bool, size: str, setting: str) -> dict[int, int]:
     """How long runs are, in steps of a-SGD, and how many seeds each length has."""
     short, middle, long = LENGTHS
     if size != "1m":
-        return {short: 2}
+        return {short: 1}
     if not full:
         return dict.fromkeys((short, middle), 5 if setting == BASE else 2)
     longest_too = {long: 2} if setting in (BASE, CONTROL) else {long: 1} if setting in SETTLING else {}
