@@ -257,7 +257,7 @@ def draw(tables: Tables) -> dict[str, Any]:
         for pair, name in zip(axes, names, strict=True):
             for axis, what in zip(pair, ("rmse", "grad_norm"), strict=True):
                 _curves(axis, _shown(where(every, ratings=name)), what)
-                axis.set_title(f"{label(name)}, {words}")
+                axis.set_title(f"{label(name)}, {words}", fontsize=8)
         _finish(figure, axes)
         found["fig4" if at == "prior" else f"fig4_{at}"] = figure
     found["fig4_settings"] = _draw_settings(tables)
@@ -280,7 +280,7 @@ def _finish(figure: Any, axes: Any, words: str = "time (s, simulated from measur
 
 
 def _curves(axis: Any, rows: list[Record], what: str) -> None:
-    """Median over seeds, with a band; runs that blow up leave the panel."""
+    """Median over seeds, with a band, or each of fewer than three runs; what blows up leaves the panel."""
     levels = []
     for kind, title in NAMES.items():
         mine = where(rows, algorithm=kind)
@@ -289,11 +289,13 @@ def _curves(axis: Any, rows: list[Record], what: str) -> None:
             continue
         grid = np.linspace(0.0, max(float(run[-1]["time"]) for run in runs), 50)
         values = np.array([_on_grid(run, what, grid) for run in runs])
-        middle, (low, high) = np.median(values, axis=0), spread(values)
         look = ALGORITHM_STYLES[kind]
-        axis.plot(grid, middle, label=title, **{**look, "markevery": 6})
-        axis.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        levels.append(middle)
+        lines = [np.median(values, axis=0)] if len(runs) > 2 else list(values)
+        for k, line in enumerate(lines):
+            axis.plot(grid, line, label=None if k else title, **{**look, "markevery": 6})
+        if len(runs) > 2:
+            axis.fill_between(grid, *spread(values), color=look["color"], alpha=0.15, linewidth=0)
+        levels += lines
         lost = sum(bool(run[-1]["diverged"]) for run in runs)
         if lost:
             words = f"{title}: {lost} of {len(runs)} runs diverge"
