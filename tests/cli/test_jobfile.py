@@ -191,6 +191,17 @@ def test_a_factorization_of_a_file_of_ratings_is_a_problem(
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
 
 
+def test_a_factorization_of_clicks_is_a_problem(write: Callable[[str], Path], tmp_path: Path) -> None:
+    rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
+    (tmp_path / "clicks.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    text = f"[problem]\nkind = 'implicit-factorization'\nratings = '{tmp_path / 'clicks.csv'}'\nrank = 2\n"
+    job = load_job(write(text + "confidence = 2.0\n"))
+    assert isinstance(job.problem, aq.ImplicitFactorization)
+    assert (job.problem.dim, job.problem.n_data, job.problem.confidence) == (2 * 9, 12, 2.0)
+    with pytest.raises(aq.BadInput, match="alpha"):
+        load_job(write(text + "alpha = 0.1\n"))
+
+
 def test_a_factorization_without_ratings_says_what_is_missing(write: Callable[[str], Path]) -> None:
     with pytest.raises(aq.BadInput, match="needs ratings"):
         load_job(write("[problem]\nkind = 'profiled-factorization'\nrank = 2\n"))

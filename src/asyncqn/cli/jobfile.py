@@ -51,19 +51,37 @@ def _factorization(
     split_seed: int = 0,
 ) -> Potential:
     """A factorization of stored ratings, by name or path: every process maps them from disk itself."""
-    if not ratings:
-        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
     source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
     given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
-    model = rebuild({"kind": kind, "source": source if test_fraction else ratings, **given})
+    return _of_stored(kind, ratings, source if test_fraction else ratings, given)
+
+
+def _clicks(
+    ratings: str = "",
+    rank: int = 5,
+    prior: float = 1.0,
+    confidence: float = 1.0,
+    dtype: str = "float64",
+    seed: int = 0,
+) -> Potential:
+    """The same of clicks: what is stored as ratings are their strengths."""
+    given = {"rank": rank, "prior": prior, "confidence": confidence, "dtype": dtype, "seed": seed}
+    return _of_stored(CLICKS, ratings, ratings, given)
+
+
+def _of_stored(kind: str, ratings: str, source: Any, given: dict[str, Any]) -> Potential:
+    if not ratings:
+        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
+    model = rebuild({"kind": kind, "source": source, **given})
     assert model is not None
     return model
 
 
+CLICKS = "implicit-factorization"
 PROBLEMS: dict[str, Callable[..., Potential]] = {
     kind: partial(_factorization, kind) if hasattr(model, "from_ratings") else model.random
     for kind, model in POTENTIALS.items()
-}
+} | {CLICKS: _clicks}
 """How each potential is made from a section [problem]."""
 
 DEFAULT_ALGORITHM = "as-lbfgs"
