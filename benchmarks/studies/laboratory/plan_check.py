@@ -93,7 +93,14 @@ def measured(kind: str, workers: int, potential: Any, target: float) -> list[dic
             found[name] = runs(potential, algorithm, aq.Threads(workers), target)
     rows = []
     for name, (run, times) in found.items():
-        plan = aq.plan(potential, target=target, workers=(workers,), recorded={name: run}, commits=20_000)
+        if not times:
+            print(f"{kind}, {workers} workers, {name}: no real run reached the target", flush=True)
+            continue
+        try:
+            plan = aq.plan(potential, target=target, workers=(workers,), recorded={name: run}, commits=20_000)
+        except aq.BadInput as refused:
+            print(f"{kind}, {workers} workers, {name}: {refused}", flush=True)
+            continue
         real, predicted = statistics.median(times), plan.best.time
         rows.append({
             "engine": kind, "workers": workers, "method": name, "predicted ms": round(1e3 * predicted, 1),
