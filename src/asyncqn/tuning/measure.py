@@ -37,7 +37,7 @@ def accepted_share(run: Run) -> float | None:
 
 
 def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
-    """A number of commits that surely lasts until time `limit`.
+    """A number of commits that lasts until time `limit`; no more than 1,002 rounds: longer runs end early.
 
     The rate of commits is at most sum_w 1/cycle_w in the mean; a third more allows for early luck.
     """
