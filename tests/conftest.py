@@ -29,10 +29,9 @@ settings.register_profile(
 settings.load_profile("asyncqn")
 
 
-_LONGEST = {
-    group: place for place, group in enumerate(("ray", "mpi", "test_docs", "test_program", "test_reproduce"))
-}
-"""Groups that begin before the others: what starts processes and clusters, and waits for them."""
+_EARLY = ("test_threads", "test_published", "ray", "mpi", "test_docs", "test_program", "test_reproduce")
+"""Groups that begin before the others: one that compiles most kernels, so that processes of later groups
+find them in the cache, then the longest ones."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,8 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test an xdist group: "mpi" or "ray" by fixture, else its file.
 
     A file kept in one process compiles its kernels once; numba's cache on disk, which is written
-    by atomic replacement, serves the other process afterwards.  Groups that take longest come first,
-    with --no-loadscope-reorder of xdist: at the end no process then waits for the other.
+    by atomic replacement, serves the other process afterwards.  The longest groups come early, with
+    --no-loadscope-reorder of xdist: at the end no process then waits for the other.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is not None:
@@ -49,7 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         group = "mpi" if "mpirun" in fixtures else "ray" if "ray_local" in fixtures else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: _LONGEST.get(item.get_closest_marker("xdist_group").args[0], len(_LONGEST)))
+    place = {group: at for at, group in enumerate(_EARLY)}
+    items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(place)))
 
 
 def child_environment(**extra: str) -> dict[str, str]:

@@ -246,6 +246,12 @@ def test_importing_asyncqn_imports_no_optional_package() -> None:
     assert done.stdout.split() == []
 
 
+def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:
+    # pytest 9.2 with xdist 3.8 loses them without a word: files are torn apart, two Ray clusters start.
+    in_groups = getattr(request.config.option, "loadgroup", False)
+    assert not in_groups or request.node.nodeid.endswith("@test_project")
+
+
 def test_mpiexec_of_the_wheel_starts_three_ranks_that_meet(mpirun) -> None:
     code = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank), c.size, flush=True)"
     done = mpirun(3, ["-c", code])
