@@ -50,15 +50,16 @@ def reachable(module: str, name: str, root: Path, path: Path | None = None) -> d
 
     path: the file of a module outside the package.
     """
+    places, data = _modules(root), list(root.glob("*/*/*.json"))
     files: dict[str, _File] = {}
-    if path is not None and _path(module, root) is None:
+    if path is not None and module not in places:
         files[module] = _parsed(module, path.read_text(encoding="utf-8"))
     texts: dict[str, str] = {}
     waiting: list[Target] = [(module, name)]
     seen: set[Target] = set()
     while waiting:
         module, wanted = waiting.pop()
-        found = _path(module, root)
+        found = places.get(module)
         if found is not None and not f"{module}.".startswith(f"{_BY_DEFINITION}."):
             wanted = None
         if (module, wanted) in seen or (found is None and module not in files):
@@ -68,8 +69,9 @@ def reachable(module: str, name: str, root: Path, path: Path | None = None) -> d
             files[module] = _parsed(module, found.read_text(encoding="utf-8"))
         part = files[module].part(wanted)
         texts[module if wanted is None else f"{module}:{wanted}"] = part.text
-        waiting += [_resolved(target, root) for target in part.leads]
-        texts |= _data(part.words, root)
+        waiting += [_resolved(target, places) for target in part.leads]
+        named = [file for file in data if file.parent.name in part.words]
+        texts |= {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in named}
     return texts
 
 
@@ -162,10 +164,19 @@ def _bindings(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Target]]
             yield alias.asname or alias.name, (node.module, alias.name)
 
 
-def _resolved(target: Target, root: Path) -> Target:
+def _resolved(target: Target, places: dict[str, Path]) -> Target:
     """`from package import module` means the module."""
     module, name = target
-    return (f"{module}.{name}", None) if name and _path(f"{module}.{name}", root) is not None else target
+    return (f"{module}.{name}", None) if name and f"{module}.{name}" in places else target
+
+
+def _modules(root: Path) -> dict[str, Path]:
+    """The modules of the package at `root`, and their files."""
+    files = {
+        ".".join(("asyncqn", *path.relative_to(root).with_suffix("").parts)): path
+        for path in root.rglob("*.py")
+    }
+    return {name.removesuffix(".__init__"): path for name, path in files.items()}
 
 
 def _defined(node: ast.stmt) -> list[str]:
@@ -175,19 +186,3 @@ def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
         targets = [node.target]
     return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
-
-
-def _path(module: str, root: Path) -> Path | None:
-    """The file of a module of the package at `root`."""
-    first, *rest = module.split(".")
-    if first != "asyncqn":
-        return None
-    place = root.joinpath(*rest)
-    candidates = (place / "__init__.py", place.with_suffix(".py")) if rest else (root / "__init__.py",)
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _data(words: frozenset[str], root: Path) -> dict[str, str]:
-    """The package's folders of data that are named."""
-    found = [path for path in root.glob("*/*/*.json") if path.parent.name in words]
-    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in found}
