@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
@@ -71,10 +72,18 @@ def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: 
     axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
 
 
-def save_figure(figure: Any, stem: Path) -> None:
-    """Write `stem`.png and `stem`.svg."""
-    png, svg = {"dpi": 120, "metadata": {"Software": ""}}, {"metadata": {"Date": None}}
-    for kind, options in (("png", png), ("svg", svg)):
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 120, "metadata": {"Software": ""}},
+    "svg": {"metadata": {"Date": None}},
+}
+
+
+def save_figure(figure: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> None:
+    """Write `stem`.png and `stem`.svg, or only one of them."""
+    figure.set_dpi(_OPTIONS["png"]["dpi"])
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # it is laid out now, once for both
+    for kind in kinds:
         content = BytesIO()
-        figure.savefig(content, format=kind, **options)
+        figure.savefig(content, format=kind, **_OPTIONS[kind])
         write_whole(stem.with_suffix(f".{kind}"), content.getvalue())

@@ -19,7 +19,10 @@ Record = dict[str, Any]
 
 def where(records: Iterable[Record], **values: Any) -> list[Record]:
     """The records whose columns have these values."""
-    return [r for r in records if all(r.get(name) == value for name, value in values.items())]
+    found = list(records)
+    for name, value in values.items():
+        found = [record for record in found if record.get(name) == value]
+    return found
 
 
 def column(records: Iterable[Record], name: str) -> npt.NDArray[np.float64]:

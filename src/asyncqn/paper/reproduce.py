@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -70,13 +71,14 @@ def conclude(
     tables: list[str],
     manifest: dict[str, Any],
     bands: str = PERCENTILES,
+    kinds: Sequence[str] = ("png", "svg"),
 ) -> Result:
     """Draw and reach outcomes from the tables in a folder, and keep `experiment.json` beside them."""
     saved: Tables = {name: read_table(folder / name) for name in tables}
     with style(), shaded(bands):
         figures = experiment.draw(saved)
         for name, figure in figures.items():
-            save_figure(figure, folder / name)
+            save_figure(figure, folder / name, kinds)
     document = {
         "name": experiment.name,
         "title": experiment.title,
@@ -104,7 +106,7 @@ def publish(result: Result, folder: Path) -> None:
 
 
 def published(experiments: list[Experiment], folder: Path, scratch: Path) -> list[Result]:
-    """The experiments that `folder` has tables of, drawn and judged anew in `scratch`."""
+    """The experiments that `folder` has tables of, drawn as pages show them and judged anew in `scratch`."""
     found = []
     for experiment in experiments:
         source = folder / experiment.name
@@ -113,7 +115,8 @@ def published(experiments: list[Experiment], folder: Path, scratch: Path) -> lis
             for name in kept["tables"]:
                 content = (source / f"{name}.parquet").read_bytes()
                 write_whole(scratch / experiment.name / f"{name}.parquet", content)
-            found.append(conclude(experiment, scratch / experiment.name, kept["tables"], kept["manifest"]))
+            place, names = scratch / experiment.name, kept["tables"]
+            found.append(conclude(experiment, place, names, kept["manifest"], kinds=("png",)))
     return found
 
 
