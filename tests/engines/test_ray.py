@@ -98,7 +98,7 @@ def test_a_silent_worker_is_given_up_and_replaced(ray_local: Any, tmp_path: Path
                 flag.touch()
                 time.sleep(600.0)
 
-    engine = aq.Ray(1, give_up_after=2.0)
+    engine = aq.Ray(1, give_up_after=4.0)
     run = aq.minimize(Stuck(), EVERY["sgld"], engine=engine, commits=30, theta0=START, check=False)
     assert run.status == "completed"
     assert run.manifest["engine"]["workers_lost"] == run.manifest["engine"]["workers_joined"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import Any
@@ -188,14 +189,15 @@ def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
 def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
     class Stuck(Slope):
         released = threading.Event()
+        turns = itertools.count(1)  # `calls` of several threads at once may skip a number
 
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             super().grad(theta, rows, out)
-            if self.calls == 20:  # the first nine belong to the steps before the clock starts
+            if next(self.turns) == 20:  # the first nine belong to the steps before the clock starts
                 self.released.wait(60.0)
 
     potential = Stuck()
-    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, give_up_after=1.0), commits=20)
+    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, give_up_after=3.0), commits=20)
     potential.released.set()
     assert run.status == "completed"
     assert run.manifest["engine"]["workers_lost"] == 1
