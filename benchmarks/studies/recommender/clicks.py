@@ -5,7 +5,8 @@
 
 PYTHON: an interpreter that has `implicit`.  MovieLens 1M, ratings of at least 4 as clicks of strength 1, a
 tenth held out.  `choose` scores grids on split 10; `compare` takes the best of each side to splits 0 to 2
-and tells the NDCG at 10 and processor seconds on one thread; both write docs/results/recommender_clicks.json.
+and writes the NDCG at 10 and processor seconds on one thread to docs/results/recommender/clicks.csv; splits
+and ranks that stand there are not measured again.  Afterwards the page is written anew.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from asyncqn.data import Ratings, load
 from asyncqn.recommender.estimator import Recommender
 from asyncqn.recommender.feedback import click_ridge
 from asyncqn.recommender.metrics import list_sums
+from benchmarks.studies.recommender import page
+from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread
 
-RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "recommender_clicks.json"
-RANKS = (64,)
+RANKS = (20, 64)
+SPLITS = range(3)
 OURS = [(c, s) for c in (1.0, 1.5, 2.0) for s in (0.55, 0.7, 0.85)]
 """Confidence, and the ridge as a share of the noise (see `click_ridge`)."""
 THEIRS = [(a, r) for a in (1.0, 2.0, 3.0) for r in (25.0, 40.0, 55.0)]
@@ -36,6 +39,7 @@ THEIRS = [(a, r) for a in (1.0, 2.0, 3.0) for r in (25.0, 40.0, 55.0)]
 CHOSEN = {"asyncqn": (2.0, 0.7), "implicit": (2.0, 40.0)}
 """The best of each side at rank 64, of wider grids: confidence 1 to 4, shares 0.5 to 1.2; alpha 1 to 10,
 regularization 0.01 to 80."""
+COLUMNS = ("rank", "split", "what", "passes", "ndcg", "processor_seconds")
 Record = dict[str, Any]
 
 
@@ -94,39 +98,40 @@ def theirs(
                 records.append(
                     {
                         "what": "implicit", "rank": rank, "setting": [alpha, ridge],
-                        "ndcg": round(ndcg(lists, test), 4), **told,
+                        "ndcg": round(ndcg(lists, test), 4), "passes": told["iterations"],
+                        "processor_seconds": told["processor_seconds"],
                     }
                 )  # fmt: skip
     return records
 
 
-def choose(python: str, ranks: tuple[int, ...]) -> list[Record]:
+def choose(python: str, ranks: tuple[int, ...]) -> None:
     train, test = split(10)
-    records: list[Record] = []
     for rank in ranks:
-        records += ours(rank, train, test, OURS)
-        records += theirs(python, rank, train, test, THEIRS)
-    print(*records, sep="\n")
-    return records
+        records = ours(rank, train, test, OURS) + theirs(python, rank, train, test, THEIRS)
+        print(*records, sep="\n", flush=True)
 
 
-def compare(python: str, ranks: tuple[int, ...]) -> list[Record]:
-    records: list[Record] = []
-    for seed in range(3):
-        train, test = split(seed)
+def compare(python: str, ranks: tuple[int, ...]) -> None:
+    records: list[Record] = list(read("recommender/clicks"))
+    known = {(int(record["split"]), int(record["rank"])) for record in records}
+    for seed in SPLITS:
         for rank in ranks:
+            if (seed, rank) in known:
+                continue
+            train, test = split(seed)
             found = ours(rank, train, test, [CHOSEN["asyncqn"]])
             found += theirs(python, rank, train, test, [CHOSEN["implicit"]])
-            records += [{"split": seed, **record} for record in found]
-            print(*records[-len(found) :], sep="\n", flush=True)
-    return records
+            print(*found, sep="\n", flush=True)
+            records += [
+                {name: {"split": seed, **record}.get(name, "") for name in COLUMNS} for record in found
+            ]
+            write("recommender/clicks", sorted(records, key=lambda r: (int(r["rank"]), int(r["split"]))))
+    page.main()
 
 
 def main(what: str, python: str, *ranks: str) -> None:
-    asked = tuple(int(rank) for rank in ranks) or RANKS
-    records = {"choose": choose, "compare": compare}[what](python, asked)
-    old = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps({**old, what: records}, indent=0) + "\n")
+    {"choose": choose, "compare": compare}[what](python, tuple(int(rank) for rank in ranks) or RANKS)
 
 
 if __name__ == "__main__":

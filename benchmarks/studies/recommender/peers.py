@@ -1,9 +1,9 @@
 """Other recommenders on a split written by table.py; run by an interpreter that has them.
 
-    PYTHON peers.py SPLIT.npz KIND SEED FOLDER RANK...
+    PYTHON peers.py SPLIT.npz LISTS.npy LIBRARY RANK
 
-KIND: ratings or clicks.  Prints one JSON object for each peer and rank; its lists of ten of all users, as
-indices of items, go to a file in FOLDER.  Peers run with their own defaults, where not said otherwise.
+Prints one JSON object; lists of ten of all users, as indices of items, go to LISTS.npy.  Libraries run with
+their own defaults, where not said otherwise.  Times are those of the fastest of REPEATS fits.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Split = dict[str, np.ndarray]
-N = 10
+N, SEED, REPEATS = 10, 0, 3
 
 
 class Fitted(NamedTuple):
@@ -30,9 +29,13 @@ class Fitted(NamedTuple):
 
 
 def timed(call: Callable[[], Any]) -> float:
-    begun = time.process_time()
-    call()
-    return time.process_time() - begun
+    """Processor seconds of the fastest call."""
+    taken = []
+    for _ in range(REPEATS):
+        begun = time.process_time()
+        call()
+        taken.append(time.process_time() - begun)
+    return min(taken)
 
 
 def surprise_svd(split: Split, rank: int, seed: int) -> Fitted:
@@ -124,45 +127,56 @@ def implicit_als(split: Split, rank: int, seed: int) -> Fitted:
     entries = split["train_values"], (split["train_users"], split["train_items"])
     clicks = scipy.sparse.csr_matrix(entries, shape=shape)
     alpha, ridge = split["implicit"].tolist()
-    model: Any = AlternatingLeastSquares(
-        factors=rank, alpha=alpha, regularization=ridge, num_threads=1, random_state=seed, use_gpu=False
-    )
-    seconds = timed(lambda: model.fit(clicks, show_progress=False))
-    return Fitted(None, lambda: model.recommend(np.arange(shape[0]), clicks, N=N)[0], seconds)
+    models: list[Any] = []
+
+    def fit() -> None:
+        """A model of its own each time: `fit` goes on where a model stands."""
+        models[:] = [
+            AlternatingLeastSquares(
+                factors=rank, alpha=alpha, regularization=ridge, num_threads=1, random_state=seed,
+                use_gpu=False,
+            )
+        ]  # fmt: skip
+        models[0].fit(clicks, show_progress=False)
+
+    seconds = timed(fit)
+    return Fitted(None, lambda: models[0].recommend(np.arange(shape[0]), clicks, N=N)[0], seconds)
 
 
 PEERS: dict[str, dict[str, Callable[[Split, int, int], Fitted]]] = {
     "ratings": {
-        "scikit-surprise SVD": surprise_svd,
-        "cmfrec CMF": cmfrec_als,
         "lenskit BiasedMF": lenskit_biased,
+        "cmfrec CMF": cmfrec_als,
+        "scikit-surprise SVD": surprise_svd,
     },
     "clicks": {"implicit ALS": implicit_als, "lenskit ImplicitMF": lenskit_implicit},
 }
+"""By the kind of data, with the name of the distribution first."""
 
 
-def main(file: str, kind: str, seed: int, folder: str, ranks: list[int]) -> None:
+def record(split: Split, name: str, rank: int, file: str) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    try:
+        fitted = {**PEERS["ratings"], **PEERS["clicks"]}[name](split, rank, SEED)
+    except ImportError as error:
+        return {"missing": str(error)}
+    found: dict[str, Any] = {"version": version(name.split()[0]), "fit_seconds": round(fitted.seconds, 3)}
+    if fitted.predicted is not None:
+        errors = fitted.predicted - split["test_values"]
+        found["rmse"] = round(float(np.sqrt(np.mean(np.square(errors)))), 4)
+    if fitted.lists is not None:
+        lists = fitted.lists()
+        found["lists_per_second"] = round(len(lists) / timed(fitted.lists))
+        np.save(file, lists)
+    return found
+
+
+def main(file: str, lists: str, name: str, rank: str) -> None:
     with np.load(file, allow_pickle=False) as stored:
         split = {name: stored[name] for name in stored.files}
-    for rank in ranks:
-        for name, peer in PEERS[kind].items():
-            try:
-                fitted = peer(split, rank, seed)
-            except ImportError as error:
-                print(json.dumps({"library": name, "rank": rank, "missing": str(error)}), flush=True)
-                continue
-            found: dict[str, Any] = {"library": name, "rank": rank, "fit_seconds": round(fitted.seconds, 2)}
-            if fitted.predicted is not None:
-                errors = fitted.predicted - split["test_values"]
-                found["rmse"] = round(float(np.sqrt(np.mean(np.square(errors)))), 4)
-            if fitted.lists is not None:
-                begun = time.process_time()
-                lists = fitted.lists()
-                found["lists_per_second"] = round(len(lists) / (time.process_time() - begun))
-                found["lists"] = f"lists-{rank}-{len(name)}.npy"
-                np.save(Path(folder) / found["lists"], lists)
-            print(json.dumps(found), flush=True)
+    print(json.dumps(record(split, name, int(rank), lists)), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], [int(rank) for rank in sys.argv[5:]])
+    main(*sys.argv[1:])

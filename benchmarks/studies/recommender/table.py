@@ -3,8 +3,10 @@
     python -m benchmarks.studies.recommender.table PYTHON [RANK...]
 
 PYTHON: an interpreter that has the libraries; those it lacks are named.  One split of each set, a tenth held
-out; processor seconds on one thread; NDCG of lists of ten without seen items, relevant are test ratings of at
-least 4, or test clicks.  Writes docs/results/recommender_peers.json and prints the table.
+out; processor seconds on one thread, of the fastest of three; NDCG of lists of ten without seen items,
+relevant are test ratings of at least 4, or test clicks.  Lines that stand in
+docs/results/recommender/peers.csv are not measured again: an interrupted run goes on where it was.
+Afterwards the page is written anew.
 """
 
 from __future__ import annotations
@@ -14,23 +16,24 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn import __version__
 from asyncqn.data import Ratings, load
 from asyncqn.recommender.estimator import Recommender
-from benchmarks.studies.recommender.clicks import ndcg
+from benchmarks.studies.recommender import page
+from benchmarks.studies.recommender.clicks import CHOSEN, ndcg
+from benchmarks.studies.recommender.peers import PEERS, SEED, N, timed
+from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread
 
-RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "recommender_peers.json"
+TABLE = "recommender/peers"
 RANKS = (20, 50)
 LIKED = 4.0
-IMPLICIT = (2.0, 40.0)
-"""alpha and regularization of implicit, the best of the grid in clicks.py."""
 THREADS = (
     "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "LK_NUM_THREADS",
 )  # fmt: skip
@@ -51,7 +54,9 @@ SETS = (
     Set("synthetic 100k", "synthetic-100k", "ratings"),
     Set("MovieLens 1M, clicks", "ml-1m", "clicks"),
 )
-COLUMNS = ("data", "rank", "library", "rmse", "ndcg", "fit_seconds", "lists_per_second")
+COLUMNS = (
+    "data", "rank", "library", "version", "rmse", "ndcg", "fit_seconds", "lists_per_second", "missing",
+)  # fmt: skip
 
 
 def divided(data: Set) -> tuple[Ratings, Ratings]:
@@ -59,70 +64,73 @@ def divided(data: Set) -> tuple[Ratings, Ratings]:
     if data.kind == "clicks":
         liked = ratings.take(ratings.values >= LIKED)
         ratings = replace(liked, values=np.ones(len(liked), np.float32))
-    return ratings.split(0.1, 0)
+    return ratings.split(0.1, SEED)
 
 
 def ours(data: Set, rank: int, train: Ratings, test: Ratings) -> Record:
-    feedback = "implicit" if data.kind == "clicks" else "explicit"
-    Recommender(rank, feedback=feedback, workers=1, passes=2).fit(train.take(slice(0, 10_000)))
+    rated = data.kind == "ratings"
+    model = Recommender(rank, feedback="explicit" if rated else "implicit", workers=1)
+    model.fit(train.take(slice(0, 10_000)))
     with one_blas_thread():
-        begun = time.process_time()
-        model = Recommender(rank, feedback=feedback, workers=1).fit(train)
-        fitted = time.process_time()
-        table = model.recommend_many(n=10)
-        done = time.process_time()
-    rmse = round(model.rmse(test), 4) if data.kind == "ratings" else None
-    liked = model.evaluate(test, k=10, threshold=LIKED if data.kind == "ratings" else None)
-    return {
-        "library": "asyncqn", "rank": rank, "rmse": rmse, "ndcg": round(liked["ndcg"], 4),
-        "fit_seconds": round(fitted - begun, 2),
-        "lists_per_second": round(len(np.unique(table["user"])) / (done - fitted)),
-    }  # fmt: skip
+        fitted = timed(lambda: model.fit(train))
+        model.recommend_many(n=N)
+        listed = timed(lambda: model.recommend_many(n=N))
+    found: Record = {"rmse": round(model.rmse(test), 4)} if rated else {}
+    return found | {
+        "version": __version__,
+        "ndcg": round(model.evaluate(test, k=N, threshold=LIKED if rated else None)["ndcg"], 4),
+        "fit_seconds": round(fitted, 3),
+        "lists_per_second": round(len(model.user_ids_) / listed),
+    }
 
 
-def theirs(python: str, data: Set, ranks: tuple[int, ...], train: Ratings, test: Ratings) -> list[Record]:
-    records = []
+def theirs(python: str, library: str, data: Set, rank: int, train: Ratings, test: Ratings) -> Record:
     with tempfile.TemporaryDirectory() as folder:
+        split, lists = str(Path(folder) / "split.npz"), Path(folder) / "lists.npy"
         columns: dict[str, Any] = {
             f"{name}_{column}": getattr(part, column)
             for name, part in (("train", train), ("test", test))
             for column in ("users", "items", "values")
         }
         sizes = {"n_users": train.n_users, "n_items": train.n_items}
-        np.savez(Path(folder) / "split.npz", **columns, **sizes, implicit=np.array(IMPLICIT))
+        np.savez(split, **columns, **sizes, implicit=np.array(CHOSEN["implicit"]))
         script = str(Path(__file__).with_name("peers.py"))
-        words = [python, script, f"{folder}/split.npz", data.kind, "0", folder, *map(str, ranks)]
+        words = [python, script, split, str(lists), library, str(rank)]
         one = dict.fromkeys(THREADS, "1")
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env={**os.environ, **one})
-        relevant = test.take(test.values >= LIKED) if data.kind == "ratings" else test
-        for line in done.stdout.splitlines():
-            record = json.loads(line)
-            if lists := record.pop("lists", None):
-                found = np.load(Path(folder) / lists, allow_pickle=False)
-                record["ndcg"] = round(ndcg(found, relevant), 4)
-            records.append(record)
-    return records
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **one})
+        record: Record = json.loads(done.stdout.splitlines()[-1])
+        if lists.exists():
+            relevant = test.take(test.values >= LIKED) if data.kind == "ratings" else test
+            record["ndcg"] = round(ndcg(np.load(lists, allow_pickle=False), relevant), 4)
+    return record
 
 
 def main(python: str, *ranks: str) -> None:
-    asked = tuple(int(rank) for rank in ranks) or RANKS
-    records: list[Record] = []
+    asked = [int(rank) for rank in ranks] or list(RANKS)
+    records: list[Record] = list(read(TABLE))
+    known = {(record["data"], int(record["rank"]), record["library"]) for record in records}
     for data in SETS:
         train, test = divided(data)
-        found = [ours(data, rank, train, test) for rank in asked]
-        found += theirs(python, data, asked, train, test)
-        records += [{"data": data.name, **record} for record in sorted(found, key=lambda r: r["rank"])]
-    RESULTS.write_text(json.dumps(records, indent=0) + "\n")
-    print(
-        "| data | rank | library | RMSE | NDCG@10 | fit, processor s | lists per processor s |\n|"
-        + "---|" * 7
-    )
-    for record in records:
-        if "missing" not in record:
-            cells = (record.get(name) for name in COLUMNS)
-            print("| " + " | ".join("–" if cell is None else str(cell) for cell in cells) + " |")
-    for name in sorted({record["library"] for record in records if "missing" in record}):
-        print(f"not installed: {name}")
+        for rank in asked:
+            for library in ("asyncqn", *PEERS[data.kind]):
+                key = (data.name, rank, library)
+                if key in known:
+                    continue
+                found = (
+                    ours(data, rank, train, test)
+                    if library == "asyncqn"
+                    else theirs(python, library, data, rank, train, test)
+                )
+                found |= dict(zip(("data", "rank", "library"), key))
+                print(found, flush=True)
+                records.append({name: found.get(name, "") for name in COLUMNS})
+                write(TABLE, sorted(records, key=place))
+    page.main()
+
+
+def place(record: Record) -> tuple[int, int]:
+    """Where a line stands in the table; libraries of a cell stay in the order in which they came."""
+    return [data.name for data in SETS].index(record["data"]), int(record["rank"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 
 Arguments: a stored set, the rank, passes.  Wall clock, best of the rounds; beside it what two unconnected
 loops gain on this machine in the same minute: two threads that compute passes of the same potential, each for
-itself, against one.  Needs two idle cores.
+itself, against one.  Needs two idle cores.  Writes a line of docs/results/recommender/workers.csv, and the
+page.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from asyncqn.data import load
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.recommender.estimator import Recommender
+from benchmarks.studies.recommender import page
 
 ROUNDS = 3
 
@@ -56,10 +58,14 @@ def main(name: str, rank: int, passes: int) -> None:
             rates[workers].append(loops(potential, theta, workers))
     gain = min(seconds[1]) / min(seconds[2])
     free = max(rates[2]) / max(rates[1])
-    bits = "the same bits" if len(ends) == 1 else "DIFFERENT BITS"
-    print(f"{name}, rank {rank}, {passes} passes: {min(seconds[1]):.3f} s by one worker, {bits}")
-    print(f"{min(seconds[2]):.3f} s by two, {gain:.2f} times as fast")
-    print(f"two unconnected loops gain {free:.2f}, so {gain / free:.2f} of that")
+    if len(ends) > 1:
+        raise SystemExit("one and two workers end at different bits.")
+    line = {
+        "set": name, "rank": rank, "passes": passes, "one_worker": min(seconds[1]), "two": min(seconds[2]),
+        "gain": gain, "unconnected": free, "share": gain / free,
+    }  # fmt: skip
+    print(line)
+    page.keep("workers", line, ("set", "rank"))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from asyncqn.errors import BadInput, DamagedFile
 class Reading(NamedTuple):
     """What a file gave: its ratings, how many bad rows were skipped, and the first of them in words.
 
-    `repeated` rows were dropped because another row rates the same item by the same user.
+    `repeated` rows are of a user and an item that another row has too; `duplicates` said which counts.
     """
 
     ratings: Ratings
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
         if self.skipped:
             said.append(f"bad rows skipped: {self.skipped:,}")
         if self.repeated:
-            said.append(f"rows dropped that rate an item a second time: {self.repeated:,}")
+            said.append(f"rows that repeat a user and an item: {self.repeated:,}")
         return said
 
 

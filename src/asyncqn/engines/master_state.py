@@ -104,6 +104,8 @@ class MasterState:
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
+        self.lasting_answers = False
+        """The arrays of an answer are those that the algorithm made, which last until it is committed."""
         self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
         self.recorder = ScheduleRecorder()
@@ -304,8 +306,9 @@ class MasterState:
             self._answers.append(answer._replace(update=None, counts=False))
             return []
         if not self.handout.complete:
-            # Its worker goes on to other blocks, and may use the arrays again.
-            self._answers.append(answer._replace(update=copied(answer.update)))
+            # Its worker goes on to other blocks, and an engine may use the arrays again.
+            kept = answer.update if self.lasting_answers else copied(answer.update)
+            self._answers.append(answer._replace(update=kept))
             return []
         answers, self._answers = [*self._answers, answer], []
         self._commit(answers)

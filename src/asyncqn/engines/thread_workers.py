@@ -67,6 +67,8 @@ class ThreadWorkers:
         self.mail: dict[int, Assign] = {}
         self.views: dict[int, Any] = {}
         self.copies: dict[int, View] = {}
+        self.held: dict[int, int] = {}
+        """The version that a worker's view is a copy of."""
         self.states: dict[int, Any] = {}
         self.asking: dict[int, float] = {}
         """How long a worker's last question kept the master."""
@@ -183,8 +185,9 @@ class ThreadWorkers:
         for order in orders:
             if self.alone:
                 self.views[order.worker] = core.master.iterate
-            else:
+            elif self.held.get(order.worker) != order.read:
                 self.views[order.worker] = self.copies[order.worker].take(core.sent())
+                self.held[order.worker] = order.read
             self.mail[order.worker] = order
             if order.worker in self.parked:
                 self.parked[order.worker].notify()

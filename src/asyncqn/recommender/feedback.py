@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import STEP_BLOCKS
 from asyncqn.data import Ratings
 from asyncqn.errors import require
+from asyncqn.kernels.vectors import add_one, sum_of_squares
 from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
 from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
@@ -69,6 +72,7 @@ class Noting(EliminatedUsers):
         self.squares: dict[int, float] = {}
         """The sum of squared errors, or what stands for it, by the first row of a block."""
         self.judged: tuple[Array, float, dict[str, float]] | None = None
+        self.threads = 1
 
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
@@ -79,11 +83,30 @@ class Noting(EliminatedUsers):
         return found
 
     def _look(self, theta: Array) -> tuple[Array, float, dict[str, float]]:
-        if self.judged is None or not np.array_equal(self.judged[0], theta):
-            out, curvature = np.empty_like(theta), np.empty(self.curvature_size, theta.dtype)
-            value = self.grad_with_curvature(theta, np.arange(self.n_users), out, curvature)
-            norm = float(np.sqrt(np.square(out, dtype=np.float64).sum()))
-            self.judged = theta.copy(), value, {**self.errors([0]), "grad_norm": norm}
+        """The start, its value and its metrics, summed block by block, as in a pass, by `threads` threads.
+
+        Of a later point, what was last judged: the fit keeps its own table of the points that its passes
+        were at, and at the end the run asks for one at which none was, and nobody reads the answer.
+        """
+        if self.judged is not None:
+            return self.judged
+        n, blocks = self.n_data, min(STEP_BLOCKS, self.n_data)
+        cuts = [part * n // blocks for part in range(blocks + 1)]
+
+        def look(part: int) -> tuple[float, Array]:
+            rows, out = np.arange(cuts[part], cuts[part + 1]), np.empty_like(theta)
+            value = self.grad_with_curvature(theta, rows, out, np.empty(self.curvature_size, theta.dtype))
+            share = len(rows) / n
+            out *= theta.dtype.type(share)
+            return value * share, out
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = list(pool.map(look, range(blocks)))
+        gradient = np.zeros_like(theta)
+        for _, part_of_it in found:
+            add_one(gradient, part_of_it)
+        shown = {**self.errors(cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
+        self.judged = theta.copy(), sum(value for value, _ in found), shown
         return self.judged
 
     def value(self, theta: Array) -> float:

@@ -54,6 +54,7 @@ def learn(
     """Fit factors to `train`, watching `held`, from the start or from the model `old`."""
     task = FEEDBACKS[p.feedback](p, train, held)
     potential = task.potential
+    potential.threads = int(p.workers)
     algorithm = in_step_algorithm(potential)
     if old is not None:
         algorithm = replace(algorithm, warmup=0)

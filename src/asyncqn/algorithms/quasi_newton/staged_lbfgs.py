@@ -46,6 +46,8 @@ _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
 _LATEST = 0.1
 """The least weight of the newest summary in the average."""
+STEP_BLOCKS = 8
+"""Blocks of a pass in step, however many workers there are."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def in_step_algorithm(potential: Any) -> StagedLBFGS:
     return StagedLBFGS(
         batches=batches,
         warmup=batches if batches >= 4 else 0,
-        blocks=min(8, n),
+        blocks=min(STEP_BLOCKS, n),
         curvature=int(potential.curvature_size),
         in_step=True,
     )

@@ -102,8 +102,11 @@ class EliminatedUsers(ABC):
         """The estimate of V(theta) from the users `rows`, the items' prior counted once."""
         require(len(rows) > 0, "a value needs at least one row.")
         squares, penalty, _ = self._gradient(theta, rows, 0.0, np.empty_like(theta))
-        prior = profiled.weighted_squares(theta, self._weights)
-        return 0.5 * (self.n_data / len(rows) * (squares + penalty) + prior)
+        return 0.5 * (self.n_data / len(rows) * (squares + penalty) + self._prior(theta))
+
+    def _prior(self, theta: Array) -> float:
+        """Twice the prior of the items."""
+        return float(profiled.weighted_squares(theta, self._weights))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         require(len(rows) > 0, "a gradient needs at least one row.")
@@ -150,8 +153,7 @@ class EliminatedUsers(ABC):
         curvature[...] = 0.0
         squares, penalty, curvature[-1] = self._gradient(theta, rows, scale, out, curvature[:-1])
         curvature *= curvature.dtype.type(scale)
-        prior = profiled.weighted_squares(theta, self._weights)
-        return 0.5 * (scale * (squares + penalty) + prior)
+        return 0.5 * (scale * (squares + penalty) + self._prior(theta))
 
     def inverse_metric_from(
         self, curvature: Array, step: float = 0.0, batch: int | None = None

@@ -23,6 +23,15 @@ from asyncqn.potentials.factorization.item_metric import Metric, metric_of
 from asyncqn.types import Array, Rows
 
 
+class Prepared(NamedTuple):
+    """What is made of a theta before any row is looked at; the blocks of a pass share it."""
+
+    source: Array
+    rows: Array
+    """The item rows, padded."""
+    prior: float
+
+
 class ProfiledFactorization(EliminatedUsers):
     """The potential V of the item rows; arguments as for `MatrixFactorization`.
 
@@ -61,6 +70,7 @@ class ProfiledFactorization(EliminatedUsers):
         super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
         self.metric_counts = self.item_counts
+        self._prepared: Prepared | None = None
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
 
     @classmethod
@@ -68,13 +78,22 @@ class ProfiledFactorization(EliminatedUsers):
         """A small one, for tests."""
         return cls(*joint.example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
 
+    def _prepare(self, theta: Array) -> Prepared:
+        known = self._prepared
+        if known is None or not np.array_equal(known.source, theta):
+            known = Prepared(theta.copy(), profiled.padded_rows(theta, self.rank), super()._prior(theta))
+            self._prepared = known
+        return known
+
+    def _prior(self, theta: Array) -> float:
+        return self._prepare(theta).prior
+
     def _gradient(
         self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
     ) -> tuple[float, float, int]:
         """The sums over the rows: squared errors, lambda_u |g_u|^2, ratings; weights of g_u g_u': n_u."""
         joint.check_vectors(self.dim, self.dtype, theta, out)
-        rank = self.rank
-        fixed = profiled.padded_rows(theta, rank)
+        rank, fixed = self.rank, self._prepare(theta).rows
         sums = np.zeros_like(fixed)
         if second is None:
             second = np.zeros(rank * rank, self.dtype)

@@ -1,0 +1,101 @@
+"""The page docs/results/recommender.md: the words of page.md, and the tables of docs/results/recommender.
+
+python -m benchmarks.studies.recommender.page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asyncqn.storage import write_whole
+from benchmarks.studies.tables import RESULTS, read, write
+
+Record = dict[str, Any]
+
+
+def keep(name: str, line: Record, key: Sequence[str]) -> None:
+    """Put a line into the table `name`, in the place of an older one with the same `key`; then the page."""
+    table = f"recommender/{name}"
+    asked = [str(line[part]) for part in key]
+    others = [old for old in read(table) if [old[part] for part in key] != asked]
+    write(table, sorted([*others, line], key=lambda record: [str(record[part]) for part in key]), 4)
+    main()
+
+
+def rows(headings: str, lines: Sequence[Sequence[Any]]) -> str:
+    """A table in Markdown; `headings` separated by bars."""
+    head = [f"| {headings} |", "|---" * (headings.count("|") + 1) + "|"]
+    return "\n".join(head + ["| " + " | ".join(str(cell) or "–" for cell in line) + " |" for line in lines])
+
+
+def defaults() -> str:
+    found: dict[str, list[Record]] = {}
+    for record in read("recommender/measure"):
+        found.setdefault(record["rank"], []).append(record)
+    return rows(
+        "rank | test RMSE | at most | processor seconds of the fit | passes",
+        [
+            [
+                rank, *(" / ".join(r["test_rmse"] for r in of),), of[0]["target"],
+                *(" / ".join(r[name] for r in of) for name in ("processor_seconds", "passes")),
+            ]
+            for rank, of in found.items()
+        ],
+    )  # fmt: skip
+
+
+def peers() -> str:
+    found = read("recommender/peers")
+    names = ("data", "rank", "library", "version", "rmse", "ndcg", "fit_seconds", "lists_per_second")
+    there = [[record[name] for name in names] for record in found if not record["missing"]]
+    table = rows("data | rank | library | version | RMSE | NDCG@10 | fit, s | lists per s", there)
+    missing = sorted({record["library"].split()[0] for record in found if record["missing"]})
+    return table + (f"\n\nNot installed where this was measured: {', '.join(missing)}." if missing else "")
+
+
+def clicks() -> str:
+    """The whole of our fit; of theirs the end, and the first stop at which it is as good as ours."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in read("recommender/clicks"):
+        found.setdefault((record["rank"], record["split"]), []).append(record)
+    lines = []
+    for (rank, split), of in found.items():
+        ours, *theirs = of
+        good = [r for r in theirs if float(r["ndcg"]) >= float(ours["ndcg"])]
+        first = f"{good[0]['processor_seconds']} ({good[0]['passes']})" if good else "not reached"
+        cells = [f"{r['ndcg']} | {r['processor_seconds']} | {r['passes']}" for r in (ours, theirs[-1])]
+        lines.append([rank, split, *cells, first])
+    headings = "rank | split | ours: NDCG@10 | s | passes | implicit: NDCG@10 | s | iterations"
+    return rows(headings + " | implicit to our NDCG, s (iterations)", lines)
+
+
+def workers() -> str:
+    names = ("set", "rank", "passes", "one_worker", "two", "gain", "unconnected", "share")
+    lines = [[record[name] for name in names] for record in read("recommender/workers")]
+    return rows(
+        "set | rank | passes | one worker, s | two, s | gain | unconnected loops gain | share of that", lines
+    )
+
+
+def memory() -> str:
+    lines = [
+        [record[name] for name in ("what", "set", "rank", "peak_gib", "fit_seconds")]
+        for record in read("recommender/memory")
+    ]
+    return rows("what | set | rank | peak, GiB | fit, s", lines)
+
+
+TABLES = {"defaults": defaults, "peers": peers, "clicks": clicks, "workers": workers, "memory": memory}
+
+
+def main() -> None:
+    text = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+    for name, table in TABLES.items():
+        text = text.replace(f"[[{name}]]", table())
+    write_whole(RESULTS / "recommender.md", text)
+
+
+if __name__ == "__main__":
+    main()
