@@ -100,6 +100,32 @@ def test_shares_of_blocks_add_up_to_the_exact_gradient_and_value() -> None:
     assert sum(u.curvature[-1] for u in updates) == pytest.approx(8000)
 
 
+@pytest.mark.parametrize("batch_blocks", [1, 2, 3])
+def test_batches_in_fewer_blocks_than_passes_end_at_the_same_bits_on_any_number_of_threads(
+    batch_blocks: int,
+) -> None:
+    potential = ProfiledFactorization.example()
+    algorithm = StagedLBFGS(
+        batches=4, warmup=4, blocks=3, curvature=potential.curvature_size, in_step=True,
+        batch_blocks=batch_blocks,
+    )  # fmt: skip
+    runs = [
+        aq.minimize(potential, algorithm, engine=aq.Threads(workers), commits=7, seed=3)
+        for workers in (1, 2, 4)
+    ]
+    assert len({run.theta.tobytes() for run in runs}) == 1
+    assert aq.replay(runs[-1]).theta.tobytes() == runs[0].theta.tobytes()
+    read, part = runs[0].schedule.read, runs[0].schedule.part
+    assert part is not None
+    rows = algorithm.rows_of(potential.n_data, read, part)
+    assert rows.sum() == (1 + 3) * potential.n_data  # a pass in batches, three in blocks
+
+
+def test_more_blocks_of_a_batch_than_of_a_pass_are_refused() -> None:
+    with pytest.raises(BadInput, match="batch_blocks must be at most blocks = 2"):
+        StagedLBFGS(batches=4, warmup=4, blocks=2, curvature=5, in_step=True, batch_blocks=3)
+
+
 def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset() -> None:
     rng = np.random.default_rng(2)
     d, M = 7, 3

@@ -22,7 +22,7 @@ from asyncqn.potentials.factorization.profiled_factorization import ProfiledFact
 from asyncqn.recommender.estimator import Recommender
 from benchmarks.studies.recommender import page
 
-ROUNDS = 3
+ROUNDS = 5
 
 
 def loops(potential: ProfiledFactorization, theta: np.ndarray, threads: int) -> float:

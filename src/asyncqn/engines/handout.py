@@ -116,7 +116,8 @@ class HandOut:
         asked = stage_at(self.stages, read)
         if asked.share == stage.share:
             note_time(self._parts.times, took * stage.pieces)
-        return bool(answer(self._parts, part, read, stage.pieces))
+        # An earlier version closed with all its parts; this one may be cut into others.
+        return read == version and bool(answer(self._parts, part, read, stage.pieces))
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
         """Whoever computed this part of the open version is gone, with the pieces in its hand."""

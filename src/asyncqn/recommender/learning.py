@@ -55,7 +55,7 @@ def learn(
     task = FEEDBACKS[p.feedback](p, train, held)
     potential = task.potential
     potential.threads = int(p.workers)
-    algorithm = in_step_algorithm(potential)
+    algorithm = in_step_algorithm(potential, len(train) / train.n_items)
     if old is not None:
         algorithm = replace(algorithm, warmup=0)
     watch = Watch(p, task, held is not None, algorithm, callback)

@@ -15,7 +15,7 @@ the image of it, images add up as gradients do, and H0 y is the difference of tw
 made of, a short summary of the curvature, comes with every answer; it is averaged while the method warms
 up and then kept until it has changed much, because pairs are only comparable under one H0.
 
-In step (`in_step`), a batch of the warm-up is cut into blocks as a pass is, and its commit waits for all of
+In step (`in_step`), a batch of the warm-up is cut into blocks, as a pass is, and its commit waits for all of
 them: nothing is stale, and as blocks are summed in their own order, the result depends on the schedule in
 no bit: it is the same on any number of workers.  The master then makes the images, one a commit.
 
@@ -46,6 +46,8 @@ _HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
 _LATEST = 0.1
 """The least weight of the newest summary in the average."""
+_PER_ITEM = 8
+"""The fewest ratings for every item in a block of a batch, where a batch is cut at all."""
 STEP_BLOCKS = 8
 """Blocks of a pass in step, however many workers there are."""
 
@@ -57,7 +59,8 @@ class StagedLBFGS(ExactGradients):
     batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
 
     curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
-    M; in_step: see above; backup_after: see `core.stages`.
+    M; in_step: see above; batch_blocks: parts of a batch in step, None: as many as of a pass; backup_after:
+    see `core.stages`.
 
     >>> import asyncqn as aq
     >>> problem = aq.ProfiledFactorization.example()
@@ -74,6 +77,7 @@ class StagedLBFGS(ExactGradients):
     delay: int = 0
     memory: int = 3
     in_step: bool = False
+    batch_blocks: int | None = None
     backup_after: float = 5.0
 
     sent = ("theta", "curvature")
@@ -87,13 +91,22 @@ class StagedLBFGS(ExactGradients):
     def __post_init__(self) -> None:
         check_counts(self, batches=1, warmup=0, blocks=1, curvature=1, delay=0, memory=1)
         check_positive(backup_after=self.backup_after)
+        if self.batch_blocks is not None:
+            check_counts(self, batch_blocks=1)
+            most = self.blocks
+            require(self.batch_blocks <= most, f"batch_blocks must be at most blocks = {most}: use fewer.")
+
+    @property
+    def _of_batch(self) -> int:
+        return self.blocks if self.batch_blocks is None else self.batch_blocks
 
     @property
     def stages(self) -> Stages:
         passes = blocks(self.blocks, self.backup_after)
         if not self.in_step:
             return batches(self.batches, commits=self.warmup), passes
-        return replace(passes, commits=self.warmup, share=1.0 / self.batches), passes
+        batch = blocks(self._of_batch, self.backup_after)
+        return replace(batch, commits=self.warmup, share=1.0 / self.batches), passes
 
     def commits_for(self, epochs: float) -> int:
         """How many commits make `epochs` passes over the data: batches first, then whole passes."""
@@ -106,7 +119,7 @@ class StagedLBFGS(ExactGradients):
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
         n, most = potential.n_data, max(self.batches, self.blocks)
         if self.in_step and self.warmup:
-            most = self.batches * self.blocks
+            most = max(self.blocks, self.batches * self._of_batch)
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
 
     def init(self, theta0: Array) -> Iterate:
@@ -151,6 +164,7 @@ class StagedLBFGS(ExactGradients):
         if read < self.warmup and self.in_step:
             batch = read % self.batches
             begin, end = batch * n_data // self.batches, (batch + 1) * n_data // self.batches
+            parts = self._of_batch
         elif read < self.warmup:
             parts = self.batches
         n = end - begin
@@ -169,7 +183,7 @@ class StagedLBFGS(ExactGradients):
     def _batch(self, iterate: Iterate, blocks: Sequence[Update], commit: Commit) -> Update:
         """The blocks of a batch as one answer."""
         g, curvature = np.zeros_like(iterate.theta), np.zeros_like(iterate.curvature)
-        whole = len({block.part for block in blocks}) == self.blocks
+        whole = len({block.part for block in blocks}) == self._of_batch
         value = sum(block.value for block in blocks) if whole else math.inf
         for block in blocks:
             add_one(g, block.g)
@@ -209,9 +223,9 @@ class StagedLBFGS(ExactGradients):
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         if self.in_step:
             batch = rows_of_parts(n_data, np.full_like(read, self.batches), read % self.batches)
-            return rows_of_parts(
-                np.where(read < self.warmup, batch, n_data), np.full_like(read, self.blocks), part
-            )
+            warm = read < self.warmup
+            parts = np.where(warm, self._of_batch, self.blocks)
+            return rows_of_parts(np.where(warm, batch, n_data), parts, part)
         parts = np.where(read < self.warmup, self.batches, self.blocks)
         return rows_of_parts(n_data, parts, part)
 
@@ -238,16 +252,21 @@ def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS
     )
 
 
-def in_step_algorithm(potential: Any) -> StagedLBFGS:
+def in_step_algorithm(potential: Any, ratings_per_item: float = math.inf) -> StagedLBFGS:
     """The same for a result that does not depend on the number of workers: one pass of warm-up in 16
-    batches, fewer where that leaves less than 8 points each, and everything in eight blocks.
+    batches, fewer where that leaves less than 8 points each, then passes in eight blocks.
+
+    An answer costs time for every item besides that for its ratings, so a batch is cut into no more blocks,
+    up to eight, than leave each about eight ratings for every item.
     """
     n = int(potential.n_data)
     batches = max(1, min(16, n // 8))
+    most = min(STEP_BLOCKS, n, ratings_per_item / (_PER_ITEM * batches))
     return StagedLBFGS(
         batches=batches,
         warmup=batches if batches >= 4 else 0,
         blocks=min(STEP_BLOCKS, n),
         curvature=int(potential.curvature_size),
         in_step=True,
+        batch_blocks=max(1, int(most)),
     )
