@@ -87,7 +87,20 @@ def memory() -> str:
     return rows("what | set | rank | peak, GiB | fit, s", lines)
 
 
-TABLES = {"defaults": defaults, "peers": peers, "clicks": clicks, "workers": workers, "memory": memory}
+def least_squares() -> str:
+    names = ("set", "what", "processor_seconds", "ratio")
+    lines = [[record[name] for name in names] for record in read("recommender/least_squares")]
+    return rows("set | what | ours, processor s | ratio", lines)
+
+
+TABLES = {
+    "least_squares": least_squares,
+    "defaults": defaults,
+    "peers": peers,
+    "clicks": clicks,
+    "workers": workers,
+    "memory": memory,
+}
 
 
 def main() -> None:
