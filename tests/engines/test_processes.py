@@ -24,6 +24,7 @@ import asyncqn as aq
 from asyncqn.engines.processes.engine import why_not_fork
 from asyncqn.engines.processes.memory import pack, unpack
 from asyncqn.errors import WorkerFailed
+from asyncqn.types import Progress
 
 POTENTIAL = problem()
 START = np.array([3.0])
@@ -93,6 +94,12 @@ def test_numbers_keep_their_types_on_the_way() -> None:
     assert_replays(run)
 
 
+def fail_later(progress: Progress) -> None:
+    """A callback with a mistake that shows only after some commits."""
+    if progress.commit > 5:
+        raise KeyError("missing")
+
+
 def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind() -> None:
     shm = Path("/dev/shm")
 
@@ -110,6 +117,8 @@ def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind(
         engine = aq.Processes(2, start_method="fork")
         with pytest.raises(WorkerFailed):
             aq.minimize(Slope(fail_at=30), EVERY["sgd"], engine=engine, commits=1000, theta0=START)
+        with pytest.raises(KeyError):
+            aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=30, callback=fail_later)
         assert (*before[:3], 0) == before
         assert resources() == before
     finally:

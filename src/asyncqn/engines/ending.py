@@ -36,6 +36,10 @@ def concluded(core: MasterState, states: Mapping[int, Any], checkpoints: Checkpo
     run = core.finish(states)
     if checkpoints is not None and core.status != "diverged":
         checkpoints.write(last_checkpoint(core, states))
-    if core.failure is not None:
-        raise core.failure
-    return run
+    if core.failure is None:
+        return run
+    failure, core.failure = core.failure, None
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame and, by it, the workers' memory: no circle of the two

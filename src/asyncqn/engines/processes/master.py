@@ -33,6 +33,7 @@ from asyncqn.engines.processes.channel import (
     Channel,
     Gone,
     Message,
+    Waiting,
 )
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
@@ -40,8 +41,6 @@ from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
 from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
 
-EAGER = 5e-5
-"""Seconds for which the master looks again and again for an answer before it sleeps until one comes."""
 HURRY = 1.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
@@ -98,7 +97,7 @@ class ProcessMaster(ElasticMaster):
         self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
-        self.ready = select.poll()
+        self.ready, self.waiting = select.poll(), Waiting()
         self.messages = 2.0 * core.reach  # a slowed worker stretches its computation by them
 
     # -- the beginning and the end
@@ -165,10 +164,8 @@ class ProcessMaster(ElasticMaster):
     # -- messages
 
     def _serve(self, seconds: float) -> None:
-        until = time.perf_counter() + min(EAGER, seconds)
-        while not (arrived := self.ready.poll(0)) and time.perf_counter() < until:
-            os.sched_yield()
-        for fd, _ in arrived or self.ready.poll(math.ceil(1e3 * seconds)):
+        most = math.ceil(1e3 * seconds)
+        for fd, _ in self.waiting.wait(lambda: self.ready.poll(0), lambda: self.ready.poll(most)):
             if (slot := self.slots.get(fd)) is None:
                 continue  # it was lost while others were served
             try:
