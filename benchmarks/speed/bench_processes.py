@@ -1,12 +1,14 @@
 """The engine of processes: a gradient that holds the interpreter lock, large updates, and the time to start.
 
 Slices of runs take turns, so that a busy minute falls on all; rates are commits over the time of the run's
-own axis.  Read the ratios: on a machine with other work the rates are those of what is left of it.
+own axis.  Read the ratios: on a machine with other work the rates are those of what is left of it.  What two
+processes gain that compute the same and exchange nothing is the most that an engine could.
 """
 
 from __future__ import annotations
 
 import time
+from multiprocessing import get_context
 from statistics import median
 from typing import Any
 
@@ -18,23 +20,62 @@ from benchmarks.speed.bench_ray import Echo, Nothing
 
 Record = dict[str, Any]
 
-LOOP = 40_000
-"""Turns of an empty loop of Python: about 2 ms."""
+GRADIENT = 2e-3
+"""Seconds of Python for a gradient."""
 SLICES, COMMITS = 5, 150
 
 
 class PythonGradient:
-    """A gradient of about 2 ms of Python."""
+    """A gradient of so many turns of an empty loop of Python."""
 
     n_data, dim = 100, 10
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
 
     def value(self, theta: np.ndarray) -> float:
         return 0.5 * float(theta @ theta)
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        for _ in range(LOOP):
+        for _ in range(self.turns):
             pass
         out[:] = theta
+
+    @classmethod
+    def lasting(cls, seconds: float) -> PythonGradient:
+        """One that takes so long here, at present."""
+        tried, theta = cls(20_000), np.ones(cls.dim)
+
+        def spent() -> float:
+            begin = time.perf_counter()
+            tried.grad(theta, theta, theta)
+            return time.perf_counter() - begin
+
+        return cls(round(tried.turns * seconds / median(spent() for _ in range(50))))
+
+
+def rate_without_exchange(potential: PythonGradient, processes: int) -> float:
+    """Gradients per second of so many processes that have nothing to do with each other."""
+    context = get_context("fork")
+    together = context.Barrier(processes + 1)
+
+    def compute() -> None:
+        theta = np.ones(potential.dim)
+        together.wait()
+        for _ in range(COMMITS):
+            potential.grad(theta, theta, theta)
+        together.wait()
+
+    workers = [context.Process(target=compute) for _ in range(processes)]
+    for worker in workers:
+        worker.start()
+    together.wait()
+    begin = time.perf_counter()
+    together.wait()
+    took = time.perf_counter() - begin
+    for worker in workers:
+        worker.join()
+    return processes * COMMITS / took
 
 
 def rate(potential: Any, algorithm: Any, engine: Any, commits: int) -> float:
@@ -51,13 +92,17 @@ def bench_python_gradient() -> list[Record]:
         "Threads(1)": aq.Threads(1), "Threads(2)": aq.Threads(2),
         "Processes(1)": aq.Processes(1), "Processes(2)": aq.Processes(2),
     }  # fmt: skip
-    found: dict[str, list[float]] = {name: [] for name in engines}
+    alone = {"one process without exchange": 1, "two processes without exchange": 2}
+    found: dict[str, list[float]] = {name: [] for name in (*alone, *engines)}
+    potential = PythonGradient.lasting(GRADIENT)
     for _ in range(SLICES):
+        for name, processes in alone.items():
+            found[name].append(rate_without_exchange(potential, processes))
         for name, engine in engines.items():
-            found[name].append(rate(PythonGradient(), aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS))
-    one = median(found["Processes(1)"])
+            found[name].append(rate(potential, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS))
     records = []
     for name, rates in found.items():
+        one = median(found["one process without exchange" if name in alone else "Processes(1)"])
         ratio, wanted = median(rates) / one, 1.7 if name == "Processes(2)" else None
         records.append({
             "name": f"2 ms of Python, {name}", "value": median(rates), "unit": "commits/s", "ratio": ratio,

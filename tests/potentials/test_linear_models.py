@@ -107,19 +107,39 @@ def test_a_metric_on_all_rows_has_the_exact_diagonal_and_a_sample_holds_what_it_
     assert held[2] == pytest.approx(1.0 / (1.0 + 4000 / 244), rel=1e-9)
 
 
-def test_the_metric_of_a_long_theta_is_a_diagonal():
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and_else_a_diagonal(intercept):
     n, d = 50, DENSE + 1
-    p = aq.LeastSquares(sparse.random(n, d, 0.01, "csr", random_state=0), np.ones(n))
-    summary, out = np.zeros(p.curvature_size), np.empty(d)
+    X = sparse.random(n, d, 0.01, "csr", random_state=0).toarray()
+    common = np.arange(5, 400, 20)
+    X[:, common] = np.random.default_rng(1).standard_normal((n, len(common)))
+    p = aq.LeastSquares(sparse.csr_matrix(X), np.ones(n), intercept=intercept)
+    summary, out, got = np.zeros(p.curvature_size), np.empty(p.dim), np.empty(p.dim)
+    assert d + 1 < p.curvature_size <= 2 * p.dim  # the block at most doubles what a worker sends
+    p.grad_with_curvature(np.zeros(p.dim), np.arange(n), out, summary)
+    block = p._block
+    assert set(common) <= set(block)
+    assert (block[-1] == d) == intercept
+    if intercept:
+        X = np.column_stack([X, np.ones(n)])
+    M = np.diag((X**2).sum(axis=0))
+    M[np.ix_(block, block)] = X[:, block].T @ X[:, block]
+    M[np.arange(d), np.arange(d)] += 1.0  # the prior, not on the intercept
+    v = np.random.default_rng(2).standard_normal(p.dim)
+    p.inverse_metric_from(summary).apply(M @ v, got)
+    # Of condition below 1e4: the common features have about n, the intercept is one of 80 in n rows.
+    np.testing.assert_allclose(got, v, atol=1e-10)
+
+
+def test_the_metric_of_many_dense_features_is_a_diagonal():
+    n, d = 5, DENSE + 1
+    X = np.random.default_rng(0).standard_normal((n, d))
+    p = aq.LeastSquares(X, np.ones(n))
+    summary, out, H0 = np.zeros(p.curvature_size), np.empty(d), np.empty(d)
     assert p.curvature_size == d + 1
     p.grad_with_curvature(np.zeros(d), np.arange(n), out, summary)
-    H0 = np.empty(d)
     p.inverse_metric_from(summary).apply(np.ones(d), H0)
-    dense = np.zeros((n, d))
-    for i in range(n):
-        at = slice(p.X.indptr[i], p.X.indptr[i + 1])
-        dense[i, p.X.indices[at]] = p.X.data[at]
-    np.testing.assert_allclose(H0, 1.0 / (1.0 + (dense**2).sum(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(H0, 1.0 / (1.0 + (X**2).sum(axis=0)), rtol=1e-12)
 
 
 def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():

@@ -92,24 +92,33 @@ def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows)
 
 
 @reducing_kernel
-def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, S):
-    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
+def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S):
+    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones as its last column.
+
+    Column j of the data is column places[j] of S; below 0: it is left out.
+    """
     shift = np.float64(theta[d]) if theta.size > d else 0.0
+    at, x = np.zeros(d + 1, np.int64), np.zeros(d + 1)
     for r in range(rows.size):
         row = rows[r]
         first, last = indptr[row], indptr[row + 1]
         z = _dot(indices, data, first, last, theta, shift)
         w = weight_of(kind, width, y[row], z) * (weights[row] if weights.size else 1.0)
+        count = 0
         for p in range(first, last):
-            part, j = w * data[p], indices[p]
-            for q in range(first, last):
-                k = indices[q]
-                if k >= j:
-                    S[j, k] += part * data[q]
-            if theta.size > d:
-                S[j, d] += part
+            place = places[indices[p]]
+            if place >= 0:
+                at[count], x[count] = place, data[p]
+                count += 1
         if theta.size > d:
-            S[d, d] += w
+            at[count], x[count] = S.shape[0] - 1, 1.0
+            count += 1
+        for p in range(count):
+            part, j = w * x[p], at[p]
+            for q in range(count):
+                k = at[q]
+                if k >= j:
+                    S[j, k] += part * x[q]
 
 
 @reducing_kernel

@@ -60,9 +60,9 @@ class DenseRows:
         return DenseRows(X).sums(loss, y, weights, prior, theta, rows, np.empty_like(theta), np.empty(0))
 
     def second_moments(
-        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector
+        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
-        """`kernels.dense_rows.second_moments`."""
+        """`kernels.dense_rows.second_moments`; the block must be all columns."""
         dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
@@ -117,10 +117,13 @@ class SparseRows:
         return found
 
     def second_moments(
-        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, S: Vector
+        self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
-        """`kernels.sparse_rows.second_moments`."""
-        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, S)
+        """`kernels.sparse_rows.second_moments` of the columns of the block."""
+        places = np.full(self.columns, -1, np.int64)
+        own = block[block < self.columns]
+        places[own] = np.arange(len(own))
+        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, places, S)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Sums of weight x_j^2, and how many x_j are not zero."""

@@ -4,8 +4,8 @@
 
 Rows are dense or sparse, the intercept is the last number of theta and outside the prior; a model of several
 classes has such a theta for each, one after the other.  Curvature comes in the same pass: the summary holds
-(n / |S|) sum_S w_i loss'' x_i x_i', the diagonal of the same sum over all rows, and how many rows the sample
-has.  From it H0 is made (`sampled_metric`).
+(n / |S|) sum_S w_i loss'' x_i x_i' (of a block of the columns, where these are very many), the diagonal of
+the same sum over all rows, and how many rows the sample has.  From it H0 is made (`sampled_metric`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from asyncqn.errors import BadInput, require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows
-from asyncqn.potentials.sampled_metric import DENSE, InverseMetric, metric_of, rows_for_metric
+from asyncqn.potentials.sampled_metric import (
+    DENSE,
+    InverseMetric,
+    frequent,
+    metric_of,
+    rows_for_block,
+    rows_for_metric,
+)
 from asyncqn.types import Array, Rows
 
 _CHUNK = 65_536
@@ -203,8 +210,8 @@ class LinearModel:
         return self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
-        """Add sum of loss'' x x' to the upper triangle of S."""
-        self._rows.second_moments(self._loss, self.y, self._weights, theta, rows, S)
+        """Add sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
+        self._rows.second_moments(self._loss, self.y, self._weights, theta, rows, self._block, S)
 
     def _check(self, theta: Array, out: Array) -> None:
         if theta.size != self.dim or out.size != self.dim:
@@ -222,9 +229,9 @@ class LinearModel:
 
     @property
     def curvature_size(self) -> int:
-        """The length of a summary: the upper triangle of the Hessian where dim allows, diagonal, rows."""
-        columns = self._columns
-        return (columns * (columns + 1) // 2 if columns <= DENSE else 0) + self.dim + 1
+        """The length of a summary: the upper triangle of the block of the Hessian, diagonal, rows."""
+        size = len(self._block)
+        return size * (size + 1) // 2 + self.dim + 1
 
     def grad_with_curvature(
         self, theta: Array, rows: Rows, out: Array, curvature: Vector, sample: int | None = None
@@ -240,9 +247,9 @@ class LinearModel:
         value = self._sums(theta, rows, out, diagonal)
         if curvature.size:
             curvature[-1] = m
-            if self._columns <= DENSE:
+            if size := len(self._block):
                 pick = self._picked(rows, len(rows) if sample is None else sample)
-                S = np.zeros((self._columns, self._columns))
+                S = np.zeros((size, size))
                 self._second_moments(theta, pick, S)
                 pack_upper(S, curvature[: -1 - D])
                 curvature[: -1 - D] *= n / len(pick)
@@ -254,16 +261,36 @@ class LinearModel:
 
     def _picked(self, rows: Rows, sample: int) -> Rows:
         """Of `rows` those that make up x x': their share of what the whole sample takes."""
-        share = rows_for_metric(self.n_data, self._columns, sample) / sample
+        size = len(self._block)
+        if size < self._columns:
+            wanted = rows_for_block(size, sample)
+        else:
+            wanted = rows_for_metric(self.n_data, size, sample)
+        share = wanted / sample
         stride = max(1, int(1.0 / share))
         pick = np.empty(-(-len(rows) // stride), np.int64)
         fill_strata(0, stride, 0, len(rows), pick)
         return rows[pick]
 
     @cached_property
+    def _block(self) -> Rows:
+        """The columns whose curvature the summary holds in full; see `sampled_metric`."""
+        columns, shown = self._columns, self.X.shape[1]
+        if columns <= DENSE:
+            return np.arange(columns)
+        if self._outputs > 1 or not isinstance(self._rows, SparseRows):
+            return np.arange(0)
+        _, counts = self._column_squares
+        return np.append(frequent(counts, self.dim), np.arange(shown, columns))
+
+    @cached_property
+    def _column_squares(self) -> tuple[Vector, Vector]:
+        return self._rows.column_squares(self._weights)
+
+    @cached_property
     def _unseen(self) -> Vector:
         """The curvature that one more row with a feature adds: mean of the x_j^2 that are not zero."""
-        squares, counts = self._rows.column_squares(self._weights)
+        squares, counts = self._column_squares
         unseen = np.ones((self._outputs, self._columns))
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
         if self.intercept:
@@ -283,7 +310,10 @@ class LinearModel:
             ridge[self._columns - 1 :: self._columns] = 0.0
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
-        return metric_of(np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs)
+        block = self._block if 0 < len(self._block) < self._columns else None
+        return metric_of(
+            np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs, block
+        )
 
 
 def feature_rows_of(X: Any) -> DenseRows | SparseRows:

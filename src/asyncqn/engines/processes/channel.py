@@ -12,9 +12,7 @@ import select
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from asyncqn.engines.wire import HEADER
 
@@ -23,38 +21,8 @@ START, WORK, STOP = 1, 2, 3
 READY, UPDATE, REJECTED, STATE, FAILED = 11, 12, 13, 14, 15
 """Kinds of messages from a worker: UPDATE, REJECTED (nanoseconds); STATE (final) and FAILED with content."""
 
-EAGER = 2e-4
-"""Seconds for which a process looks again and again for a message, yielding its core, before it sleeps."""
-
 _HEAD = struct.Struct(f"={HEADER}q")
 _ZEROS = (0,) * HEADER
-
-
-_Found = TypeVar("_Found")
-
-
-class Waiting:
-    """How one process waits: awake where its last wait was short, else asleep.
-
-    To be woken takes about as long as a short message is under way, and to stay awake takes a core from
-    those who compute: so nobody stays awake who would have to for long.
-    """
-
-    def __init__(self) -> None:
-        self._awake = True
-
-    def wait(self, look: Callable[[], _Found], sleep: Callable[[], _Found]) -> _Found:
-        """What `look` finds, or else what `sleep` waits for."""
-        if found := look():
-            return found
-        begun = time.perf_counter()
-        while self._awake and time.perf_counter() - begun < EAGER:
-            os.sched_yield()
-            if found := look():
-                return found
-        found = sleep()
-        self._awake = time.perf_counter() - begun < EAGER
-        return found
 
 
 class Message(NamedTuple):
@@ -73,7 +41,6 @@ class Channel:
         self._head = bytearray(_HEAD.size)
         self._header: tuple[int, ...] | None = None
         self._part = memoryview(self._head)
-        self._waiting = Waiting()
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -93,12 +60,9 @@ class Channel:
 
     def receive(self) -> Message:
         """The next message, waited for."""
-        while (message := self._waiting.wait(self.arrived, self._asleep)) is None:
+        while (message := self._next(0)) is None:
             pass
         return message
-
-    def _asleep(self) -> Message | None:
-        return self._next(0)
 
     def arrived(self) -> Message | None:
         """The next message if all of it has arrived; nothing waits here."""

@@ -33,7 +33,6 @@ from asyncqn.engines.processes.channel import (
     Channel,
     Gone,
     Message,
-    Waiting,
 )
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
@@ -97,7 +96,7 @@ class ProcessMaster(ElasticMaster):
         self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
-        self.ready, self.waiting = select.poll(), Waiting()
+        self.ready = select.poll()
         self.messages = 2.0 * core.reach  # a slowed worker stretches its computation by them
 
     # -- the beginning and the end
@@ -164,8 +163,9 @@ class ProcessMaster(ElasticMaster):
     # -- messages
 
     def _serve(self, seconds: float) -> None:
-        most = math.ceil(1e3 * seconds)
-        for fd, _ in self.waiting.wait(lambda: self.ready.poll(0), lambda: self.ready.poll(most)):
+        # Asleep: who is woken by a message runs where it was sent from, beside its numbers in the cache, and
+        # to stay awake would take a core from a worker.
+        for fd, _ in self.ready.poll(math.ceil(1e3 * seconds)):
             if (slot := self.slots.get(fd)) is None:
                 continue  # it was lost while others were served
             try:
