@@ -107,6 +107,20 @@ def test_a_metric_on_all_rows_has_the_exact_diagonal_and_a_sample_holds_what_it_
     assert held[2] == pytest.approx(1.0 / (1.0 + 4000 / 244), rel=1e-9)
 
 
+def test_a_metric_on_a_sample_knows_the_rare_features_that_its_rows_show():
+    X = np.random.default_rng(0).standard_normal((4000, 3))
+    X[:, 2] = 0.0
+    rows, labels = np.arange(100, 4000, 16), np.arange(4000) % 2
+    missed = np.setdiff1d(rows, aq.LogisticRegression(X, labels)._picked(rows, len(rows)))
+    X[missed[:2], 2] = 2.0  # in two rows of the sample, in none of those that make up C
+    p = aq.LogisticRegression(X, labels)
+    summary, out, H0 = np.zeros(p.curvature_size), np.empty(3), np.empty(3)
+    p.grad_with_curvature(np.zeros(3), rows, out, summary, len(rows))
+    p.inverse_metric_from(summary).apply(np.array([0.0, 0.0, 1.0]), H0)
+    # Two rows of curvature 2^2 / 4, one more that keeps it near 0, and the prior.
+    assert H0[2] == pytest.approx(1.0 / (1.0 + 3 * 4000 / len(rows)), rel=1e-9)
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 def test_the_metric_of_many_sparse_features_is_dense_among_the_frequent_ones_and_else_a_diagonal(intercept):
     n, d = 50, DENSE + 1

@@ -3,9 +3,9 @@
 The summary is of m rows: the upper triangle of C = (n / |S|) sum_S w x x' of some of them, the diagonal a of
 all of them, and m.  Where m < n, each number of theta has a further row e of its own (`LinearModel`):
 
-    C + diag(prior + (n / m) e)          on a sample
-    R C R + diag(prior)                  on all rows, R diagonal so that the diagonal is a: rare features are
-                                         missing in S, and a knows them
+    R C R + diag(prior + (n / m) e)      on a sample; on all rows without e
+
+R is diagonal, so that the diagonal of R C R is a: rare features are missing in S, and a knows them.
 
 Where theta has a vector for each of several classes, C is the mean of theirs and a has the diagonal of each:
 C is factored once, with their mean diagonal, and then scaled to the diagonal of each.
@@ -123,15 +123,14 @@ def _dense_metric(
     C = np.zeros((D, D))
     unpack_lower(summary[: -1 - D], C)
     own = C.diagonal().copy()
+    known = (own > 0.0) & (a > 0.0)
+    stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
+    C *= stretch[:, None]
+    C *= stretch
+    own = np.where(known, a, 0.0)
+    extra = prior + np.where(known, 0.0, a)
     if m < n_data * _ALL:
-        extra = prior + n_data / m * unseen
-    else:
-        known = (own > 0.0) & (a > 0.0)
-        stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
-        C *= stretch[:, None]
-        C *= stretch
-        own = np.where(known, a, 0.0)
-        extra = prior + np.where(known, 0.0, a)
+        extra += n_data / m * unseen
     diagonal = np.maximum(own + extra, least)
     roots = 1.0 / np.sqrt(diagonal)
     C *= roots[:, None]

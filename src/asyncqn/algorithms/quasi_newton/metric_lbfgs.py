@@ -211,12 +211,15 @@ def samples_before_all(n: int, dim: int, workers: int) -> int:
 def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> MetricLBFGS:
     """The rule for a potential with a sampled metric and W workers, nothing else given.
 
-    As many samples as leave the first one enough rows; none where the summary is hardly longer than theta,
-    which is then so long that H0 is a diagonal: samples of rows with rare features do not pay there.
+    As many samples as leave the first one enough rows; none where the summary is at most twice as long as
+    theta, which is then so long that H0 is a diagonal for most of it: samples of rows with rare features do
+    not pay there.
     """
     n, dim, size = int(potential.n_data), int(potential.dim), int(potential.curvature_size)
     samples = samples_before_all(n, dim, workers) if size > 2 * dim else 0
     algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
-    if dim <= LONG or size <= 2 * dim:
+    if size <= 2 * dim:
+        return replace(algorithm, renewals=(0,))  # there is no first sample: those of all rows alone
+    if dim <= LONG:
         return algorithm
     return replace(algorithm, versions=8, renewals=(0, 2), last_renewals=(0,))
