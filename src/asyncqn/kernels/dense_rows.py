@@ -16,6 +16,8 @@ from asyncqn.kernels.losses import loss_and_slope, weight_of
 
 _FLUSH = 256
 """Rows whose gradients are added in the data's own precision, before they go into a sum in float64."""
+_COUNTED = 255
+"""Rows whose entries are counted in a byte."""
 
 
 @reducing_piece
@@ -138,14 +140,16 @@ def second_moments(kind, width, X, y, weights, theta, rows, S):
         add_gram(x, x, S)
 
 
-def column_squares(X, weights, out, counts):
-    """Sums over all rows of weight x_j^2, and how many x_j are not zero; asked once, so not compiled."""
-    out[:] = 0.0
-    counts[:] = 0.0
-    for first in range(0, len(X), _FLUSH):
-        x = X[first : first + _FLUSH]
-        squares = np.square(x, dtype=np.float64)
-        if weights.size:
-            squares *= weights[first : first + _FLUSH, None]
-        out += np.add.reduce(squares, axis=0)
-        counts += np.count_nonzero(x, axis=0)
+def column_squares(X, weights, columns, stride, out, counts):
+    """Of these columns, in every so many-th row: sums of weight x_j^2, and how many x_j are not zero.
+
+    Asked once, so not compiled.
+    """
+    total, seen = np.zeros(len(columns)), np.zeros(len(columns))
+    for first in range(0, len(X), _COUNTED * stride):
+        some = slice(first, first + _COUNTED * stride, stride)
+        x = X[some] if len(columns) == X.shape[1] else X[some][:, columns]
+        weighted = x * weights[some, None] if weights.size else x
+        total += np.einsum("ij,ij->j", x, weighted, dtype=np.float64)
+        seen += np.add.reduce((x != 0.0).view(np.uint8), axis=0, dtype=np.uint8)
+    out[columns], counts[columns] = total, seen

@@ -20,8 +20,8 @@ Loss: TypeAlias = tuple[int, float]
 """Which of `kernels.losses`, and its width."""
 Vector: TypeAlias = npt.NDArray[np.float64]
 
-_ENOUGH_ROWS, _ENOUGH_ENTRIES = 4096, 64
-"""Rows, and entries of a column among them, that tell the mean square of the column."""
+_ENOUGH_ROWS, _ENOUGH_ENTRIES = (4096, 65_536), 16
+"""Rows, and entries of a column among them that tell about its mean square: else more rows are looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ class DenseRows:
         dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
-        """Sums of weight x_j^2, and how many x_j are not 0; of some rows if these show every feature."""
+        """Sums of weight x_j^2, and how many x_j are not 0; of as many rows as show it."""
         out = np.zeros((2, self.shape[1]))
-        stride = len(self.X) // _ENOUGH_ROWS
-        if stride > 1:
-            dense_rows.column_squares(self.X[::stride].copy(), weights[::stride].copy(), out[0], out[1])
-            if out[1].min() >= _ENOUGH_ENTRIES:
-                return out[0], out[1]
-        dense_rows.column_squares(self.X, weights, out[0], out[1])
+        lacking = np.arange(self.shape[1])
+        for rows in (*_ENOUGH_ROWS, len(self.X)):
+            if len(lacking) and rows <= len(self.X):
+                stride = len(self.X) // rows
+                dense_rows.column_squares(self.X, weights, lacking, stride, out[0], out[1])
+                lacking = lacking[out[1][lacking] < _ENOUGH_ENTRIES]
         return out[0], out[1]
 
 

@@ -76,7 +76,7 @@ class MetricLBFGS(GrowingSamples):
     samples: int = 0
     versions: int = 12
     renewals: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 10)
-    last_renewals: tuple[int, ...] = (0, 3)
+    last_renewals: tuple[int, ...] = (0, 2)
     memory: int = 20
     pieces: int = 1
     backup_after: float | None = None
