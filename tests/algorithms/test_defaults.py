@@ -71,11 +71,11 @@ def test_no_workers_are_refused():
 @pytest.mark.parametrize(
     ("n_data", "dim", "samples", "versions", "last"),
     [
-        (10_000, 3, 0, 12, (0, 3)),
-        (100_000, 3, 2, 12, (0, 3)),  # 1,562 rows of 64 are enough
+        (10_000, 3, 0, 12, (0, 2)),
+        (100_000, 3, 2, 12, (0, 2)),  # 1,562 rows of 64 are enough
         (40_000, 302, 0, 8, (0,)),  # ten rows for every number
         (49_000, 302, 1, 8, (0,)),
-        (49_000, 2001, 0, 12, (0, 3)),  # the metric is a diagonal
+        (49_000, 2001, 0, 12, (0, 2)),  # the metric is a diagonal
     ],
 )
 def test_samples_in_a_metric_begin_where_they_are_enough_for_it(n_data, dim, samples, versions, last):
