@@ -71,6 +71,8 @@ def test_controls_name_the_share_of_pairs_and_the_times_without_any() -> None:
     assert words == "; 0.5 % of its pairs are accepted; with M = 0 it takes 120"
     assert accepted_words([{"time": 1.0}]) == ""
     assert without_pairs({"memory": 3, "h": 1.0}) == {"memory": 0, "h": 1.0}
+    # Runs that differ in what admits pairs are one without them.
+    assert without_pairs({"memory": 3, "epsilon": 1.2, "cosine_floor": 0.4}) == {"memory": 0}
 
 
 def test_a_job_without_pairs_offers_none_and_one_with_pairs_counts_them() -> None:

@@ -126,7 +126,7 @@ def test_lengths_of_runs_are_judged_apart() -> None:
 def test_a_step_is_worth_the_ratio_of_commits_at_equal_rmse() -> None:
     def curve(kind: str, pace: float) -> list[dict[str, Any]]:
         row = {"setting": fig4_claims.BASE, "ratings": "ml-1m", "start": "mean", "algorithm": kind, "seed": 0}
-        row["steps"] = 600
+        row |= {"steps": 600, "diverged": False}
         return [{**row, "commit": 10 * k, "rmse": 1.1 - 0.001 * pace * k} for k in range(101)]
 
     timings = [

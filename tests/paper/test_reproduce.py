@@ -111,7 +111,10 @@ def test_the_page_has_one_row_per_claim_with_bars_escaped(tmp_path: Path) -> Non
     result = run_experiment(tiny(), Context(tmp_path / "tiny"), "asyncqn reproduce tiny")
     write_page([result], tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert text.count("mb-L-BFGS gets slower as σ_w² grows | Fig. 2 | 🟩 **holds** |") == 1
+    assert (
+        text.count("mb-L-BFGS gets slower as σ_w² grows | Fig. 2 | ![green](figures/green.svg) **holds** |")
+        == 1
+    )
     settings = (tmp_path / "sensitivity.md").read_text(encoding="utf-8")
     assert r"| squares \| <here> | holds | 9 > 4 > 1 |" in settings
     assert (tmp_path / "figures" / "tiny.png").read_bytes() == (tmp_path / "tiny" / "tiny.png").read_bytes()

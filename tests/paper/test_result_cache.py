@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,19 @@ def test_finished_jobs_are_not_run_again(tmp_path: Path) -> None:
     assert CALLS == [1, 2, 3]
     assert first == [{"x": 1, "y": 1}, {"x": 2, "y": 4}]
     assert again == [{"x": 2, "y": 4}, {"x": 3, "y": 9}, {"x": 1, "y": 1}]
+
+
+def test_what_jobs_took_is_known_when_they_are_not_run_again(tmp_path: Path) -> None:
+    path, told = tmp_path / "squares.jsonl", []
+    entry = {"records": [{"x": 1, "y": 1}], "spent": [8.0, 5.0]}
+    (key,) = keys_of(squared, [Square(1)])
+    path.write_text(json.dumps({"key": key, **entry}) + "\n")
+    for _ in range(2):
+        run_jobs(squared, [Square(1), Square(1), Square(2)], path, processes=1, spend=told.append)
+    assert CALLS == [2]
+    assert told[0] == told[1]
+    assert 8.0 <= told[0].clock < 9.0
+    assert 5.0 <= told[0].processor < 6.0
 
 
 def test_an_interrupted_file_is_resumed_even_when_its_last_line_is_cut_off(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_the_commits_allowed_last_until_the_limit(kind: str, variance: float) ->
     assert schedule.time[-1] >= 2000.0
 
 
+@pytest.mark.parametrize("link", [0.0, 2.0])
+def test_thousands_of_rounds_are_not_cut_short(link: float) -> None:
+    method = algorithm("mb-lbfgs", {**PAPER["mb-lbfgs"], "quorum": 0.5})
+    timing = Cluster(4, 10.0, 3.0, message=0.0 if link else 10.0, master=5.0, link=link)
+    commits = commits_within(method, timing, 60_000.0)
+    assert commits > 1002
+    assert simulate(timing, method.stages, commits, 0).time[-1] >= 60_000.0
+
+
 def test_clusters_have_the_times_of_the_paper() -> None:
     assert cluster("as-lbfgs", 40, 4.0) == Cluster(40, 70.0, 2.0, 10.0, 0.0)
     assert cluster("mb-lbfgs", 40, 4.0) == Cluster(40, 10.0, 2.0, 10.0, 30.0)

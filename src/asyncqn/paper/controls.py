@@ -11,8 +11,10 @@ from asyncqn.paper.records import Record, column, distinct, summary, where
 
 
 def without_pairs(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The control: the same parameters with M = 0, so that H stays H0."""
-    return {**parameters, "memory": 0}
+    """The control: the same parameters with M = 0, so that H stays H0.  What admits pairs is left out: runs
+    that differ in it alone are one."""
+    kept = {name: value for name, value in parameters.items() if name not in ("epsilon", "cosine_floor")}
+    return {**kept, "memory": 0}
 
 
 def accepted_words(rows: Sequence[Record]) -> str:

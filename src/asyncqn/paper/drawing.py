@@ -11,10 +11,20 @@ from typing import Any
 import numpy as np
 
 from asyncqn.errors import MissingExtra
-from asyncqn.paper.palette import ALGORITHM_STYLES, STYLES
+from asyncqn.paper.palette import ALGORITHM_STYLES, CONTROLS, STYLES, VARIANTS
 from asyncqn.storage import write_whole
 
-__all__ = ["ALGORITHM_STYLES", "STYLES", "band", "few_decades", "panels", "save_figure", "style"]
+__all__ = [
+    "ALGORITHM_STYLES",
+    "CONTROLS",
+    "STYLES",
+    "VARIANTS",
+    "band",
+    "few_decades",
+    "panels",
+    "save_figure",
+    "style",
+]
 
 _STYLE: Any = {
     "font.size": 9,
@@ -61,7 +71,9 @@ def few_decades(axis: Any) -> None:
     low, high = axis.get_ylim()
     if high < 100 * low:
         axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        )
         axis.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from asyncqn.errors import BadInput
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
 from asyncqn.paper.records import Record
-from asyncqn.paper.result_cache import run_jobs
+from asyncqn.paper.result_cache import Spent, run_jobs
 from asyncqn.tuning.processes import Tell
 from asyncqn.tuning.tuner import read_study
 
@@ -51,12 +51,22 @@ class Context:
     seed: int = 0
     progress: Progress = _silent
     tuned_from: Path | None = None
+    spent: list[Spent] = field(default_factory=list)
+    """What the jobs so far took, those of earlier runs included; by the clock, on all processes at once."""
+
+    @property
+    def alone(self) -> Context:
+        """The same on one process: a neighbour on the other core would be measured too."""
+        return replace(self, processes=1)
 
     def jobs(self, label: str, function: Callable[[J], list[Record]], jobs: Sequence[J]) -> list[Record]:
         """Run jobs on the processes; finished ones are found in the experiment's folder."""
         path = self.folder / "parts" / f"{function.__module__.rpartition('.')[2]}.{function.__name__}.jsonl"
         with self.progress(label, len({str(job) for job in jobs})) as tell:
-            return run_jobs(function, jobs, path, processes=self.processes, tell=tell)
+            return run_jobs(function, jobs, path, processes=self.processes, tell=tell, spend=self._spend)
+
+    def _spend(self, spent: Spent) -> None:
+        self.spent.append(spent._replace(clock=spent.clock / self.processes))
 
     def tuned(self, name: str) -> dict[str, Any]:
         """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""

@@ -10,7 +10,7 @@ from asyncqn.paper.claim_list import CLAIMS, find_claim
 from asyncqn.paper.claims import UNTESTABLE, VERDICTS, Claim, Outcome, Verdict, verdict_on
 from asyncqn.paper.reproduce import Result
 
-SIGNS = dict(zip(VERDICTS, ("🟩", "🟨", "🟧", "🟥", "⬜"), strict=True))
+COLOUR_NAMES = dict(zip(VERDICTS, ("green", "yellow", "orange", "red", "grey"), strict=True))
 COLOURS = dict(zip(VERDICTS, ("#1d7a3d", "#8a6d00", "#b4540a", "#b3261e", "#5f6368"), strict=True))
 
 

@@ -22,6 +22,15 @@ ALGORITHM_STYLES = {
     "momentum-lbfgs": STYLES[5],
 }
 
+_BLUES = ("#9cc3ea", "#6aa3dc", "#3f82c4", "#1b4f8a", "#123a68", "#081f3a")
+VARIANTS = tuple({**look, "color": blue} for look, blue in zip(STYLES, _BLUES, strict=True))
+"""Settings of as-L-BFGS, where a figure shows nothing else: shades of its own colour, so that no other
+algorithm's is borrowed."""
+CONTROLS = tuple(
+    {**look, "color": grey} for look, grey in zip(STYLES[3:], ("#a8a8a8", "#777777", "#3d3d3d"), strict=True)
+)
+"""Its controls: greys."""
+
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A look for each name: an algorithm's own, or one that none of the others has while there are any."""

@@ -2,18 +2,20 @@
 
 A job's key is the hash of its parameters and of the code that its function can run (`reachable_code`).
 Finished jobs are lines of one JSON file per experiment, so that an interrupted experiment goes on
-where it stopped.
+where it stopped.  A line also says what the job cost, so that an experiment knows how long it took to
+compute, however often it was interrupted and whoever computed a part of it before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput
@@ -24,6 +26,21 @@ from asyncqn.tuning.processes import Tell, pool
 J = TypeVar("J")
 
 
+class Spent(NamedTuple):
+    """What jobs took: seconds by the clock in their own process, and processor seconds with those of the
+    processes they started."""
+
+    clock: float
+    processor: float
+
+
+class Kept(NamedTuple):
+    """A finished job."""
+
+    records: list[Record]
+    spent: Spent
+
+
 def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
     """The keys under which the jobs' records are kept."""
     source = [function.__module__, function.__name__, code_hash(function)]
@@ -31,14 +48,14 @@ def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
     return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
 
 
-def kept_jobs(path: Path) -> dict[str, list[Record]]:
+def kept_jobs(path: Path) -> dict[str, Kept]:
     """Finished jobs by key; a line cut off by an interruption is passed over."""
     kept = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
-                kept[entry["key"]] = entry["records"]
+                kept[entry["key"]] = Kept(entry["records"], Spent(*entry["spent"]))
             except (ValueError, KeyError, TypeError):
                 continue
     return kept
@@ -51,8 +68,12 @@ def run_jobs(
     *,
     processes: int = 2,
     tell: Tell = lambda done, note="": None,
+    spend: Callable[[Spent], None] = lambda spent: None,
 ) -> list[Record]:
-    """The records of all jobs, in order; those in `path` are not computed again."""
+    """The records of all jobs, in order; those in `path` are not computed again.
+
+    spend: is told what all of them took together, also those that were kept.
+    """
     keys = keys_of(function, jobs)
     kept = kept_jobs(path)
     todo = {key: job for key, job in zip(keys, jobs, strict=True) if key not in kept}
@@ -64,25 +85,34 @@ def run_jobs(
             if path.stat().st_size:
                 file.write("\n")  # ends a line that an interruption may have cut off
             began = time.monotonic()
-            for finished, (key, records) in enumerate(_computed(function, todo, processes), 1):
-                kept[key] = records
-                file.write(json.dumps({"key": key, "records": records}, allow_nan=False) + "\n")
+            for finished, (key, job) in enumerate(_computed(function, todo, processes), 1):
+                kept[key] = job
+                file.write(json.dumps({"key": key, **job._asdict()}, allow_nan=False) + "\n")
                 file.flush()
                 left = (time.monotonic() - began) / finished * (len(todo) - finished)
                 tell(done + finished, f"about {_duration(left)} left" if finished < len(todo) else "")
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from None
-    return [record for key in keys for record in kept[key]]
+    costs = [kept[key].spent for key in dict.fromkeys(keys)]
+    spend(Spent(sum(cost.clock for cost in costs), sum(cost.processor for cost in costs)))
+    return [record for key in keys for record in kept[key].records]
+
+
+def _timed(function: Callable[[J], list[Record]], job: J) -> Kept:
+    """The records of a job, and what it took."""
+    clock, processor = time.monotonic(), sum(os.times()[:4])
+    records = function(job)
+    return Kept(records, Spent(round(time.monotonic() - clock, 3), round(sum(os.times()[:4]) - processor, 3)))
 
 
 def _computed(function: Callable[[J], list[Record]], todo: dict[str, J], processes: int) -> Any:
-    """(key, records) as they are finished; in this process where a pool would not pay."""
+    """(key, finished job) as they come; in this process where a pool would not pay."""
     if processes <= 1 or len(todo) <= 1:
         for key, job in todo.items():
-            yield key, function(job)
+            yield key, _timed(function, job)
         return
     with pool(processes) as executor:
-        waiting = {executor.submit(function, job): key for key, job in todo.items()}
+        waiting = {executor.submit(_timed, function, job): key for key, job in todo.items()}
         try:
             while waiting:
                 ready, _ = wait(waiting, return_when=FIRST_COMPLETED)

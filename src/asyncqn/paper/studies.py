@@ -12,12 +12,14 @@ from asyncqn.paper import movielens
 from asyncqn.paper.movielens import Timing
 from asyncqn.paper.problems import STANDARD, AlikeRows, Spectrum
 from asyncqn.paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
+from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.tuning.problem import TuningProblem
 from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.types import Potential
 
-EVALUATIONS = 200
-"""Evaluations of a run of ratings until the limit: an exact RMSE costs as much as dozens of steps."""
+EVALUATIONS, FEWER, LARGE = 200, 50, 5_000_000
+"""Evaluations of a run of ratings until the limit, and of one on a `LARGE` set: an exact RMSE costs as much
+as dozens of steps."""
 
 
 def _kept(first: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,13 +100,14 @@ class RatingsProblem(TuningProblem):
     @property
     def evaluate(self) -> int:
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
-        return max(1, int(at_once * self.limit / (EVALUATIONS * sum(self.timing))))
+        looks = FEWER if self.potential().n_data >= LARGE else EVALUATIONS
+        return max(1, int(at_once * self.limit / (looks * sum(self.timing))))
 
     @property
     def hopeless(self) -> float:
         return 3.0  # no run here came back from three times the RMSE of its start
 
-    def potential(self) -> Potential:
+    def potential(self) -> MatrixFactorization:
         return movielens.potential(self.ratings)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.paper.claims import Outcome, outcome
-from asyncqn.paper.drawing import STYLES, few_decades, panels
+from asyncqn.paper.drawing import CONTROLS, STYLES, VARIANTS, few_decades, panels
 from asyncqn.paper.experiment import Tables
 from asyncqn.paper.records import Record, column, distinct, where
 
@@ -42,7 +42,7 @@ def _draw_bound(tables: Tables) -> Any:
     figure, axes = panels(2, 3, width=3.2, height=2.5)
     for axis, (name, study) in zip(axes.flat, STUDIES.items(), strict=False):
         titles = []
-        for look, (memory, words) in zip(STYLES, MEMORIES.items(), strict=False):
+        for look, (memory, words) in zip((CONTROLS[1], VARIANTS[3]), MEMORIES.items(), strict=True):
             rows = where(tables["slopes"], study=name, memory=memory)
             x, y = column(rows, "x"), column(rows, "error")
             axis.loglog(x, y, label=words, **{**look, "markevery": 1 if len(x) < 10 else 4})
@@ -56,7 +56,7 @@ def _draw_bound(tables: Tables) -> Any:
             axis.minorticks_off()
         few_decades(axis)
     axis = axes[1][2]
-    for look, N in zip(STYLES[2:], distinct(tables["speedup"], "N"), strict=False):
+    for look, N in zip(CONTROLS, distinct(tables["speedup"], "N"), strict=False):
         rows = where(tables["speedup"], N=N)
         product = np.maximum(column(rows, "l_max N h²"), 0.005)
         axis.semilogx(product, column(rows, "ratio"), label=f"N = {N}", **look)
@@ -72,7 +72,7 @@ def _draw_law(sde: list[Record]) -> Any:
     figure, axes = panels(1, len(distinct(warm, "dimensions")), width=4.0, height=3.0, sharey=True)
     for axis, dimensions in zip(axes[0], distinct(warm, "dimensions"), strict=True):
         mine = where(warm, dimensions=dimensions)
-        for corrected, words, look in ((True, "with Γ", STYLES[0]), (False, "without Γ", STYLES[1])):
+        for corrected, words, look in ((True, "with Γ", VARIANTS[3]), (False, "without Γ", CONTROLS[1])):
             for k, what in enumerate(distinct(mine, "what")):
                 rows = where(mine, corrected=corrected, what=what)
                 own = {**look, "linestyle": STYLES[k]["linestyle"], "marker": STYLES[k]["marker"]}
@@ -85,10 +85,11 @@ def _draw_law(sde: list[Record]) -> Any:
                 )
         for row in where(mine, corrected=False, h=mine[0]["h"]):
             if row["without"] is not None:
-                axis.axhline(row["without"], color=STYLES[1]["color"], linestyle=":", linewidth=0.9)
+                axis.axhline(row["without"], color=CONTROLS[1]["color"], linestyle=":", linewidth=0.9)
         axis.axhline(1.0, color="black", linestyle=":", linewidth=0.9)
         pairs = "1 pair" if dimensions == "1" else f"{dimensions} pairs"
         axis.set(xlabel="step h of the SDE", title=f"d = {dimensions}, H(θ) of {pairs}", xlim=(0, None))
+        axis.locator_params(axis="x", nbins=5)
         axis.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.22))
     axes[0][0].set_ylabel("mean over that of exp(−βU)")
     return figure

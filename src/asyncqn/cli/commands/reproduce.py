@@ -54,12 +54,17 @@ def register(app: typer.Typer) -> None:
         context = Context(output, full, processes, seed, out.progress, tuned)
         size = "--full" if full else "--quick"
         results = []
-        for experiment in find(names):
-            expected = experiment.minutes[1 if full else 0]
+        wanted = find(names)
+        minutes = [experiment.minutes[1 if full else 0] for experiment in wanted]
+        if len(wanted) > 1:
+            out.say(f"{len(wanted)} experiments; about {sum(minutes):.0f} min on two processors in all")
+        for experiment, expected in zip(wanted, minutes, strict=True):
             out.say(f"{experiment.name}: {experiment.title}; about {expected:g} min on two processors")
             command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"
             folder = folder_of(output, experiment.name, full)
-            results.append(run_experiment(experiment, replace(context, folder=folder), command, bands))
+            results.append(
+                run_experiment(experiment, replace(context, folder=folder, spent=[]), command, bands)
+            )
         for row in judged(results):
             if row.outcomes:
                 out.show(f"  {row.words}: {row.claim.text} ({len(row.outcomes)} settings)")

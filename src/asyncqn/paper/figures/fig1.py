@@ -132,7 +132,7 @@ def _records(run: Run, metric: str, shared: Record) -> list[Record]:
 
 def compute(context: Context) -> Tables:
     """Tables `runs`, `controls` (M = 0) and `parameters`; one run at a time, since real time is measured."""
-    alone = Context(context.folder, context.full, 1, context.seed, context.progress)
+    alone = context.alone
     seeds = tuple(range(context.seed, context.seed + (5 if context.full else 2)))
     real = [RealJob(GAUSSIAN, 2, 4000, seeds), RealJob(source("1m"), 2, 1200 if context.full else 400, seeds)]
     runs = alone.jobs("Fig. 1, real runs", measure_real, real)

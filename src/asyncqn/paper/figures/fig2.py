@@ -21,14 +21,17 @@ LIMIT = 9000.0
 
 
 class Size(NamedTuple):
-    """How often each point is measured, and where."""
+    """How often each point is measured, and where; how often without pairs."""
 
     repetitions: int
     variances: tuple[float, ...]
+    controls: int
 
 
-QUICK = Size(6, (1.0, 200.0, 900.0))
-FULL = Size(60, (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0))
+QUICK = Size(6, (1.0, 200.0, 900.0), 3)
+FULL = Size(60, (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0), 12)
+FOLLOWED = Size(4, (STAYING_AT,), 4)
+"""The runs that are looked at after they have arrived."""
 
 
 def compute(context: Context) -> Tables:
@@ -61,20 +64,18 @@ def compute(context: Context) -> Tables:
         for kind in NAMES
     ]
     times, controls, staying = [], [], []
-    middle = Size(QUICK.repetitions, (STAYING_AT,))
     for name, case in cases.items():
         for kind in NAMES:
             times += [(name, job) for job in _jobs(case, kind, case.parameters[kind], size, seeds)]
         plain = without_pairs(case.parameters["as-lbfgs"])
-        controls += [(name, job) for job in _jobs(case, "as-lbfgs", plain, size, seeds)]
+        controls += [(name, job) for job in _jobs(case, "as-lbfgs", plain, size, seeds[: size.controls])]
         for kind, given, pairs in [
             *[(k, case.parameters[k], True) for k in NAMES],
             ("as-lbfgs", plain, False),
         ]:
             labels = {"setting": name, "control": not pairs}
-            staying += [
-                (labels, job) for job in _jobs(case, kind, given, middle, seeds[: middle.repetitions])
-            ]
+            some = seeds[: FOLLOWED.repetitions]
+            staying += [(labels, job) for job in _jobs(case, kind, given, FOLLOWED, some)]
     return {
         "times": run_named(context, "Fig. 2, three algorithms", times),
         "controls": run_named(context, "Fig. 2, as-L-BFGS without pairs", controls),

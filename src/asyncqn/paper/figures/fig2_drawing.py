@@ -72,7 +72,7 @@ def _settings(tables: Tables) -> Any:
     """A row per setting, a column per claim; the axis that is varied heads its rows."""
     cases = {**CASES, **TUNED_CASES}
     ordered = sorted(cases.items(), key=lambda item: list(_axes(cases)).index(item[1].axis))
-    figure, axes = panels(1, 1, width=6.6, height=0.16 * len(ordered) + 1.2)
+    figure, axes = panels(1, 1, width=7.0, height=0.16 * len(ordered) + 1.2)
     axis = axes[0][0]
     for y, (name, case) in enumerate(ordered):
         found = order_outcomes(where(tables["times"], setting=name), case.words, case.choices)
@@ -80,7 +80,7 @@ def _settings(tables: Tables) -> Any:
             axis.scatter(x, y, s=42, marker="s", color=COLOURS[one.verdict], linewidth=0)
             sign = "✓" if one.verdict == HOLDS else "?" if one.verdict == UNTESTABLE else "×"
             axis.text(x, y, sign, ha="center", va="center", fontsize=6, color="white")
-    axis.set_xticks(range(len(ORDER)), [SHORT[name] for name in ORDER], fontsize=7)
+    axis.set_xticks(range(len(ORDER)), [SHORT[name] for name in ORDER], fontsize=6.5)
     axis.xaxis.tick_top()
     axis.set_yticks(range(len(ordered)), [case.words for _, case in ordered], fontsize=6.5)
     axis.set(xlim=(-0.5, len(ORDER) - 0.5), ylim=(len(ordered) - 0.4, -0.6))

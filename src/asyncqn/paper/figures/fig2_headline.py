@@ -74,14 +74,14 @@ def _in_passing(tables: Tables, shown: Sequence[str]) -> str:
     without = sum(_stay(tables, name, "as-lbfgs", True) for name in shown)
     ends = {name: [row[-1]["error"] for row in runs] for name, runs in by_method(tables).items()}
     lost = {name: sum(not error <= 2.0 * STAYS * EPSILON for error in found) for name, found in ends.items()}
-    long = ", ".join(f"{lost[name]} of {len(ends[name])} runs of {name}" for name in ends)
+    long = "; ".join(f"{name} {lost[name]} of {len(ends[name])}" for name in ends)
     return (
         "**Reached is not kept.** "
         f"The time to ε is that of the first crossing, as in the paper. In the {len(shown)} settings in "
         f"which the order appears, most runs of as-L-BFGS are still there (within {STAYS:g} ε) between two "
         f"and three times that time in {stay['as-lbfgs']}; with M = 0 in {without}, of a-SGD in "
-        f"{stay['async-sgd']}, of mb-L-BFGS in {stay['mb-lbfgs']}. For longer, {LONG} commits of the base "
-        f"case at σ_w² = {STAYING_AT:g}: {long} end above {2 * STAYS:g} ε."
+        f"{stay['async-sgd']}, of mb-L-BFGS in {stay['mb-lbfgs']}. Runs of the base case at σ_w² = "
+        f"{STAYING_AT:g} that end above {2 * STAYS:g} ε after {LONG} commits: {long}."
     )
 
 

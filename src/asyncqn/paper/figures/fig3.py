@@ -20,7 +20,7 @@ from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, PROBLEM, SPREAD, START,
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.consistency import consistency
 from asyncqn.paper.controls import accepted_words, without_pairs
-from asyncqn.paper.drawing import STYLES, band, few_decades, panels
+from asyncqn.paper.drawing import CONTROLS, VARIANTS, band, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_cases import EVERY_PAIR, FEW_PAIRS, SOME_PAIRS, START_WORDS, problem_words
 from asyncqn.paper.figures.times import Curve, Job, curve, run_labelled
@@ -212,16 +212,19 @@ def draw(tables: Tables) -> dict[str, Any]:
 
 
 def _panel(axis: Any, runs: Sequence[Record], what: str) -> None:
-    looks = iter(STYLES)
-    for role, words in (("chosen", "step chosen for every W"), ("no pairs", "the same, M = 0")):
-        for variance in sorted(distinct(runs, "variance")):
+    variances = sorted(distinct(runs, "variance"))
+    for role, words, looks in (
+        ("chosen", "step chosen for every W", VARIANTS[1:]),
+        ("no pairs", "the same, M = 0", (*CONTROLS, VARIANTS[0])),
+    ):
+        for variance, look in zip(variances, looks, strict=False):
             found = curve(where(runs, role=role, variance=variance), what, "workers")
             x, middle, low, high, _ = found
-            band(axis, x, middle, low, high, rf"{words}, $\sigma_w^2$ = {variance:g}", next(looks))
+            band(axis, x, middle, low, high, rf"{words}, $\sigma_w^2$ = {variance:g}", look)
             if what == "time" and role == "chosen" and np.isfinite(middle).any():
                 start = int(np.flatnonzero(np.isfinite(middle))[0])
                 line = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
-                label = "linear speedup" if variance == min(distinct(runs, "variance")) else None
+                label = "linear speedup" if variance == variances[0] else None
                 axis.plot(x, middle[start] * x[start] / x, label=label, **line)
 
 
@@ -310,8 +313,12 @@ def _friction(tables: Tables, name: str) -> Outcome:
     lost = [int(w) for w, share in zip(fixed.x, fixed.share, strict=True) if share < 0.5]
     gamma = PAPER["as-lbfgs"]["gamma"]
     limits = [int(w) for w in fixed.x if gamma >= delay_limit(int(w) - 1)]
-    because = f"most runs miss ε at W = {lost}; equal delays forbid γ = {gamma:g} at W = {limits}"
+    because = f"most runs miss ε at {_workers(lost)}; equal delays forbid γ = {gamma:g} at {_workers(limits)}"
     return outcome("friction", name, lost == limits if limits else None, because)
+
+
+def _workers(numbers: Sequence[int]) -> str:
+    return f"W = {', '.join(map(str, numbers))}" if numbers else "no W"
 
 
 EXPERIMENT = Experiment(

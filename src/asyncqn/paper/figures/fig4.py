@@ -2,7 +2,8 @@
 
 The paper's parameters, from both starts; then, one at a time, what it leaves open: the cautious constant, H0,
 whether messages keep the master's link; and tuned parameters.  All runs of a set last the same simulated
-time.  The sets of the 10M and 20M shapes are synthetic, and no claim is judged on them.
+time.  The sets of the 10M and 20M shapes are synthetic, and no claim is judged on them: they are run with the
+paper's parameters and with those of a search on themselves.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ import numpy as np
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
-from asyncqn.paper.bands import spread
 from asyncqn.paper.controls import without_pairs
-from asyncqn.paper.drawing import ALGORITHM_STYLES, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4_claims import (
     BASE,
@@ -25,12 +24,12 @@ from asyncqn.paper.figures.fig4_claims import (
     LENGTHS,
     REAL,
     SETTINGS,
+    TUNED,
     WORKERS,
-    break_even,
     headline,
-    longest,
     outcomes,
 )
+from asyncqn.paper.figures.fig4_drawing import draw
 from asyncqn.paper.movielens import (
     PRINTED_TIMEOUT,
     STARTS,
@@ -46,7 +45,7 @@ from asyncqn.paper.movielens import (
     with_timeout,
 )
 from asyncqn.paper.real_runs import RealRun, run_real
-from asyncqn.paper.records import Record, column, distinct, where
+from asyncqn.paper.records import Record, where
 from asyncqn.paper.settings import NAMES, algorithm
 from asyncqn.paper.studies import carried
 from asyncqn.tuning.measure import accepted_share, commits_within
@@ -56,7 +55,10 @@ POINTS = 40
 """Rows of metrics along a curve, about."""
 SETTLING = ("epsilon", "fixed")
 """Settings that are also run until mb-L-BFGS has settled: what bears on where it ends."""
-STUDY = "{kind}-matrix-factorization"
+STUDY = {"1m": "{kind}-matrix-factorization"} | {
+    size: f"{{kind}}-matrix-factorization-{size}" for size in ("10m", "20m")
+}
+"""The studies of the tuner, by size."""
 NOTHING = 1e-9
 """c of H0 = c I where rho I shall act alone."""
 
@@ -182,8 +184,7 @@ def compute(context: Context) -> Tables:
     """Tables `timings`, `curves` (with the control M = 0), `real` and `parameters`."""
     sizes = ("1m", "10m", "20m") if context.full else ("1m",)
     names = {size: source(size) for size in sizes}
-    # One at a time: a neighbour on the other core would be measured too.
-    alone = Context(context.folder, context.full, 1, context.seed, context.progress)
+    alone = context.alone
     timings = alone.jobs(
         "Fig. 4, timings", timing, [TimingJob(names[s], s, kind) for s in sizes for kind in NAMES]
     )
@@ -205,20 +206,20 @@ def compute(context: Context) -> Tables:
 
 
 def _jobs(context: Context, size: str, name: str, times: dict[str, Timing]) -> tuple[list[Job], list[Record]]:
-    """The runs on one set, and the parameters they have: on the larger ones the paper's alone."""
+    """The runs on one set, and the parameters they have: on the larger ones the paper's and tuned ones."""
     jobs, used = [], []
     slow = {kind: slowed(kind, seconds) for kind, seconds in times.items()}
     for kind, quick in times.items():
         printed = parameters(size, potential(name).n_data)[kind]
         printed = with_timeout(printed, algorithm(kind, printed), quick)
         for setting, chosen in SETTINGS.items():
-            if setting != BASE and (size != "1m" or kind not in chosen.algorithms):
+            if kind not in chosen.algorithms or (size != "1m" and setting not in (BASE, TUNED)):
                 continue
             values, origin = {**printed, **chosen.changes}, "the paper's table"
             if chosen.slow and "timeout" in values:
                 values["timeout"] = PRINTED_TIMEOUT
-            if setting == "tuned":
-                study = context.tuned(STUDY.format(kind=kind))
+            if setting == TUNED:
+                study = context.tuned(STUDY[size].format(kind=kind))
                 values, origin = carried(study, name, quick), study["command"]
             if setting == CONTROL:
                 values = {**without_pairs(values), "initial_scale": NOTHING}
@@ -245,132 +246,6 @@ def _lengths(full: bool, size: str, setting: str) -> dict[int, int]:
         return dict.fromkeys((short, middle), 5 if setting == BASE else 2)
     longest_too = {long: 2} if setting in (BASE, CONTROL) else {long: 1} if setting in SETTLING else {}
     return {short: 5, middle: 5, **longest_too}
-
-
-def draw(tables: Tables) -> dict[str, Any]:
-    """The paper's arrangement (a row per set: RMSE, gradient norm) from either start; then ours."""
-    found = {}
-    for at, words in STARTS.items():
-        every = where(tables["curves"], setting=BASE, start=at)
-        names = distinct(every, "ratings")
-        figure, axes = panels(len(names), 2, width=4.2, height=2.7)
-        for pair, name in zip(axes, names, strict=True):
-            for axis, what in zip(pair, ("rmse", "grad_norm"), strict=True):
-                _curves(axis, _shown(where(every, ratings=name)), what)
-                axis.set_title(f"{label(name)}, {words}", fontsize=8)
-        _finish(figure, axes)
-        found["fig4" if at == "prior" else f"fig4_{at}"] = figure
-    found["fig4_settings"] = _draw_settings(tables)
-    found["fig4_long"] = _draw_long(tables)
-    found["fig4_break_even"] = _draw_break_even(tables)
-    return found
-
-
-def _shown(rows: list[Record]) -> list[Record]:
-    """The length that a panel shows: the one in which the most is seen, several seeds of it."""
-    return where(rows, steps=sorted(distinct(rows, "steps"))[:2][-1])
-
-
-def _finish(figure: Any, axes: Any, words: str = "time (s, simulated from measured steps)") -> None:
-    for axis in axes[-1]:
-        axis.set_xlabel(words)
-        if axis.get_xscale() == "linear":
-            axis.locator_params(axis="x", nbins=5)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-
-
-def _curves(axis: Any, rows: list[Record], what: str) -> None:
-    """Median over seeds, with a band, or each of fewer than three runs; what blows up leaves the panel."""
-    levels = []
-    for kind, title in NAMES.items():
-        mine = where(rows, algorithm=kind)
-        runs = [where(mine, seed=seed) for seed in distinct(mine, "seed")]
-        if not runs:
-            continue
-        grid = np.linspace(0.0, max(float(run[-1]["time"]) for run in runs), 50)
-        values = np.array([_on_grid(run, what, grid) for run in runs])
-        look = ALGORITHM_STYLES[kind]
-        lines = [np.median(values, axis=0)] if len(runs) > 2 else list(values)
-        for k, line in enumerate(lines):
-            axis.plot(grid, line, label=None if k else title, **{**look, "markevery": 6})
-        if len(runs) > 2:
-            axis.fill_between(grid, *spread(values), color=look["color"], alpha=0.15, linewidth=0)
-        levels += lines
-        lost = sum(bool(run[-1]["diverged"]) for run in runs)
-        if lost:
-            words = f"{title}: {lost} of {len(runs)} runs diverge"
-            axis.text(0.98, 0.97, words, transform=axis.transAxes, ha="right", va="top", fontsize=7)
-    first = float(levels[0][0])
-    lowest = min(float(values.min()) for values in levels)
-    if what == "rmse":
-        axis.set(
-            ylabel="RMSE (stars)", ylim=(lowest - 0.05 * (first - lowest), first + 0.1 * (first - lowest))
-        )
-    else:
-        axis.set(ylabel="norm of ∇U", yscale="log", ylim=(0.7 * lowest, 2.0 * first))
-        few_decades(axis)
-
-
-def _on_grid(run: list[Record], what: str, grid: Any) -> Any:
-    """A run's values at some times; where it has blown up they are larger than any."""
-    values = column(run, what)
-    values = np.where(np.isfinite(values), values, 1e30)
-    return np.interp(grid, column(run, "time"), values, right=1e30 if run[-1]["diverged"] else values[-1])
-
-
-def _draw_settings(tables: Tables) -> Any:
-    """RMSE in every setting: a row per start."""
-    shown = [name for name in SETTINGS if name != CONTROL and where(tables["curves"], setting=name)]
-    figure, axes = panels(len(STARTS), len(shown), width=2.6, height=2.4)
-    for row, (at, words) in zip(axes, STARTS.items(), strict=True):
-        for axis, setting in zip(row, shown, strict=True):
-            mine = _with_base(tables["curves"], setting, at)
-            _curves(axis, mine, "rmse")
-            axis.set_title(f"{SETTINGS[setting].short},\n{words}", fontsize=8)
-    _finish(figure, axes, "time (s)")
-    return figure
-
-
-def _draw_long(tables: Tables) -> Any:
-    """The longest runs with the paper's parameters, on a logarithmic axis of time."""
-    figure, axes = panels(1, len(STARTS), width=4.2, height=2.9)
-    name = tables["curves"][0]["ratings"]
-    for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
-        rows = longest(where(tables["curves"], setting=BASE, start=at, ratings=name))
-        _curves(axis, rows, "rmse")
-        start = min(row["time"] for row in rows if row["commit"] > 0)
-        axis.set(title=f"{label(name)}, {words}", xscale="log", xlim=(start, None))
-    _finish(figure, axes)
-    return figure
-
-
-def _with_base(curves: list[Record], setting: str, at: str) -> list[Record]:
-    """The runs of a setting, and of the base case for algorithms that it does not change."""
-    first = curves[0]["ratings"]
-    rows = _shown(where(curves, setting=setting, start=at, ratings=first))
-    base = _shown(where(curves, setting=BASE, start=at, ratings=first))
-    there = set(distinct(rows, "algorithm"))
-    return rows + [r for r in base if r["algorithm"] not in there]
-
-
-def _draw_break_even(tables: Tables) -> Any:
-    """How many steps of a-SGD one of as-L-BFGS is worth, along the way down, beside what it costs."""
-    figure, axes = panels(1, 2, width=4.2, height=2.9)
-    for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
-        found = break_even(tables, at)
-        axis.plot(found.levels, found.worth, color=ALGORITHM_STYLES["as-lbfgs"]["color"], label="is worth")
-        axis.axhline(
-            found.step_ratio, color="black", linestyle="--", linewidth=0.9, label="costs, by computation here"
-        )
-        axis.axhline(2.0, color="black", linestyle=":", linewidth=0.9, label="costs, where the link is busy")
-        axis.axhline(
-            4 / 3, color="black", linestyle="-.", linewidth=0.9, label="costs, where only rows count"
-        )
-        axis.set(xlabel="RMSE on the way down (stars)", title=words, ylim=(0.0, None))
-        axis.invert_xaxis()
-    axes[0][0].set_ylabel("steps of a-SGD")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return figure
 
 
 EXPERIMENT = Experiment(

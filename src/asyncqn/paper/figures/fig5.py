@@ -18,7 +18,7 @@ from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.paper.bands import spread
 from asyncqn.paper.controls import without_pairs
-from asyncqn.paper.drawing import STYLES, few_decades, panels
+from asyncqn.paper.drawing import CONTROLS, VARIANTS, few_decades, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4 import NOTHING, TimingJob, timing
 from asyncqn.paper.figures.fig5_claims import (
@@ -127,7 +127,7 @@ def _records(run: Run, shared: Record) -> list[Record]:
 def compute(context: Context) -> Tables:
     """Tables `timings`, `curves` (simulated and real), `reach` and `parameters`."""
     name = source("1m")
-    alone = Context(context.folder, context.full, 1, context.seed, context.progress)
+    alone = context.alone
     timings = alone.jobs("Fig. 5, timings", timing, [TimingJob(name, "1m", "as-lbfgs")])
     seconds = Timing(timings[0]["worker"], timings[0]["master"], timings[0]["message"])
     printed = parameters("1m", potential(name).n_data)["as-lbfgs"]
@@ -172,7 +172,7 @@ def _draw_paper(tables: Tables) -> Any:
     mine = where(tables["curves"], setting=BASE)
     lowest, first = np.inf, float(mine[0]["rmse"])
     for role, W, look, words in [
-        *(("paper", W, look, f"W = {W}") for W, look in zip(WORKERS, STYLES, strict=True)),
+        *(("paper", W, look, f"W = {W}") for W, look in zip(WORKERS, VARIANTS, strict=True)),
         ("half", 20, {"color": "black", "marker": "", "linestyle": "-"}, "W = 20, half the step"),
     ]:
         rows = where(mine, role=role, workers=W)
@@ -191,8 +191,8 @@ def _draw_paper(tables: Tables) -> Any:
     axes[0][2].set(xlabel="iterations (Fig. S1)", ylabel="RMSE (stars)", ylim=limits)
     axes[0][0].set_title(f"{label(mine[0]['ratings'])}, {SETTINGS[BASE].short}", fontsize=8)
     axis = axes[0][1]
-    _speedup(axis, tables, BASE, STYLES[0], "time", "in time")
-    _speedup(axis, tables, BASE, STYLES[1], "per worker", "in iterations per worker")
+    _speedup(axis, tables, BASE, VARIANTS[3], "time", "in time")
+    _speedup(axis, tables, BASE, CONTROLS[1], "per worker", "in iterations per worker")
     _linear(axis, tables)
     axis.legend(fontsize=7)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=7)
@@ -208,7 +208,7 @@ def _draw_settings(tables: Tables) -> Any:
         axes[0], ("time", "per worker"), ("time", "iterations per worker"), strict=True
     ):
         for k, setting in enumerate(shown):
-            _speedup(axis, tables, setting, STYLES[k % len(STYLES)], what, SETTINGS[setting].short)
+            _speedup(axis, tables, setting, VARIANTS[k % len(VARIANTS)], what, SETTINGS[setting].short)
         _linear(axis, tables)
         axis.set_title(f"speedup in {words}")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)

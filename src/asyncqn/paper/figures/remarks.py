@@ -226,7 +226,7 @@ def compute(context: Context) -> Tables:
         for epsilon in (EVERY_PAIR, 30.0)
         for start in ("near the mean", "from the prior")
     ]
-    alone = Context(context.folder, context.full, 1, context.seed, context.progress)
+    alone = context.alone
     costs = alone.jobs("cost of the overlap", cost, [CostJob("rows-alike-8"), CostJob("synthetic-100k")])
     batch, overlap = MEMORY["batch"], MEMORY["overlap"]
     table = {

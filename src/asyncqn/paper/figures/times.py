@@ -16,7 +16,7 @@ from asyncqn.paper.experiment import Context
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import algorithm, cluster
-from asyncqn.tuning.measure import commits_within, time_to
+from asyncqn.tuning.measure import HOPELESS, commits_within, time_to
 from asyncqn.types import Progress
 
 STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
@@ -64,39 +64,58 @@ STAYING = 3.0
 
 
 def measure_staying(job: Job) -> list[Record]:
-    """What becomes of the runs that arrive: the median error from 2 to 3 times their time to epsilon, over
-    epsilon; None for runs that do not arrive, infinite for those that blow up."""
+    """What becomes of the runs that arrive and go on: the median error from 2 to 3 times their time to
+    epsilon, over epsilon; None for runs that do not arrive, infinite for those that blow up."""
     potential = PROBLEMS[job.problem].potential()
     method = algorithm(job.kind, dict(job.parameters))
     timing = cluster(job.kind, job.workers, job.variance, serial=job.serial)
     records = []
-    for found in measure(job):
-        later: list[float] = []
-        if found["time"]:
-            end = STAYING * found["time"]
-
-            def look(progress: Progress, end: float = end, later: list[float] = later) -> None:
-                if progress.time > end * 2.0 / 3.0:
-                    later.append(progress.metrics["error"])
-                if progress.time > end:
-                    raise StopIteration
-
-            Simulator(timing).minimize(
-                Request(
-                    potential,
-                    method,
-                    theta0=STARTS[job.start] * starting_point(potential, None, found["seed"]),
-                    seed=found["seed"],
-                    commits=commits_within(method, timing, end),
-                    evaluate=1 if method.stages[0].waits else 5,
-                    callback=look,
-                )
+    for seed in job.seeds:
+        watch = _Watch(job.epsilon, job.limit)
+        Simulator(timing).minimize(
+            Request(
+                potential,
+                method,
+                theta0=STARTS[job.start] * starting_point(potential, None, seed),
+                seed=seed,
+                commits=commits_within(method, timing, STAYING * job.limit),
+                evaluate=1 if method.stages[0].waits else 5,
+                callback=watch,
             )
-        level = float(np.median(later)) / job.epsilon if later else np.inf
-        told = {key: found[key] for key in ("algorithm", "variance", "seed")}
-        gone = level if np.isfinite(level) else GONE
-        records.append({**told, "later": gone if found["time"] else None})
+        )
+        told = {"algorithm": job.kind, "variance": job.variance, "seed": seed}
+        records.append({**told, "later": watch.later()})
     return records
+
+
+class _Watch:
+    """Notes when a run arrives, and its errors from 2 to 3 times that time; then, or when it is hopeless,
+    ends it."""
+
+    def __init__(self, epsilon: float, limit: float) -> None:
+        self.epsilon, self.limit = epsilon, limit
+        self.arrived: float | None = None
+        self.first: float | None = None
+        self.errors: list[float] = []
+
+    def __call__(self, progress: Progress) -> None:
+        error, time = progress.metrics["error"], progress.time
+        self.first = error if self.first is None else self.first
+        if self.arrived is None:
+            if time > self.limit or not error <= HOPELESS * max(1.0, self.first):
+                raise StopIteration
+            self.arrived = time if error <= self.epsilon else None
+        elif time > (STAYING - 1.0) * self.arrived:
+            self.errors.append(error)
+            if time > STAYING * self.arrived:
+                raise StopIteration
+
+    def later(self) -> float | None:
+        """The median of these errors over epsilon; `GONE` where the run has blown up by then."""
+        if not self.arrived:
+            return None
+        level = float(np.median(self.errors)) / self.epsilon if self.errors else np.inf
+        return level if np.isfinite(level) else GONE
 
 
 GONE = 1e30
