@@ -144,11 +144,11 @@ def test_the_headline_tells_where_the_order_appears_and_that_tuning_breaks_it() 
         ]
     appears, passing, around, after = headline(tables)
     assert f"three times that time in 0; with M = 0 in {passing.split('In the ')[1].split()[0]}" in passing
-    assert "1 of 1 runs of as-L-BFGS, 0 of 1 runs of as-L-BFGS, M = 0" in passing
+    assert "as-L-BFGS: 1 of 1; as-L-BFGS, M = 0: 0 of 1" in passing
     assert "a-SGD 50 in passing" in after
     assert "in 0 of the 27 in which it does not" in appears
     assert "rows alike 8" in appears
-    assert "breaks with b = 1, b = 5, b = 0" in around
+    assert "breaks with: b = 1; b = 5; b = 0." in around
     assert f"breaks in {len(TUNED_CASES)} of {len(TUNED_CASES)} settings" in after
     found = outcomes(tables)
     keys = [(o.claim, *(o.choices.get(axis) for axis in CLAIMS[o.claim].open)) for o in found]

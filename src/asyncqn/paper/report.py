@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from asyncqn.paper.judgement import COLOURS, Row, counts, judged
 from asyncqn.paper.page import provenance
+from asyncqn.paper.page_words import GLOSSARY, MEANINGS
 from asyncqn.paper.records import Record, read_table
 from asyncqn.paper.reproduce import Result
 from asyncqn.storage import write_whole
@@ -47,6 +49,8 @@ def write_html(results: list[Result], path: Path) -> None:
         "<h1>The paper's claims, judged</h1>",
         *_headline(results),
         f"<h2>Claims</h2><p>{html.escape(counts(rows))}</p>",
+        _words("What the verdicts mean", MEANINGS),
+        _words("Words", GLOSSARY),
         _claims([row for row in rows if not row.claim.own]),
     ]
     own = [row for row in rows if row.claim.own]
@@ -65,6 +69,14 @@ def _headline(results: list[Result]) -> list[str]:
     words = "".join(f"<li>{point}</li>" for point in bold)
     title = "What must be true for the paper's order to appear"
     return [f"<div class='must'><h2>{title}</h2><ul>{words}</ul></div>"]
+
+
+def _words(title: str, meanings: Mapping[str, str]) -> str:
+    items = "".join(
+        f"<li><strong>{html.escape(name)}</strong>: {html.escape(meaning.replace('`', ''))}.</li>"
+        for name, meaning in meanings.items()
+    )
+    return f"<details><summary>{title}</summary><ul>{items}</ul></details>"
 
 
 def _claims(rows: list[Row]) -> str:
