@@ -18,7 +18,7 @@ from asyncqn.paper import reachable_code
 from asyncqn.paper.figures.times import Job, measure
 from asyncqn.paper.reachable_code import reachable
 from asyncqn.paper.records import read_table, summary, where, write_table
-from asyncqn.paper.result_cache import keys_of, run_jobs
+from asyncqn.paper.result_cache import Spent, keys_of, run_jobs
 
 CALLS: list[int] = []
 
@@ -48,7 +48,8 @@ def test_finished_jobs_are_not_run_again(tmp_path: Path) -> None:
 
 
 def test_what_jobs_took_is_known_when_they_are_not_run_again(tmp_path: Path) -> None:
-    path, told = tmp_path / "squares.jsonl", []
+    path = tmp_path / "squares.jsonl"
+    told: list[Spent] = []
     entry = {"records": [{"x": 1, "y": 1}], "spent": [8.0, 5.0]}
     (key,) = keys_of(squared, [Square(1)])
     path.write_text(json.dumps({"key": key, **entry}) + "\n")

@@ -57,7 +57,8 @@ def _title(axis: Any, words: str, lost: list[str]) -> None:
 def _curves(axis: Any, rows: list[Record], what: str) -> list[str]:
     """Median over seeds, with a band, or each of fewer than three runs; what blows up leaves the panel, and
     words say so."""
-    levels, left = [], []
+    levels = []
+    left = []
     for kind, title in NAMES.items():
         mine = where(rows, algorithm=kind)
         runs = [where(mine, seed=seed) for seed in distinct(mine, "seed")]
