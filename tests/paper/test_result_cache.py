@@ -19,6 +19,7 @@ from asyncqn.paper.figures.times import Job, measure
 from asyncqn.paper.reachable_code import reachable
 from asyncqn.paper.records import read_table, summary, where, write_table
 from asyncqn.paper.result_cache import Spent, keys_of, run_jobs
+from asyncqn.tuning.processes import SharedPool
 
 CALLS: list[int] = []
 
@@ -79,9 +80,12 @@ def test_two_processes_give_the_records_of_one_in_the_same_order(tmp_path: Path)
     ]
     seen: list[int] = []
     one = run_jobs(measure, jobs, tmp_path / "one.jsonl", processes=1)
-    two = run_jobs(
-        measure, jobs, tmp_path / "two.jsonl", processes=2, tell=lambda done, note="": seen.append(done)
-    )
+
+    def tell(done: int, note: str = "") -> None:
+        seen.append(done)
+
+    with SharedPool(2) as shared:
+        two = run_jobs(measure, jobs, tmp_path / "two.jsonl", processes=2, tell=tell, shared=shared)
     assert one == two
     assert [r["variance"] for r in one] == [1.0, 1.0, 9.0, 9.0, 25.0, 25.0]
     assert seen == [0, 1, 2, 3]

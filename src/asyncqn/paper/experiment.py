@@ -12,7 +12,7 @@ from asyncqn.errors import BadInput
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
 from asyncqn.paper.records import Record
 from asyncqn.paper.result_cache import Spent, run_jobs
-from asyncqn.tuning.processes import Tell
+from asyncqn.tuning.processes import SharedPool, Tell
 from asyncqn.tuning.tuner import read_study
 
 J = TypeVar("J")
@@ -51,6 +51,8 @@ class Context:
     seed: int = 0
     progress: Progress = _silent
     tuned_from: Path | None = None
+    shared: SharedPool | None = None
+    """Processes that serve all jobs of the experiment."""
     spent: list[Spent] = field(default_factory=list)
     """What the jobs so far took, those of earlier runs included; by the clock, on all processes at once."""
 
@@ -63,7 +65,8 @@ class Context:
         """Run jobs on the processes; finished ones are found in the experiment's folder."""
         path = self.folder / "parts" / f"{function.__module__.rpartition('.')[2]}.{function.__name__}.jsonl"
         with self.progress(label, len({str(job) for job in jobs})) as tell:
-            return run_jobs(function, jobs, path, processes=self.processes, tell=tell, spend=self._spend)
+            options: dict[str, Any] = {"tell": tell, "spend": self._spend, "shared": self.shared}
+            return run_jobs(function, jobs, path, processes=self.processes, **options)
 
     def _spend(self, spent: Spent) -> None:
         self.spent.append(spent._replace(clock=spent.clock / self.processes))

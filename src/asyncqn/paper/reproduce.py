@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +25,7 @@ from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import read_table, write_table
 from asyncqn.storage import write_whole
+from asyncqn.tuning.processes import SharedPool
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
 
@@ -47,7 +48,8 @@ def run_experiment(
     experiment: Experiment, context: Context, command: str, bands: str = PERCENTILES
 ) -> Result:
     """Compute what is missing, then draw and reach outcomes from the tables as they were saved."""
-    tables = experiment.compute(context)
+    with SharedPool(context.processes) as shared:
+        tables = experiment.compute(replace(context, shared=shared))
     for name, records in tables.items():
         write_table(records, context.folder / name)
     manifest = {

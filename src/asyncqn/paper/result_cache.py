@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import Record
-from asyncqn.tuning.processes import Tell, pool
+from asyncqn.tuning.processes import SharedPool, Tell, pool
 
 J = TypeVar("J")
 
@@ -69,10 +70,12 @@ def run_jobs(
     processes: int = 2,
     tell: Tell = lambda done, note="": None,
     spend: Callable[[Spent], None] = lambda spent: None,
+    shared: SharedPool | None = None,
 ) -> list[Record]:
     """The records of all jobs, in order; those in `path` are not computed again.
 
-    spend: is told what all of them took together, also those that were kept.
+    spend: is told what all of them took together, also those that were kept; shared: processes to use
+    instead of new ones.
     """
     keys = keys_of(function, jobs)
     kept = kept_jobs(path)
@@ -85,7 +88,7 @@ def run_jobs(
             if path.stat().st_size:
                 file.write("\n")  # ends a line that an interruption may have cut off
             began = time.monotonic()
-            for finished, (key, job) in enumerate(_computed(function, todo, processes), 1):
+            for finished, (key, job) in enumerate(_computed(function, todo, processes, shared), 1):
                 kept[key] = job
                 file.write(json.dumps({"key": key, **job._asdict()}, allow_nan=False) + "\n")
                 file.flush()
@@ -105,13 +108,15 @@ def _timed(function: Callable[[J], list[Record]], job: J) -> Kept:
     return Kept(records, Spent(round(time.monotonic() - clock, 3), round(sum(os.times()[:4]) - processor, 3)))
 
 
-def _computed(function: Callable[[J], list[Record]], todo: dict[str, J], processes: int) -> Any:
+def _computed(
+    function: Callable[[J], list[Record]], todo: dict[str, J], processes: int, shared: SharedPool | None
+) -> Any:
     """(key, finished job) as they come; in this process where a pool would not pay."""
     if processes <= 1 or len(todo) <= 1:
         for key, job in todo.items():
             yield key, _timed(function, job)
         return
-    with pool(processes) as executor:
+    with pool(processes) if shared is None else nullcontext(shared.executor()) as executor:
         waiting = {executor.submit(_timed, function, job): key for key, job in todo.items()}
         try:
             while waiting:

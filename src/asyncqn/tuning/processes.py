@@ -16,6 +16,28 @@ class Tell(Protocol):
     def __call__(self, done: int, note: str = "") -> None: ...
 
 
+class SharedPool:
+    """A pool that is made when it is first asked for, and ends with the block it was opened for: what jobs
+    import and compile is then loaded once."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._made: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> SharedPool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._made is not None:
+            self._made.shutdown(cancel_futures=True)
+
+    def executor(self) -> ProcessPoolExecutor:
+        """The processes."""
+        if self._made is None:
+            self._made = pool(self._processes)
+        return self._made
+
+
 def pool(processes: int) -> ProcessPoolExecutor:
     """Processes that share nothing and use one thread each."""
     for name in SINGLE_THREAD:
