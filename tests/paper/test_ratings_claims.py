@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,12 @@ import pytest
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
-from asyncqn.paper.figures import fig1, fig4_claims, fig5_claims
+from asyncqn.paper.experiment import Context
+from asyncqn.paper.figures import fig1, fig4, fig4_claims, fig5_claims
 from asyncqn.paper.movielens import BANDWIDTH, STARTS, Timing, measured_cluster, slowed
 from asyncqn.paper.real_runs import GAUSSIAN, RealRun, run_real
-from asyncqn.paper.settings import PAPER
+from asyncqn.paper.settings import NAMES, PAPER
+from asyncqn.tuning.tuner import FORMAT
 
 DIM = 48_730
 """Of MovieLens 1M at K = 5."""
@@ -227,3 +231,22 @@ def test_without_a_launcher_real_runs_use_threads_and_say_so(monkeypatch: pytest
     assert real.engine == "threads"
     assert "there is no mpi4py" in real.because
     assert real.runs[0].schedule.commits == 60
+
+
+def test_a_larger_set_is_run_tuned_where_all_three_algorithms_have_a_study_of_its_size(
+    tmp_path: Path,
+) -> None:
+    times = dict.fromkeys(NAMES, Timing(1e-3, 1e-5, 1e-3))
+    best = {"parameters": {"h": 1e-6, "batch": 100}}
+    study = {"kind": "asyncqn tuning", "format": FORMAT, "command": "asyncqn tune ...", "problem": {},
+             "budget": 5, "best": best, "trials": []}  # fmt: skip
+    found = []
+    for kind in NAMES:
+        context = Context(tmp_path, full=True, tuned_from=tmp_path)
+        jobs, _ = fig4._jobs(context, "10m", "synthetic-demo", times)
+        found.append({job.setting for job in jobs})
+        (tmp_path / f"{fig4.study_name(kind, '10m')}.json").write_text(json.dumps(study))
+    jobs, used = fig4._jobs(context, "10m", "synthetic-demo", times)
+    assert found == [{fig4.BASE}] * 3
+    assert {job.setting for job in jobs} == {fig4.BASE, fig4.TUNED}
+    assert {row["found by"] for row in used} == {"the paper's table", "asyncqn tune ..."}

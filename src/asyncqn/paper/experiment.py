@@ -71,9 +71,16 @@ class Context:
     def _spend(self, spent: Spent) -> None:
         self.spent.append(spent._replace(clock=spent.clock / self.processes))
 
+    def _study(self, name: str) -> Path:
+        return (self.tuned_from or tuned_folder()) / f"{name}.json"
+
+    def has_study(self, name: str) -> bool:
+        """Whether there is a study of this name."""
+        return self._study(name).is_file()
+
     def tuned(self, name: str) -> dict[str, Any]:
         """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
-        path = (self.tuned_from or tuned_folder()) / f"{name}.json"
+        path = self._study(name)
         if not path.is_file():
             raise BadInput(f"there is no study {path}: make it with asyncqn tune --output {path}.")
         document = read_study(path)

@@ -3,7 +3,7 @@
 The paper's parameters, from both starts; then, one at a time, what it leaves open: the cautious constant, H0,
 whether messages keep the master's link; and tuned parameters.  All runs of a set last the same simulated
 time.  The sets of the 10M and 20M shapes are synthetic, and no claim is judged on them: they are run with the
-paper's parameters and with those of a search on themselves.
+paper's parameters, and with those of a search on themselves where there is one (`--tuned FOLDER`).
 """
 
 from __future__ import annotations
@@ -55,10 +55,6 @@ POINTS = 40
 """Rows of metrics along a curve, about."""
 SETTLING = ("epsilon", "fixed")
 """Settings that are also run until mb-L-BFGS has settled: what bears on where it ends."""
-STUDY = {"1m": "{kind}-matrix-factorization"} | {
-    size: f"{{kind}}-matrix-factorization-{size}" for size in ("10m", "20m")
-}
-"""The studies of the tuner, by size."""
 NOTHING = 1e-9
 """c of H0 = c I where rho I shall act alone."""
 
@@ -206,20 +202,23 @@ def compute(context: Context) -> Tables:
 
 
 def _jobs(context: Context, size: str, name: str, times: dict[str, Timing]) -> tuple[list[Job], list[Record]]:
-    """The runs on one set, and the parameters they have: on the larger ones the paper's and tuned ones."""
+    """The runs on one set, and the parameters they have: on the larger ones the paper's, and tuned ones where
+    all three algorithms have a study of that size."""
     jobs, used = [], []
+    larger = [BASE, TUNED] if all(context.has_study(study_name(kind, size)) for kind in NAMES) else [BASE]
+    settings = list(SETTINGS) if size == "1m" else larger
     slow = {kind: slowed(kind, seconds) for kind, seconds in times.items()}
     for kind, quick in times.items():
         printed = parameters(size, potential(name).n_data)[kind]
         printed = with_timeout(printed, algorithm(kind, printed), quick)
         for setting, chosen in SETTINGS.items():
-            if kind not in chosen.algorithms or (size != "1m" and setting not in (BASE, TUNED)):
+            if kind not in chosen.algorithms or setting not in settings:
                 continue
             values, origin = {**printed, **chosen.changes}, "the paper's table"
             if chosen.slow and "timeout" in values:
                 values["timeout"] = PRINTED_TIMEOUT
             if setting == TUNED:
-                study = context.tuned(STUDY[size].format(kind=kind))
+                study = context.tuned(study_name(kind, size))
                 values, origin = carried(study, name, quick), study["command"]
             if setting == CONTROL:
                 values = {**without_pairs(values), "initial_scale": NOTHING}
@@ -235,6 +234,11 @@ def _jobs(context: Context, size: str, name: str, times: dict[str, Timing]) -> t
             words = {"setting": chosen.words, "ratings": label(name), "algorithm": kind}
             used.append({**words, "parameters": str(values), "found by": origin})
     return jobs, used
+
+
+def study_name(kind: str, size: str) -> str:
+    """The file of a study of ratings: those of the 1M set bear no size."""
+    return f"{kind}-matrix-factorization" + ("" if size == "1m" else f"-{size}")
 
 
 def _lengths(full: bool, size: str, setting: str) -> dict[int, int]:
