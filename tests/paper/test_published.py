@@ -72,6 +72,22 @@ def test_published_tables_say_where_they_come_from() -> None:
         assert {"seed", "size", "code", "versions"} <= set(manifest)
 
 
+def test_the_expected_duration_is_what_the_published_tables_took_on_two_processors() -> None:
+    for experiment in find(["all"]):
+        kept = json.loads((TABLES / experiment.name / "tables.json").read_text(encoding="utf-8"))["manifest"]
+        if "processor_seconds" not in kept:
+            continue  # published before the time of computing was kept
+        expected = experiment.minutes[1 if kept["size"] == "full" else 0]
+        took = kept["processor_seconds"] / 2 / 60
+        assert 0.7 * took - 0.2 < expected < 1.5 * took + 0.5, experiment.name
+
+
+def test_the_quick_size_of_all_takes_ten_minutes_and_the_full_one_two_hours_by_what_is_expected() -> None:
+    quick, full = (sum(experiment.minutes[k] for experiment in find(["all"])) for k in (0, 1))
+    assert quick <= 10.0
+    assert full <= 120.0
+
+
 @pytest.mark.parametrize("kind", ["async-sgd", "mb-lbfgs", "as-lbfgs"])
 def test_the_code_of_today_computes_the_published_times(kind: str) -> None:
     base = CASES["base"]

@@ -233,7 +233,7 @@ def test_without_a_launcher_real_runs_use_threads_and_say_so(monkeypatch: pytest
     assert real.runs[0].schedule.commits == 60
 
 
-def test_a_larger_set_is_run_tuned_where_all_three_algorithms_have_a_study_of_its_size(
+def test_a_larger_set_is_run_tuned_where_all_three_algorithms_have_a_study_of_it(
     tmp_path: Path,
 ) -> None:
     times = dict.fromkeys(NAMES, Timing(1e-3, 1e-5, 1e-3))

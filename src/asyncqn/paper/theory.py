@@ -303,5 +303,5 @@ EXPERIMENT = Experiment(
     outcomes,
     quick="3 seeds, 600 chains of the SDE",
     full="12 seeds, stationary runs 4 times as long, 4000 chains of the SDE",
-    minutes=(1.0, 10.0),
+    minutes=(0.5, 5.5),
 )

@@ -111,6 +111,6 @@ EXPERIMENT = Experiment(
     outcomes,
     quick="6 repetitions at 3 values of σ_w²",
     full="60 repetitions at 8 values of σ_w²",
-    minutes=(3.0, 60.0),
+    minutes=(2.0, 31.0),
     headline=headline,
 )

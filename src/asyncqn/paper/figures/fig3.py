@@ -331,5 +331,5 @@ EXPERIMENT = Experiment(
     outcomes,
     quick="6 repetitions, 5 values of W, three of σ_w²",
     full="40 repetitions, 13 values of W, four of σ_w²",
-    minutes=(2.0, 30.0),
+    minutes=(1.0, 12.0),
 )

@@ -189,5 +189,5 @@ EXPERIMENT = Experiment(
     outcomes,
     quick="3 runs per cell",
     full="20 runs per cell",
-    minutes=(1.5, 8.0),
+    minutes=(0.9, 6.0),
 )

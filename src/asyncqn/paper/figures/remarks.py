@@ -355,5 +355,5 @@ EXPERIMENT = Experiment(
     outcomes,
     quick="4 runs of each point, 2 of each factorization",
     full="12 runs of each point, 6 of each factorization",
-    minutes=(2.0, 10.0),
+    minutes=(0.8, 2.5),
 )
