@@ -88,13 +88,14 @@ def provenance(result: Result, left: str = "`", right: str = "`") -> str:
     """What made the tables, for the foot of a section."""
     m = result.manifest
     versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())
+    note = f" ({m['note']})" if m.get("note") else ""
     extent = f" ({m['extent']})" if m.get("extent") else ""
     took = (
         f"{m['processor_seconds']:.0f} s of processor time" if "processor_seconds" in m else "time not kept"
     )
     return (
         f"{left}{m['command']}{right}, {m['size']} size{extent}, seed {m['seed']}, {took}; code "
-        f"{left}{m['code']}{right}; {versions}."
+        f"{left}{m['code']}{right}{note}; {versions}."
     )
 
 

@@ -137,7 +137,7 @@ def _four(
     if poorer is None:
         settled += ": it is behind, and has not settled"
     rough = {k: float(np.median([_roughness(run) for run in runs[k]])) for k in ("async-sgd", "as-lbfgs")}
-    jitter = ", ".join(f"{NAMES[kind]} {100 * value:.2f} %" for kind, value in rough.items())
+    jitter = ", ".join(f"{NAMES[kind]} {_percent(value)}" for kind, value in rough.items())
     both = math.isfinite(as_) and math.isfinite(sgd)
     return [
         outcome("fig4-mb", words, share < 0.67 if math.isfinite(mb) else None, faster, choices),
@@ -214,6 +214,10 @@ def _at(run: list[Record], time: float) -> float:
     if run[-1]["diverged"] or run[-1]["rmse"] is None:
         return math.inf
     return float(np.interp(time, column(run, "time"), column(run, "rmse")))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %" if math.isfinite(value) else "diverged"
 
 
 def _stars(value: float) -> str:
