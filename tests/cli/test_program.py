@@ -245,6 +245,21 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
     assert "show --help" in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("simulate", "--algoritm", "sgd"), "there is no option --algoritm: did you mean --algorithm?"),
+        (("simulate", "--zz", "1"), "there is no option --zz; try: asyncqn simulate --help"),
+        (("simulate", "--commits", "many"), "--commits must be an integer; try: asyncqn simulate --help"),
+        (("watch", "run", "--every", "day"), "--every must be a number; try: asyncqn watch --help"),
+    ],
+)
+def test_a_mistyped_option_or_number_is_named_in_plain_words(
+    arguments: tuple[str, ...], sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, *arguments) == (2, "", f"asyncqn: {sentence}\n")
+
+
 @pytest.mark.parametrize("command", command_names())
 def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capfd, command, "--help")

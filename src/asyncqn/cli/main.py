@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -137,6 +138,16 @@ def usage_sentence(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     if not first:
         return ""
-    first = first[0].lower() + first[1:].rstrip(".")
+    first = _mistake(error, first[0].lower() + first[1:].rstrip("."))
     program = context.command_path if context is not None else "asyncqn"
-    return f"{first}; try: {program} --help"
+    return first if first.endswith("?") else f"{first}; try: {program} --help"
+
+
+def _mistake(error: Exception, said: str) -> str:
+    """What typer said, in the words of the rest of the program where they are better."""
+    option, near = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    if option and said.startswith("no such option"):
+        return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
+    if wanted := re.match(r"invalid value for '(.+)': Input should be a valid (integer|number)\b", said):
+        return f"{wanted[1]} must be {'an integer' if wanted[2] == 'integer' else 'a number'}"
+    return said
