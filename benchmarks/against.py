@@ -97,7 +97,41 @@ def open_ratings(n: int) -> Task:
     return task
 
 
+def ratings_gradient(rank: int) -> Task:
+    def task() -> Callable[[], object]:
+        import numpy as np
+
+        from asyncqn.data.synthetic import synthetic_ratings
+        from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+
+        ratings = synthetic_ratings(2000, 1000, 100_000, seed=0)
+        potential = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)
+        theta, rows = potential.initial(np.random.default_rng(0)), np.arange(potential.n_data)
+        out = np.empty_like(theta)
+        return lambda: potential.grad(theta, rows, out)
+
+    return task
+
+
+def logistic_gradient(rows: int) -> Task:
+    def task() -> Callable[[], object]:
+        import numpy as np
+
+        import asyncqn as aq
+
+        problem = aq.LogisticRegression.random(n_data=10_000, dim=50)
+        theta, some = np.full(50, 0.1), np.random.default_rng(0).integers(0, 10_000, rows)
+        out = np.empty(50)
+        return lambda: problem.grad(theta, some, out)
+
+    return task
+
+
 TASKS = {
+    "gradient, ratings, rank 5": ratings_gradient(5),
+    "gradient, ratings, rank 30": ratings_gradient(30),
+    "gradient, logistic, 64 rows of 50": logistic_gradient(64),
+    "gradient, logistic, 10,000 rows of 50": logistic_gradient(10_000),
     "replay, a-SGD, d = 100": replay(100, "SGD", 3000),
     "replay, as-L-BFGS, d = 100": replay(100, "as-L-BFGS", 2000),
     "threads, one worker, a-SGD, d = 1,000": threads(1000, "SGD", 3000, 1),

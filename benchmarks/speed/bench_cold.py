@@ -20,9 +20,12 @@ FIRST_CALLS = {
         6.0,
     ),
     "first Recommender.fit, rank 5": (
-        "import asyncqn as aq\n"
-        "from asyncqn.data import synthetic_ratings\n"
-        "aq.Recommender(rank=5, workers=1, seed=0).fit(synthetic_ratings(300, 200, 12_000, seed=1))\n",
+        "import numpy as np, asyncqn as aq\n"
+        "rng = np.random.default_rng(1)\n"
+        "pairs = rng.permutation(300 * 200)[:12_000]\n"
+        "users, items = pairs // 200, pairs % 200\n"
+        "stars = rng.integers(1, 6, pairs.size).astype(float)\n"
+        "aq.Recommender(rank=5, workers=1, seed=0).fit((users, items, stars))\n",
         6.0,
     ),
     "first asyncqn simulate": (

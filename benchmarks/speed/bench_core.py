@@ -55,7 +55,8 @@ class Case:
     def fused(self, noise: float = 0.0) -> None:
         numbers, stream = tuple(Langevin(0.0, 1e-3, 0.1, noise)), tuple(Stream(1, 3, 2))
         H, out = tuple(self.memory), tuple(self.out)
-        langevin_update(H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out)
+        work = np.empty(8 * self.M)
+        langevin_update(H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out, work)
 
     def two_loop(self, v: np.ndarray) -> np.ndarray:
         q = v.copy()

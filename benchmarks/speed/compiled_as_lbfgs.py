@@ -41,6 +41,7 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
     g_S = np.zeros(d)
     empty = np.zeros(0)
     share = overlap / batch
+    work, square, slots = np.empty(8 * M), np.empty((2, M, M)), np.empty(M, np.int64)
     begun = 0
     for version in range(worker.size + 1):
         if version > 0:
@@ -59,7 +60,7 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
             H = Memory(memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
             numbers, stream = Langevin(0.0, h, gamma, noise), Stream(seed, w, k[w])
             update = Update(d_theta[w], d_u[w])
-            langevin_update(H, numbers, u, g_O[w, now], g_S, share, stream, update)
+            langevin_update(H, numbers, u, g_O[w, now], g_S, share, stream, update, work)
             if k[w] > 0:
                 before = omega[w, 1 - now][:overlap]
                 gradient(A, y, noise_var, theta, before, g_S)
@@ -70,7 +71,7 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
                     count[w] = min(count[w] + 1, M)
                     newest[w] = slot
                     scale[w] = sy / yy
-                    factor(gram[w], count[w], slot, scale[w], middle[w])
+                    factor(gram[w], count[w], slot, scale[w], middle[w], square, slots)
             theta_old[w, :] = theta
             k[w] += 1
     return theta

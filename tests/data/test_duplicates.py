@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn.data import Ratings, as_ratings, read_ratings
+from asyncqn.data import Ratings, as_ratings, duplicates, read_ratings
 from asyncqn.data.duplicates import POLICIES, resolve
 from asyncqn.errors import BadInput
 
@@ -97,3 +97,14 @@ def test_columns_are_named_as_the_message_advises() -> None:
     assert len(as_ratings(frame, user="who", item="what", rating="how")) == 1
     with pytest.raises(BadInput, match="no named columns"):
         as_ratings(([1], [2], [3]), user="who")
+
+
+def test_few_rows_and_many_are_searched_in_two_ways_with_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    users, items = rng.integers(0, 9, 300), rng.integers(0, 40, 300)
+    columns = users.astype(np.int32), items.astype(np.int32), np.ones(300, np.float32)
+    table = Ratings(*columns, np.arange(9), np.arange(40))
+    sorted_ = duplicates.repeated_rows(table)
+    monkeypatch.setattr(duplicates, "FEW", 0)
+    np.testing.assert_array_equal(duplicates.repeated_rows(table), sorted_)
+    assert 0 < sorted_.sum() < 300

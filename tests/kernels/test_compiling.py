@@ -1,17 +1,22 @@
-"""While our kernels compile, flags are compared sooner, with the same answer; then numba is as before."""
+"""What we change in numba while our kernels compile: its answers stay, and another numba is left alone."""
 
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.compiler import Flags
 from numba.core.targetconfig import TargetConfig
+from numba.np import arraymath, linalg
 
 from asyncqn.kernels import compiling
+from asyncqn.kernels.blas_later import load_without_blas
 
 SOME = ("nrt", "release_gil", "no_cpython_wrapper", "forceinline", "auto_parallel")
 
@@ -65,3 +70,51 @@ print(seen, (TargetConfig.__eq__, TargetConfig.__hash__) == theirs, gc.isenabled
     assert compiling._KNOWN
     assert gc.isenabled()
     assert TargetConfig.__eq__ is not compiling.same_flags
+
+
+LEFT_ALONE = """
+import numpy as np, sys
+from numba.core.cpu import CPUTargetOptions
+from numba.core.targetconfig import TargetConfig
+{change}
+from asyncqn.kernels import compiling, jit, linking, memory
+linked = []
+gather = linking.LinkedLibrary._gather
+def gathered(library):
+    linked.append(library)
+    return {gather}
+linking.LinkedLibrary._gather = gathered
+out = np.ones(3)
+memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), out, np.empty(4))
+print(out[0], compiling._KNOWN, bool(jit._UNCOUNTED), {{library.only_linked for library in linked}})
+print("scipy.linalg" in sys.modules)
+"""
+
+
+def _product(cache: Path, change: str, gather: str) -> list[str]:
+    program = LEFT_ALONE.format(change=change, gather=gather)
+    command, environment = [sys.executable, "-c", program], {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_pieces_are_only_linked_and_no_blas_is_loaded(tmp_path: Path) -> None:
+    assert _product(tmp_path, "", "gather(library)") == ["13.0 True True {True}", "False"]
+
+
+def test_a_numba_with_other_insides_compiles_as_it_would_without_us(tmp_path: Path) -> None:
+    found = _product(
+        tmp_path, "del CPUTargetOptions.__mro__[1]._nrt\nTargetConfig.__slots__ = []", "library.renamed"
+    )
+    assert found == ["13.0 False False {False}", "False"]
+
+
+def test_numba_keeps_its_own_way_to_a_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arraymath.ensure_blas is linalg.ensure_blas
+    assert linalg.ensure_blas.__module__ == linalg.__name__
+    assert arraymath._HAVE_BLAS
+    assert not load_without_blas(), "it is loaded already"
+    monkeypatch.delitem(sys.modules, arraymath.__name__)
+    monkeypatch.delattr(linalg, "ensure_blas")
+    assert not load_without_blas(), "a numba that does not ask"
+    assert arraymath.__name__ not in sys.modules

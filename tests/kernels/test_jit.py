@@ -67,7 +67,9 @@ def test_a_piece_is_compiled_into_kernels_and_refuses_a_call_from_python() -> No
         with pytest.raises(TypeError, match=r"^\w+ is a piece of kernels and cannot be called from Python"):
             piece(*[np.ones(3)] * 3)
         if piece is memory.two_dots:
-            memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), np.ones(3))
+            memory.product(
+                np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), np.ones(3), np.ones(4)
+            )
             with pytest.raises(TypeError, match="piece of kernels"):
                 piece(*[np.ones(3)] * 3)
     named = {name for module in KERNELS for name, thing in vars(module).items() if isinstance(thing, Piece)}

@@ -102,7 +102,8 @@ def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scal
     before = (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes())
     numbers = Langevin(rho, h, gamma, noise)
     stream = tuple(Stream(5, 2, 7))
-    langevin_update(tuple(memory), tuple(numbers), u, g_O, g_S, share, stream, (d_theta, d_u))
+    update, work = (d_theta, d_u), np.empty(8 * M)
+    langevin_update(tuple(memory), tuple(numbers), u, g_O, g_S, share, stream, update, work)
     assert (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes()) == before
     g = share * g_O.astype(float) + (1 - share) * g_S
     Z = Stream(5, 2, 7).normals(np.empty(d))

@@ -108,7 +108,9 @@ def consider_pair(
     """Admit s = theta - theta_old, y = g - g_old if the rule allows; the oldest pair makes room."""
     # Plain tuples: numba takes long to recognise named ones.
     H, numbers = tuple(memory), tuple(rule)
-    admitted: bool = pair_kernels.consider(H, numbers, scale == "pair", theta, theta_old, g, g_old)
+    admitted: bool = pair_kernels.consider(
+        H, numbers, scale == "pair", theta, theta_old, g, g_old, *pair_kernels.room(memory.gram)
+    )
     return admitted
 
 
@@ -178,5 +180,6 @@ def softness(memory: Memory) -> float:
 
 def product(memory: Memory, v: Array, out: Array) -> Array:
     """out = H v."""
-    kernels.product(memory.pairs, memory.middle, memory.scale[0], memory.diagonal, v, out)
+    pairs, _, middle, scale, diagonal, _ = memory
+    kernels.product(pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle)))
     return out

@@ -14,6 +14,8 @@ from asyncqn.kernels.ratings import mark_repeats
 if TYPE_CHECKING:
     from asyncqn.data.ratings import Ratings
 
+FEW = 200_000
+"""So many rows are sorted before a loop over them would be compiled."""
 POLICIES = ("error", "last", "first", "mean", "sum")
 
 
@@ -34,6 +36,12 @@ def check_policy(duplicates: str | None) -> None:
 
 def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
     """Which rows repeat the (user, item) pair of an earlier row."""
+    if len(ratings) <= FEW:
+        pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+        _, first = np.unique(pairs, return_index=True)
+        again = np.ones(len(ratings), dtype=bool)
+        again[first] = False
+        return again
     start = np.zeros(ratings.n_users + 2, dtype=np.int64)
     order = np.empty(len(ratings), dtype=np.int64)
     stamp = np.empty(ratings.n_items, dtype=np.int32)

@@ -14,7 +14,7 @@ import numpy as np
 from asyncqn.kernels.block_rule import Parts, answer, choose, help_after, note_time, open_version, take_up
 from asyncqn.kernels.events import Columns, Timing, draw_time, no_time_left
 from asyncqn.kernels.heap import pop, push, sink
-from asyncqn.kernels.jit import queue_kernel, queue_piece
+from asyncqn.kernels.jit import kernel, strict_piece
 
 HAND = np.dtype(
     [
@@ -80,7 +80,7 @@ def new_queue(timing: Timing, versions: int) -> Queue:
     )
 
 
-@queue_piece
+@strict_piece
 def _wait(queue, w, event):
     """Worker w has its next event then."""
     queue.event[w] = event
@@ -88,21 +88,21 @@ def _wait(queue, w, event):
     queue.counts[0] += 1
 
 
-@queue_piece
+@strict_piece
 def _sort_again(queue):
     """Make a heap of those that wait after any of their events changed."""
     for i in range(queue.counts[0] // 2 - 1, -1, -1):
         sink(queue.waiting, queue.counts[0], queue.event, i)
 
 
-@queue_piece
+@strict_piece
 def _rest(queue, w):
     """Worker w has nothing to do."""
     push(queue.idle, queue.counts[1], queue.number, w)
     queue.counts[1] += 1
 
 
-@queue_piece
+@strict_piece
 def _begin(timing, queue, w, now):
     """A piece is under way; a worker that dies before its answer is gone, or there again later."""
     hand, again = queue.hand[w], timing.worker[w]["rebirth"]
@@ -113,7 +113,7 @@ def _begin(timing, queue, w, now):
         _wait(queue, w, hand["birth"])
 
 
-@queue_piece
+@strict_piece
 def _lose(timing, queue, now):
     """Idle workers that died and will be there again."""
     for w in queue.returning:
@@ -128,7 +128,7 @@ def _lose(timing, queue, now):
                 _wait(queue, w, hand["birth"])
 
 
-@queue_piece
+@strict_piece
 def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, busy):
     """Give idle workers what there is to do.
 
@@ -158,7 +158,7 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
     return np.inf, busy, -1
 
 
-@queue_piece
+@strict_piece
 def _arrivals(queue, now, arrived):
     """Those whose events have come, answers by the number of their worker; returns how many answers."""
     size = 0
@@ -177,7 +177,7 @@ def _arrivals(queue, now, arrived):
     return size
 
 
-@queue_piece
+@strict_piece
 def _go_on(timing, queue, w, now):
     """After an answer: the next piece in hand, unless the worker has heard that the version is over."""
     hand = queue.hand[w]
@@ -193,7 +193,7 @@ def _go_on(timing, queue, w, now):
         _rest(queue, w)
 
 
-@queue_piece
+@strict_piece
 def _delay_queue(timing, queue, now):
     """The master is at work from now on: answers that wait for the link wait for it, too."""
     for i in range(queue.counts[0]):
@@ -203,7 +203,7 @@ def _delay_queue(timing, queue, now):
     _sort_again(queue)
 
 
-@queue_kernel
+@kernel
 def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, seed, shares, columns: Columns):
     """Versions of blocks in `pieces` each; returns (versions closed, computations, -1).
 

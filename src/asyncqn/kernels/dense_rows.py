@@ -13,6 +13,7 @@ import numpy as np
 from asyncqn.kernels.gram import CHUNK, add_gram
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.losses import loss_and_slope, weight_of
+from asyncqn.kernels.stack import stack_array
 
 _FLUSH = 256
 """Rows whose gradients are added in the data's own precision, before they go into a sum in float64."""
@@ -52,19 +53,20 @@ def _half_square(theta):
 
 
 @reducing_kernel
-def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal):
+def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fine):
     """U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
 
     Where `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian, likewise.
-    Returns (fits, U); nothing is written where sizes do not fit or a row does not exist.
+    `fine` and, of theta's type, `work` are zeros, room for out and diagonal together.  Returns (fits, U);
+    nothing is written where sizes do not fit or a row does not exist.
     """
     D, d, m = theta.size, X.shape[1], rows.size
     if out.size != D or not _fits(X, theta, rows):
         return False, 0.0
     slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
-    total, g = np.zeros(d), np.zeros(d, theta.dtype)
-    squares, h = np.zeros(diagonal.size), np.zeros(diagonal.size, theta.dtype)
-    z, slopes, bends = np.zeros(4), np.zeros(4, theta.dtype), np.zeros(4, theta.dtype)
+    total, g, squares, h = fine[:D], work[:D], fine[D:], work[D:]
+    zero = theta.dtype.type(0.0)
+    z, slopes, bends = stack_array(4, 0.0), stack_array(4, zero), stack_array(4, zero)
     loss, all_slopes, all_bends = 0.0, 0.0, 0.0
     for r in range(0, m, 4):
         a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
@@ -115,11 +117,14 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal):
 
 
 @reducing_kernel
-def second_moments(kind, width, X, y, weights, theta, rows, S):
-    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included."""
+def second_moments(kind, width, X, y, weights, theta, rows, S, x):
+    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included.
+
+    `x`: room for CHUNK columns like theta.
+    """
     D, d, m = theta.size, X.shape[1], rows.size
     slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
-    x, z, roots = np.zeros((D, CHUNK), theta.dtype), np.zeros(4), np.zeros(4, theta.dtype)
+    z, roots = stack_array(4, 0.0), stack_array(4, theta.dtype.type(0.0))
     for first in range(0, m, CHUNK):
         for r in range(0, CHUNK, 4):
             at = min(first + r, m - 1)

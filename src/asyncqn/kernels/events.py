@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.kernels.heap import sink, sort_by_key
-from asyncqn.kernels.jit import inlined, kernel, queue_kernel, queue_piece
+from asyncqn.kernels.jit import inlined, kernel, strict_piece
 from asyncqn.kernels.part_order import BY_AGE, PartOrder, hand_out, take_back
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
@@ -51,7 +51,7 @@ class Columns(NamedTuple):
     part: np.ndarray
 
 
-@queue_piece
+@strict_piece
 def draw_time(timing, w, k, seed):
     """Time of worker w's k-th computation; -1: none is drawn."""
     law = timing.worker[w]
@@ -101,7 +101,7 @@ def all_at_work(timing: Timing, commits: int) -> AtWork:
     return AtWork(hand, timing.worker["birth"].copy(), np.zeros(W, np.int64), np.empty(commits))
 
 
-@queue_piece
+@strict_piece
 def _version_at(closed, n, time):
     """The version that was current at a time when n are closed."""
     while n > 0 and closed[n - 1] > time:
@@ -109,7 +109,7 @@ def _version_at(closed, n, time):
     return n
 
 
-@queue_piece
+@strict_piece
 def _leave(timing, hand, w, event):
     """Worker w is gone; whether for good.  Else `event` says when it is there again."""
     if timing.worker[w]["rebirth"] == np.inf or hand["death"] == np.inf:
@@ -119,7 +119,7 @@ def _leave(timing, hand, w, event):
     return False
 
 
-@queue_kernel
+@kernel
 def asynchronous(
     timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
 ):

@@ -100,16 +100,18 @@ class VectorRow:
 
 
 def operation(
-    result: Any, signature: tuple[Any, ...], loops: Callable[..., Any], emit: Callable[..., Any]
+    result: Any, signature: tuple[Any, ...], loops: Callable[..., Any] | None, emit: Callable[..., Any]
 ) -> Any:
     """The type and the code of a row operation: `emit`, or `loops` where K is known only at run time.
+
+    An operation without `loops` is for rows whose K is always known.
 
     `emit(row, args)` gets the LLVM values of the arguments and `row(place, start)`, which makes the
     `VectorRow` at `start` of the array in that place.  `width` is always the last argument.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if isinstance(sig.args[-1], types.Array):
+        if loops is not None and isinstance(sig.args[-1], types.Array):
             return context.compile_internal(builder, loops, sig, args)
         rank = len(sig.args[-1])
 

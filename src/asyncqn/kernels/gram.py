@@ -58,24 +58,20 @@ def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
     S[j + 3, k + 1] += s31
 
 
-@reducing_kernel
 def pack_upper(S, out):
-    """The upper triangle of S, row after row."""
+    """The upper triangle of S, row after row; copies of rows, which need not be compiled."""
     at = 0
-    for j in range(S.shape[0]):
-        for k in range(j, S.shape[0]):
-            out[at] = S[j, k]
-            at += 1
+    for j in range(len(S)):
+        out[at : at + len(S) - j] = S[j, j:]
+        at += len(S) - j
 
 
-@reducing_kernel
 def unpack_lower(packed, out):
     """The inverse of `pack_upper`, transposed: the lower triangle of a symmetric matrix."""
     at = 0
-    for j in range(out.shape[0]):
-        for k in range(j, out.shape[0]):
-            out[k, j] = packed[at]
-            at += 1
+    for j in range(len(out)):
+        out[j:, j] = packed[at : at + len(out) - j]
+        at += len(out) - j
 
 
 @reducing_kernel

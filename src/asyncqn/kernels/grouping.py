@@ -9,23 +9,14 @@ import numpy as np
 from asyncqn.kernels.jit import kernel
 
 
-@kernel
 def in_order(keys: Any) -> bool:
     """Whether no key is smaller than the one before."""
-    before, after = keys[:-1], keys[1:]
-    falls = 0
-    for i in range(before.size):
-        falls += after[i] < before[i]
-    return falls == 0
+    return not (keys[1:] < keys[:-1]).any()
 
 
-@kernel
 def count(keys: Any, start: Any) -> None:
     """start[r + 1] = how many of `keys` are at most r; `start` must be zeros, one more than rows."""
-    for i in range(keys.size):
-        start[np.uintp(np.uint32(keys[i])) + np.uintp(1)] += 1
-    for r in range(1, start.size):
-        start[r] += start[r - 1]
+    np.cumsum(np.bincount(keys, minlength=start.size - 1), out=start[1:])
 
 
 @kernel

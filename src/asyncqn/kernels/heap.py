@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncqn.kernels.jit import inlined, queue_piece
+from asyncqn.kernels.jit import inlined, strict_piece
 
 
 @inlined
@@ -10,7 +10,7 @@ def _before(key, a, b):
     return key[a] < key[b] or (key[a] == key[b] and a < b)
 
 
-@queue_piece
+@strict_piece
 def push(heap, size, key, number):
     """Add a number to the `size` there are."""
     i = size
@@ -20,7 +20,7 @@ def push(heap, size, key, number):
     heap[i] = number
 
 
-@queue_piece
+@strict_piece
 def sink(heap, size, key, i):
     """Restore the heap after the key of what stands in place i has grown."""
     number = heap[i]
@@ -37,7 +37,7 @@ def sink(heap, size, key, i):
     heap[i] = number
 
 
-@queue_piece
+@strict_piece
 def pop(heap, size, key):
     """Take out the first of `size`."""
     first = heap[0]
@@ -46,7 +46,7 @@ def pop(heap, size, key):
     return first
 
 
-@queue_piece
+@strict_piece
 def sort_by_key(key, size, order):
     """The first `size` numbers in the order of their keys, ties by number.
 

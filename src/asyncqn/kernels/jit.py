@@ -12,10 +12,13 @@ from typing import Any, TypeVar, cast
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 from numba import njit
+from numba.core.cpu import CPUTargetOptions
 from numba.core.registry import CPUDispatcher
 from numba.extending import register_jitable
 
+from asyncqn.kernels.blas_later import load_without_blas
 from asyncqn.kernels.compiling import compile_quickly
+from asyncqn.kernels.linking import KernelCompiler, PieceCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,9 +26,19 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
 
 
-_COMMON: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+def _known(**options: Any) -> dict[str, Any]:
+    """Without those that this numba does not know; they are about the time of compiling alone."""
+    return {name: value for name, value in options.items() if hasattr(CPUTargetOptions, name)}
+
+
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", **_known(no_cfunc_wrapper=True)}
 """Nobody hands a kernel to C as a pointer: the wrapper for that would be a tenth of the time of compiling."""
-_PIECE: dict[str, Any] = {**_COMMON, "no_cpython_wrapper": True, "forceinline": True}
+_UNCOUNTED: dict[str, Any] = _known(_nrt=False)
+"""No references are counted, which takes up to half of the time of compiling and, in a queue that looks into
+records of its arrays, of running.  Nothing may be allocated then: numba refuses to compile what does."""
+_ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
+"""What a kernel calls to make an array: then references are counted."""
+_PIECE: dict[str, Any] = {**_COMMON, **_known(no_cpython_wrapper=True), "forceinline": True}
 """Of what only kernels call: no way in from Python either, which would be compiled with each."""
 
 
@@ -36,40 +49,36 @@ class Piece(CPUDispatcher):  # type: ignore[misc]
         raise TypeError(f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python.")
 
 
+def _counting(function: Callable[..., Any]) -> dict[str, Any]:
+    return _UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
+
+
+def _kernel(function: F, **options: Any) -> F:
+    counting = _counting(function)
+    made = njit(cache=True, pipeline_class=KernelCompiler, **_COMMON, **counting, **options)(function)
+    return cast(F, made)
+
+
 def _piece(function: F, **options: Any) -> F:
-    made = njit(**_PIECE, **options)(function)
+    options = {**_PIECE, **_counting(function), **options}
+    made = njit(pipeline_class=PieceCompiler, **options)(function)
     made.__class__ = Piece
     return cast(F, made)
 
 
 def kernel(function: F) -> F:
     """Compile with strict IEEE arithmetic: the same bits on every machine."""
-    return cast(F, njit(**_COMMON)(function))
+    return _kernel(function)
 
 
 def reducing_kernel(function: F) -> F:
     """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors."""
-    return cast(F, njit(**_COMMON, fastmath=REDUCTION_FLAGS)(function))
+    return _kernel(function, fastmath=REDUCTION_FLAGS)
 
 
 def strict_piece(function: F) -> F:
     """Compile with strict arithmetic, always into the kernels that call it, and only for them."""
     return _piece(function)
-
-
-_UNCOUNTED: dict[str, Any] = {"_nrt": False}
-"""No references are counted, so nothing may be allocated.  In a queue that looks into records of its arrays
-all the time, counting took more than half of the time."""
-
-
-def queue_kernel(function: F) -> F:
-    """Compile with strict arithmetic and without reference counts, for what allocates nothing."""
-    return cast(F, njit(**_COMMON, **_UNCOUNTED)(function))
-
-
-def queue_piece(function: F) -> F:
-    """A strict piece of such kernels."""
-    return _piece(function, **_UNCOUNTED)
 
 
 def reducing_piece(function: F) -> F:
@@ -81,18 +90,21 @@ def reducing_piece(function: F) -> F:
     return _piece(function, fastmath=REDUCTION_FLAGS)
 
 
-def reducing_entry(function: F) -> F:
-    """A piece that Python calls too."""
-    return cast(F, njit(**_COMMON, forceinline=True, fastmath=REDUCTION_FLAGS)(function))
+def reducing_call(function: F) -> F:
+    """A reducing piece that kernels call as it is: long, and called from more than one place.
+
+    Only for sums in an order that is written down, in vectors of its own: see `reducing_piece`.
+    """
+    return _piece(function, fastmath=REDUCTION_FLAGS, forceinline=False)
 
 
 def inlined(function: F) -> F:
     """A strict piece that is compiled into the kernels that call it, as if it stood there."""
-    return cast(F, njit(**_COMMON, inline="always")(function))
+    return _kernel(function, inline="always")
 
 
 def shared_rule(function: F) -> F:
-    """A piece of queue kernels; called from Python it runs as it stands, uncompiled."""
+    """A strict piece of kernels; called from Python it runs as it stands, uncompiled."""
     rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
     return rule
 
@@ -134,4 +146,5 @@ def nothing_compiled_yet() -> bool:
 
 
 drop_stale_cache(Path(__file__).parent, cache_folder())
+load_without_blas()
 compile_quickly()

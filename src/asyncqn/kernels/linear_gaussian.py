@@ -47,12 +47,18 @@ def times(A, x):
     return np.add.reduce(A * x, axis=1)
 
 
-@reducing_kernel
 def normal_equations(A, y, noise_var):
     """P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
     d = A.shape[1]
-    P = np.zeros((d, d))
-    b = np.zeros(d)
+    P, b = np.zeros((d, d)), np.zeros(d)
+    _add_equations(A, y, noise_var, P, b)
+    P[np.arange(d), np.arange(d)] += 1.0
+    return P, b
+
+
+@reducing_kernel
+def _add_equations(A, y, noise_var, P, b):
+    d = A.shape[1]
     for i in range(A.shape[0]):
         a = A[i]
         for p in range(d):
@@ -60,9 +66,6 @@ def normal_equations(A, y, noise_var):
             b[p] += x * y[i]
             for q in range(d):
                 P[p, q] += x * a[q]
-    for p in range(d):
-        P[p, p] += 1.0
-    return P, b
 
 
 def cholesky_solve(P, b):
@@ -85,10 +88,9 @@ def cholesky_solve(P, b):
 
 
 @reducing_kernel
-def reflect(A, along):
-    """A <- V A with V the product of the Householder reflections along the rows of `along`."""
+def reflect(A, along, w):
+    """A <- V A with V the product of the Householder reflections along the rows of `along`; w: room."""
     n, d = A.shape
-    w = np.zeros(d)
     for v in along:
         norm = 0.0
         for i in range(n):
@@ -106,7 +108,7 @@ def reflect(A, along):
 def rotate(A, left, right):
     """V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
     turned = A.copy()
-    reflect(turned, left)
+    reflect(turned, left, np.empty(turned.shape[1]))
     across = np.ascontiguousarray(turned.T)
-    reflect(across, right)
+    reflect(across, right, np.empty(across.shape[1]))
     return np.ascontiguousarray(across.T)

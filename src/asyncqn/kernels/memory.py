@@ -22,6 +22,7 @@ import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
+from asyncqn.kernels.stack import stack_array
 
 TILE = 16 * BLOCK
 """Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK.
@@ -137,12 +138,13 @@ class Langevin(NamedTuple):
 
 
 @reducing_kernel
-def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
+def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
     """Equations (5) and (6) of the paper in two passes over the memory.
 
     d_theta = (H + rho I) u,  d_u = -h (H + rho I) g - gamma u + noise Z,  g = share g_O + (1 - share) g_S.
     H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.  From
     Python all four as plain tuples: what numba needs to know a named tuple by costs more than a small update.
+    work: room for 8 numbers per pair.
     """
     memory, _gram, middle, scales, diagonal, _ring = H
     scale = scales[0]
@@ -153,8 +155,9 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
     g = d_u  # the blended gradient rests where its update will be written
-    work = np.zeros(8 * m + BLOCK)  # one array: numba compiles an allocation for every kind of its arguments
-    p, c, z = work[: 4 * m], work[4 * m : 8 * m], work[8 * m :]
+    for i in range(8 * m):
+        work[i] = 0.0
+    p, c, z = work[: 4 * m], work[4 * m : 8 * m], stack_array(BLOCK, 0.0)
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
         combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
@@ -184,18 +187,19 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update):
 
 
 @reducing_kernel
-def product(memory, middle, scale, diagonal, v, out):
-    """out = H v for one vector."""
+def product(memory, middle, scale, diagonal, v, out, work):
+    """out = H v for one vector; work: room for 4 numbers per pair."""
     d, m = v.size, memory.shape[1]
     kind = memory.dtype.type
-    p = np.zeros(2 * m)
+    for i in range(4 * m):
+        work[i] = 0.0
+    p, c = work[: 2 * m], work[2 * m : 4 * m]
     for lo in range(0, d, TILE):
         hi = min(lo + TILE, d)
         for j in range(m):
             sv, yv = two_dots(memory[0, j, lo:hi], memory[1, j, lo:hi], v[lo:hi])
             p[j] += sv
             p[m + j] += yv
-    c = np.zeros(2 * m)
     for i in range(2 * m):
         for j in range(2 * m):
             c[i] += middle[i, j] * p[j]

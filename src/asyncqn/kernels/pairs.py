@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_entry, reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.memory import TILE, combine, two_dots
 from asyncqn.kernels.ring import COUNT, REJECTED, next_slot_piece
 
@@ -78,18 +78,25 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
         gram[1, slot, j] = gram[1, j, slot]
 
 
-@reducing_entry
-def factor(gram, count, newest, scale, middle):
+def room(gram):
+    """What `factor` works in: two matrices, and the slots by age."""
+    return np.empty_like(gram), np.empty(len(gram[0]), np.int64)
+
+
+@reducing_piece
+def factor(gram, count, newest, scale, middle, work, slot):
     """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal).
 
-    The corner R^-T (D + scale Y'Y) R^-1 is made in two products by rows, M^3.
+    The corner R^-T (D + scale Y'Y) R^-1 is made in two products by rows, M^3.  `work` (2 x M x M) and `slot`
+    (M integers) are room to work in.
     """
     m = gram.shape[1]
     middle[:] = 0.0
-    slot = np.empty(count, np.int64)
     for a in range(count):  # a = 0 is the oldest
         slot[a] = (newest - (count - 1) + a) % m
-    work = np.zeros((2, count, count))
+    for i in range(count):
+        for j in range(count):
+            work[0, i, j] = work[1, i, j] = 0.0
     inverse, right = work[0], work[1]  # R^-1, upper triangular; (D + scale Y'Y) R^-1
     for j in range(count):
         diag = gram[0, slot[j], slot[j]]
@@ -117,10 +124,11 @@ def factor(gram, count, newest, scale, middle):
 
 
 @reducing_kernel
-def consider(H, rule, scaled, theta, theta_old, g, g_old):
+def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
     """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
 
     The oldest pair makes room.  With `scaled` H0 follows the newest pair: scale = s'y / y'y.
+    work, slots: room, see `factor`.
     """
     memory, gram, middle, scale, diagonal, ring = H
     epsilon, cosine = rule
@@ -134,5 +142,5 @@ def consider(H, rule, scaled, theta, theta_old, g, g_old):
     add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal)
     if scaled:
         scale[0] = sy / yy
-    factor(gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle)
+    factor(gram, ring[COUNT], slot, 1.0 if diagonal.size else scale[0], middle, work, slots)
     return True

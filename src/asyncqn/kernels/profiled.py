@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.kernels.factorization import row_add, row_dot
-from asyncqn.kernels.jit import kernel, reducing_kernel, reducing_piece
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.stack import stack_array
 from asyncqn.kernels.tiles import (
     EIGHT,
     FOUR,
@@ -68,21 +69,10 @@ def workspace(rank: int, dtype: Any) -> Workspace:
     )
 
 
-@kernel
-def pad(rows: Any, rank: int, out: Any) -> None:
-    """out (n x size) = rows (n x rank, flat), zeros in front of each."""
-    lead = out.shape[1] - rank
-    for m in range(out.shape[0]):
-        for k in range(lead):
-            out[m, k] = 0.0
-        for k in range(rank):
-            out[m, lead + k] = rows[m * rank + k]
-
-
 def padded_rows(rows: Any, rank: int) -> Any:
     """A flat copy of the flat rows of `rank` numbers with padding in front of each."""
-    out = np.empty((len(rows) // rank, padded(rank)), rows.dtype)
-    pad(rows, rank, out)
+    out = np.zeros((len(rows) // rank, padded(rank)), rows.dtype)
+    out[:, padded(rank) - rank :] = rows.reshape(-1, rank)
     return out.reshape(-1)
 
 
@@ -176,28 +166,23 @@ def _add_errors(
     e = f.g - y, and e^2 is summed; with weights, where y = 1 + w, e = w f.g - y and y (1 - f.g)^2 - (f.g)^2.
     """
     zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
-    two, three = np.uintp(2), np.uintp(3)
     real = fixed.dtype.type
     squares = 0.0
+    rows, dots, shares = stack_array(4, zero), stack_array(4, real(0.0)), stack_array(4, real(0.0))
     place = begin
     while place + four <= end:
-        rows = (
-            np.uintp(np.uint32(others[place])) * size,
-            np.uintp(np.uint32(others[place + one])) * size,
-            np.uintp(np.uint32(others[place + two])) * size,
-            np.uintp(np.uint32(others[place + three])) * size,
-        )
-        dots = four_dots(fixed, rows, goal, size)
-        e0, t0 = _term(dots[0], real(values[place]), weights, place)
-        e1, t1 = _term(dots[1], real(values[place + one]), weights, place + one)
-        e2, t2 = _term(dots[2], real(values[place + two]), weights, place + two)
-        e3, t3 = _term(dots[3], real(values[place + three]), weights, place + three)
+        for i in range(four):
+            rows[i] = np.uintp(np.uint32(others[place + i])) * size
+        four_dots(fixed, rows, goal, size, dots)
+        terms = real(0.0)
+        for i in range(four):
+            error, term = _term(dots[i], real(values[place + i]), weights, place + i)
+            shares[i] = scale * error
+            terms += term
         for part in range(zero, size, eights):
-            row_add(sums, rows[0] + part, scale * e0, goal, part, EIGHT)
-            row_add(sums, rows[1] + part, scale * e1, goal, part, EIGHT)
-            row_add(sums, rows[2] + part, scale * e2, goal, part, EIGHT)
-            row_add(sums, rows[3] + part, scale * e3, goal, part, EIGHT)
-        squares += float(t0 + t1 + t2 + t3)
+            for i in range(four):
+                row_add(sums, rows[i] + part, shares[i], goal, part, EIGHT)
+        squares += float(terms)
         place += four
     while place < end:
         row = np.uintp(np.uint32(others[place])) * size

@@ -21,6 +21,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.stack import stack_array
 
 ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
 """What a block of random bits is for: the second word of the counter."""
@@ -122,7 +123,7 @@ def normals_block(z, first, key, k, worker, purpose):
 @kernel
 def fill_normals(key, k, worker, purpose, out):
     """Standard normals of stream (key, worker, k) for `purpose`, as many as `out` holds."""
-    z = np.empty(BLOCK)
+    z = stack_array(BLOCK, 0.0)
     for first in range(0, out.size, BLOCK):
         normals_block(z, first, key, k, worker, purpose)
         for i in range(min(BLOCK, out.size - first)):
@@ -148,7 +149,7 @@ def _two_rows(i, key, k, worker, n):
 def fill_rows(key, k, worker, n, out):
     """Row numbers drawn uniformly from 0..n-1 with replacement (64-bit multiply-shift, bias < n/2^64)."""
     key, n = np.uint64(key), np.uint64(n)
-    even, odd = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    even, odd = stack_array(BLOCK, np.int64(0)), stack_array(BLOCK, np.int64(0))
     for first in range(0, out.size, 2 * BLOCK):
         rows = out[first : min(first + 2 * BLOCK, out.size)]
         pairs = (rows.size + 1) // 2

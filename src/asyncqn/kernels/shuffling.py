@@ -11,6 +11,7 @@ import numpy as np
 
 from asyncqn.kernels.jit import inlined, kernel
 from asyncqn.kernels.random import ORDER, philox
+from asyncqn.kernels.stack import stack_array
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -63,7 +64,7 @@ def _permute(x, n, bits, keys):
 @kernel
 def fill_shuffled(key, k, worker, n, out):
     """The k-th batch of a worker's passes over 0..n-1, each pass in an order of its own."""
-    keys = np.empty(_ROUNDS, np.uint64)
+    keys = stack_array(_ROUNDS, np.uint64(0))
     bits = _width(n)
     epoch = -1
     for i in range(out.size):
@@ -81,7 +82,7 @@ def fill_block(key, k, worker, n, out):
     Every pass cuts the rows (a circle) at another random place, so that each row is as likely as
     any other; n mod |out| rows are left out of a pass.
     """
-    keys = np.empty(_ROUNDS, np.uint64)
+    keys = stack_array(_ROUNDS, np.uint64(0))
     blocks = max(1, n // out.size)
     cut = _pass_keys(key, k // blocks, worker, keys) % np.uint64(n)
     block = _permute(k % blocks, blocks, _width(blocks), keys)

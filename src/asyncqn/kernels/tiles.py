@@ -20,7 +20,7 @@ from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
 from asyncqn.kernels.factorization import VectorRow, operation, row_add, row_dot, sums_of_four
-from asyncqn.kernels.jit import reducing_piece
+from asyncqn.kernels.jit import reducing_call, reducing_piece
 
 cgutils: Any = untyped_cgutils
 
@@ -120,15 +120,16 @@ def _add_sum(
     return signature, generate
 
 
-def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any) -> Any:
-    """The inner products of the rows at `starts` of `a` with goal[:size], as four numbers."""
-    four: Any = types.UniTuple
-    signature = four(a.dtype, 4)(a, starts, goal, size)
+def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any, out: Any) -> Any:
+    """out = the inner products of the rows at the four `starts` of `a` with goal[:size]."""
+    signature = types.void(a, starts, goal, size, out)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size, word = args[3], args[3].type
         like = VectorRow(context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE)
-        rows = [builder.extract_value(args[1], i) for i in range(4)]
+        starts, out = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (1, 4))
+        places = [ir.Constant(ir.IntType(32), i) for i in range(4)]
+        rows = [builder.load(builder.gep(starts, [place])) for place in places]
         totals = [cgutils.alloca_once_value(builder, like.zero) for _ in rows]
         with cgutils.for_range_slice(
             builder, ir.Constant(word, 0), size, ir.Constant(word, SIDE), intp=word
@@ -138,8 +139,9 @@ def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any) -> Any:
                 f = VectorRow(context, builder, sig.args[0], args[0], builder.add(start, part), SIDE).load()
                 builder.store(like.plus(builder.load(total), like.times(f, g)), total)
         dots = sums_of_four([builder.load(total) for total in totals], like)
-        numbers = [builder.extract_element(dots, ir.Constant(ir.IntType(32), i)) for i in range(4)]
-        return context.make_tuple(builder, sig.return_type, numbers)
+        for place in places:
+            builder.store(builder.extract_element(dots, place), builder.gep(out, [place]))
+        return context.get_dummy_value()
 
     return signature, generate
 
@@ -147,14 +149,11 @@ def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any) -> Any:
 def _scale(_: Any, out: Any, i: Any, scale: Any, width: Any) -> Any:
     """out[i row] *= scale."""
 
-    def loops(out: Any, i: Any, scale: Any, width: Any) -> None:
-        raise NotImplementedError
-
     def emit(row: Any, args: Any) -> None:
         target = row(0, args[1])
         target.store(target.scaled(args[2], target.load()))
 
-    return operation(types.void, (out, i, scale, width), loops, emit)
+    return operation(types.void, (out, i, scale, width), None, emit)
 
 
 add_tile: Any = intrinsic(_add_tile)
@@ -183,7 +182,7 @@ def _add_rows(
         )  # fmt: skip
 
 
-@reducing_piece
+@reducing_call
 def add_panel(
     out: Any, top: Any, lead: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any,
     weights: Any,

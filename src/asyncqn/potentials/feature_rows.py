@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
-from asyncqn.kernels import dense_rows, sparse_rows
+from asyncqn.kernels import dense_rows, gram, sparse_rows
 from asyncqn.types import Array, Rows
 
 Loss: TypeAlias = tuple[int, float]
@@ -43,9 +43,11 @@ class DenseRows:
         diagonal: Vector,
     ) -> tuple[bool, float]:  # fmt: skip
         """`kernels.dense_rows.sums`."""
+        room = theta.size + diagonal.size
         found: tuple[bool, float] = dense_rows.sums(
-            *loss, self.X, y, weights, prior, theta, rows, out, diagonal
-        )
+            *loss, self.X, y, weights, prior, theta, rows, out, diagonal,
+            np.zeros(room, theta.dtype), np.zeros(room),
+        )  # fmt: skip
         return found
 
     def value(
@@ -63,7 +65,8 @@ class DenseRows:
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
         """`kernels.dense_rows.second_moments`; the block must be all columns."""
-        dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S)
+        x = np.empty((theta.size, gram.CHUNK), theta.dtype)
+        dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S, x)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Sums of weight x_j^2, and how many x_j are not 0; of as many rows as show it."""

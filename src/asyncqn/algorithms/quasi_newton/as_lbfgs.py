@@ -159,7 +159,7 @@ class ASLBFGS(WorkerMemories):
         H, u, share = tuple(local.memory), view.u, self.overlap / self.batch
         numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `Langevin`
         g_S, out = local.g_S, tuple(local.update)
-        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out)
+        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, np.empty(8 * self.memory))
         return local.update
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:

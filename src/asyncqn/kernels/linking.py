@@ -1,0 +1,98 @@
+"""How numba compiles our functions: pieces into their kernels alone, and without steps that find nothing.
+
+numba optimises every function by itself and makes it machine code, also one that nobody can call; it then
+links the result into the callers, inlines it and does both once more.  A piece of ours is only linked: what
+calls it optimises it, once.
+
+Some of numba's steps look for what no kernel contains, as functions inside functions and arithmetic with
+whole arrays.  And what numba compiles of its own for a kernel, an allocation for instance, it compiles
+again for a kernel with other options, also where none of them concerns it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import codegen as untyped_codegen
+from numba.core import compiler as untyped_compiler
+from numba.core.targetconfig import ConfigStack as UntypedConfigStack
+
+codegen: Any = untyped_codegen
+compiler: Any = untyped_compiler
+ConfigStack: Any = UntypedConfigStack
+
+NOT_FOR_CALLEES = ("release_gil", "no_cpython_wrapper", "no_cfunc_wrapper")
+"""Options of a kernel that change nothing in what it calls."""
+NOTHING_FOUND = {
+    "inline_closure_likes",
+    "make_function_op_code_to_jit_function",
+    "with_lifting",
+    "literal_unroll",
+    "find_literally",
+    "nopython_rewrites",
+    "ir_legalization",
+    "dump_parfor_diagnostics",
+}
+"""Steps of numba for closures, `with`, `literal_unroll`, `literally`, array expressions and `prange`."""
+
+
+class _NoMachineCode:
+    """Stands for what keeps a library's machine code, in which numba would enter its environment."""
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Of use to code that makes Python objects, which a piece does not."""
+
+
+class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """The code of a piece with all that it calls, to be linked into kernels."""
+
+    only_linked = True
+
+    def finalize(self) -> None:
+        """Gather what the piece calls; as numba does, should its libraries have other insides."""
+        try:
+            self._gather()
+        except (AttributeError, TypeError):
+            self.only_linked = False
+            super().finalize()
+
+    def _gather(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Nowhere."""
+        self._ensure_finalized()
+        return 0 if self.only_linked else int(super().get_pointer_to_function(name))
+
+    @property
+    def codegen(self) -> Any:
+        return _NoMachineCode() if self._finalized and self.only_linked else super().codegen
+
+
+class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
+    """numba's compiler without the steps that find nothing."""
+
+    def define_pipelines(self) -> Any:
+        options = ConfigStack.top_or_none()
+        for name in NOT_FOR_CALLEES:
+            if name in getattr(options, "options", ()):
+                options.discard(name)
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [
+                one for one in pipeline.passes if getattr(one[0], "_name", "") not in NOTHING_FOUND
+            ]
+        return pipelines
+
+
+class PieceCompiler(KernelCompiler):
+    """Into a `LinkedLibrary`."""
+
+    def define_pipelines(self) -> Any:
+        if self.state.library is None:
+            name = self.state.func_id.func_qualname
+            self.state.library = LinkedLibrary(self.state.targetctx.codegen(), name)
+        return super().define_pipelines()
