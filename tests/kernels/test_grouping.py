@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asyncqn.kernels import als
 from asyncqn.kernels.als import grouped
 from asyncqn.kernels.grouping import in_order
 
@@ -15,11 +18,13 @@ from asyncqn.kernels.grouping import in_order
 def test_groups_are_those_of_a_stable_sort(keys: list[int]) -> None:
     column = np.array(keys, np.int32)
     others, values = np.arange(column.size, dtype=np.int32), np.arange(column.size, dtype=np.float32)
-    found = grouped(column, others, values, 8)
     order = np.argsort(column, kind="stable")
-    np.testing.assert_array_equal(found.start, np.searchsorted(column[order], np.arange(9)))
-    np.testing.assert_array_equal(found.others, order)
-    np.testing.assert_array_equal(found.values, values[order])
+    for few in (0, als.FEW):  # compiled, and not
+        with mock.patch.object(als, "FEW", few):
+            found = grouped(column, others, values, 8)
+        np.testing.assert_array_equal(found.start, np.searchsorted(column[order], np.arange(9)))
+        np.testing.assert_array_equal(found.others, order)
+        np.testing.assert_array_equal(found.values, values[order])
     assert in_order(column) == bool((np.diff(column) >= 0).all())
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from asyncqn.types import Array
 
 
+FEW = 200_000
+"""So many ratings are sorted before a loop over them would be compiled."""
+
+
 class Grouped(NamedTuple):
     """Ratings by row of one side: row r's stand at start[r]:start[r + 1] of `others` and `values`."""
 
@@ -36,6 +40,9 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
     grouping.count(keys, start)
     if grouping.in_order(keys):
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
+    if len(keys) <= FEW:
+        order = np.argsort(keys, kind="stable")
+        return Grouped(start, _usable(others[order], np.int32), _usable(values[order], np.float32))
     result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
     grouping.group(keys, others, values, start[:-1].copy(), result.others, result.values)
     return result

@@ -241,26 +241,6 @@ def solve_rows(
 
 
 @reducing_kernel
-def finish(theta: Any, weights: Any, columns: Any, sums: Any, out: Any) -> None:
-    """out[m, k] = weights[m] columns[k] theta[m, k] + sums[m, k]; rows of `sums` are padded."""
-    rank, n = np.uintp(len(columns)), np.uintp(len(weights))
-    size = np.uintp(len(sums)) // n
-    lead = size - rank
-    for m in range(n):
-        for k in range(rank):
-            out[m * rank + k] = weights[m] * columns[k] * theta[m * rank + k] + sums[m * size + lead + k]
-
-
-@reducing_kernel
-def weighted_squares(theta: Any, weights: Any) -> float:
-    """Sum of weights * theta^2, in float64."""
-    total = 0.0
-    for i in range(len(theta)):
-        total += float(weights[i]) * float(theta[i]) * float(theta[i])
-    return total
-
-
-@reducing_kernel
 def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
     """Sum of (f.g - y)^2 over `ratings`; f a row of `fixed` (items x K), g a row of `solved` (users x K)."""
     squares = 0.0

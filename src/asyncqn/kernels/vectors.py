@@ -31,15 +31,6 @@ def add_scaled(a, c, x):
 
 
 @reducing_kernel
-def total(a):
-    """The sum in double precision; not finite if any entry is not."""
-    found = 0.0
-    for i in range(a.size):
-        found += a[i]
-    return found
-
-
-@reducing_kernel
 def sum_of_squares(a):
     """|a|^2 in tiles, so that float32 keeps its digits; not finite if any entry is not."""
     total = 0.0

@@ -22,8 +22,7 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
-from asyncqn.kernels import grouping, profiled
-from asyncqn.kernels.vectors import total
+from asyncqn.kernels import grouping
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
@@ -57,7 +56,7 @@ class EliminatedUsers(ABC):
         self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
-        self.mean = total(triples.values) / len(triples.values)
+        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
         self.order = _order(self.n_users, seed)
         self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
         item_starts = np.zeros(self.n_items + 1, np.int64)
@@ -106,7 +105,7 @@ class EliminatedUsers(ABC):
 
     def _prior(self, theta: Array) -> float:
         """Twice the prior of the items."""
-        return float(profiled.weighted_squares(theta, self._weights))
+        return float(np.add.reduce(np.square(theta, dtype=np.float64) * self._weights))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         require(len(rows) > 0, "a gradient needs at least one row.")

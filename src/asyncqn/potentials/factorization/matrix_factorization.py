@@ -20,7 +20,6 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
-from asyncqn.kernels.vectors import total
 from asyncqn.potentials.chosen_rows import chosen
 from asyncqn.types import Array, Rows
 
@@ -72,7 +71,7 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
         f"{what}: users, items and values must be equally long, but their lengths are {', '.join(sizes)}.",
     )
     ratings = ratings.astype(np.float32, copy=False)
-    if not np.isfinite(total(ratings)):
+    if not np.isfinite(np.add.reduce(ratings, dtype=np.float64)):
         bad = np.flatnonzero(~np.isfinite(ratings))
         raise BadInput(
             f"{what}: values are NaN or infinite in {bad.size} rows, first in row {bad[0]}: remove them."
@@ -209,7 +208,7 @@ class MatrixFactorization:
         self.ratings = pack(triples)
         if seed is not None:
             self.ratings = shuffled(self.ratings, np.random.default_rng(check_seed(seed)))
-        self.mean = total(triples.values) / len(triples.values)
+        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
         item_ridges = ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
         user_ridges = ridges(self.prior, self.alpha, triples.users, self.n_users, self.dtype)
         self.ridges = np.concatenate([item_ridges, user_ridges])

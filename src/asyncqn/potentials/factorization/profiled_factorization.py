@@ -102,7 +102,8 @@ class ProfiledFactorization(EliminatedUsers):
             second.reshape(rank, rank), profiled.workspace(rank, self.dtype), np.empty((0, 0), self.dtype),
         )  # fmt: skip
         self._check_rows(valid)
-        profiled.finish(theta, self.item_ridges, self.columns, sums, out)
+        np.multiply(self._weights, theta, out=out)
+        out += sums.reshape(self.n_items, -1)[:, -rank:].ravel()
         return squares, penalty, ratings
 
     def initial(self, rng: np.random.Generator) -> Array:
