@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays
+from asyncqn.kernels import strata
 from asyncqn.kernels.strata import fill_strata
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
@@ -49,6 +52,9 @@ def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
     half = np.empty(rows.size - rows.size // 2, np.int64)
     fill_strata(seed, stride, rows.size // 2, n_data, half)
     assert (half == rows[rows.size // 2 :]).all(), "no row depends on who asks for it"
+    with mock.patch.object(strata, "FEW", 0):
+        fill_strata(seed, stride, rows.size // 2, n_data, half)
+    assert (half == rows[rows.size // 2 :]).all(), "many rows are drawn by a kernel, to the same bits"
 
 
 def test_every_row_is_as_likely_as_any_other():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from oracles import gradient, one_sentence
 
 from asyncqn.errors import BadInput
+from asyncqn.kernels import linear_gaussian as kernels
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.linear_gaussian import LinearGaussian
 
@@ -180,3 +181,15 @@ def test_the_value_of_rows_that_do_not_exist_is_refused_in_one_sentence(rows):
     with pytest.raises(BadInput) as error:
         p.value_rows(np.zeros(p.dim), np.array(rows, np.int64))
     assert one_sentence(error.value)
+
+
+def test_small_and_large_problems_are_made_in_two_ways_to_the_same_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(4)
+    A, y, left, right = (rng.standard_normal(shape) for shape in ((30, 7), 30, (3, 30), (2, 7)))
+    uncompiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)
+    monkeypatch.setattr(kernels, "FEW", 0)
+    compiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)
+    for one, other in zip(uncompiled, compiled):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -6,6 +6,9 @@ import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
 
+FEW = 20_000_000
+"""So many products are made by NumPy before a loop over them would be compiled; `np.einsum` calls no BLAS."""
+
 
 @reducing_kernel
 def gradient(A, y, noise_var, theta, rows, out):
@@ -51,7 +54,12 @@ def normal_equations(A, y, noise_var):
     """P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
     d = A.shape[1]
     P, b = np.zeros((d, d)), np.zeros(d)
-    _add_equations(A, y, noise_var, P, b)
+    if A.size * d <= FEW:
+        x = A.astype(np.float64) / noise_var
+        P += np.einsum("ip,iq->pq", x, A)
+        b += np.einsum("ip,i->p", x, y)
+    else:
+        _add_equations(A, y, noise_var, P, b)
     P[np.arange(d), np.arange(d)] += 1.0
     return P, b
 
@@ -87,9 +95,18 @@ def cholesky_solve(P, b):
     return x
 
 
+def reflect(A, along):
+    """A <- V A with V the product of the Householder reflections along the rows of `along`."""
+    if A.size * len(along) > FEW:
+        _reflect(A, along, np.empty(A.shape[1]))
+        return
+    for v in along:
+        w = np.einsum("i,ij->j", v, A)
+        A -= (2.0 / np.add.reduce(v * v) * v)[:, None] * w
+
+
 @reducing_kernel
-def reflect(A, along, w):
-    """A <- V A with V the product of the Householder reflections along the rows of `along`; w: room."""
+def _reflect(A, along, w):
     n, d = A.shape
     for v in along:
         norm = 0.0
@@ -108,7 +125,7 @@ def reflect(A, along, w):
 def rotate(A, left, right):
     """V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
     turned = A.copy()
-    reflect(turned, left, np.empty(turned.shape[1]))
+    reflect(turned, left)
     across = np.ascontiguousarray(turned.T)
-    reflect(across, right, np.empty(across.shape[1]))
+    reflect(across, right)
     return np.ascontiguousarray(across.T)

@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.jit import inlined, kernel, strict_piece
 from asyncqn.kernels.stack import stack_array
 
 ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
@@ -53,7 +53,7 @@ def _float_of(typing_context: Any, value: Any) -> Any:
     return types.float64(types.uint64), build
 
 
-@inlined
+@strict_piece
 def philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds of Philox4x32 on 32-bit words held in uint64."""
     for _ in range(10):
@@ -65,7 +65,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@inlined
+@strict_piece
 def _minus_two_log(x):
     """-2 ln((x + 1/2) / 2^32) for a 32-bit x, by ln m = 2 atanh((m-1)/(m+1)) on [sqrt(1/2), sqrt 2)."""
     bits = _bits_of(np.float64(np.int64(x)) + 0.5)  # type: ignore[call-arg,var-annotated]
@@ -80,7 +80,7 @@ def _minus_two_log(x):
     return -2.0 * (np.float64(exponent) * 0.6931471805599453 + 2.0 * s * series)
 
 
-@inlined
+@strict_piece
 def _cos_sin(x):
     """Cosine and sine of an angle uniform on the circle: two bits of quadrant, thirty of angle."""
     quadrant = x & np.uint64(3)
