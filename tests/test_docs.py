@@ -17,8 +17,8 @@ from test_readme import PAGES, ROOT, blocks
 
 import asyncqn
 from asyncqn.algorithms import ALGORITHMS
+from asyncqn.cli.ending import BAD_INPUT, EXIT_CODES
 from asyncqn.cli.jobfile import PROBLEMS, load_job
-from asyncqn.cli.output import BAD_INPUT, EXIT_CODES
 from asyncqn.cli.program import command_names
 from asyncqn.engines.named import ENGINES
 from asyncqn.testing import check_algorithm

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from asyncqn.cli.output import clean
+from asyncqn.cli.ending import clean
 
 
 class CleanConsole(Console):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from asyncqn.cli.output import BAD_INPUT, INTERRUPTED, TERMINATED, clean, complain
+from asyncqn.cli.ending import BAD_INPUT, INTERRUPTED, TERMINATED, clean, complain
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.cli.output import INTERRUPTED, TERMINATED, Output, exit_code
+from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.core.run import Run

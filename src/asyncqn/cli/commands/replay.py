@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from asyncqn.cli.ending import BAD_INPUT
 from asyncqn.cli.options import AllowImports
-from asyncqn.cli.output import BAD_INPUT, Json, Output, Quiet
+from asyncqn.cli.output import Json, Output, Quiet
 from asyncqn.errors import ReplayMismatch
 
 

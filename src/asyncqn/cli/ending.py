@@ -1,0 +1,53 @@
+"""How a command ends: its exit code, and the one sentence on stderr where something is wrong.
+
+Nothing heavy is imported here: from its first moments on the program must be able to end with a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncqn.core.run import Run
+
+BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
+EXIT_CODES = {
+    "completed": 0,
+    "converged": 0,
+    "diverged": 3,
+    "stopped": 4,
+    "stalled": 5,
+    "interrupted": INTERRUPTED,
+    "terminated": TERMINATED,
+}
+"""The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run before
+its end where a limit was reached or every worker is gone.  130 and 143 are what a shell makes of SIGINT and
+SIGTERM."""
+
+
+def exit_code(run: Run) -> int:
+    """0 for an answer; an exact method that made its commits without converging was stopped by them."""
+    code = EXIT_CODES[run.status]
+    return code if run.success or code else EXIT_CODES["stopped"]
+
+
+LONGEST_WORD = 400
+"""Letters of a word, such as a path, that is shown whole in an error."""
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, delete, C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks that turn the direction of text, separators
+    "\ud800-\udfff]"  # surrogates, from paths that are not valid text: they cannot be printed
+)
+
+
+def clean(text: str) -> str:
+    """Text from a file or a name, in which nothing moves the cursor, rings, or turns the line around."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def complain(sentence: str) -> None:
+    """One line on stderr, after the program's name; of a word without end, both ends."""
+    words = (w if len(w) <= LONGEST_WORD else f"{w[:60]}...{w[-60:]}" for w in sentence.split())
+    print(f"asyncqn: {clean(' '.join(words))}", file=sys.stderr)
