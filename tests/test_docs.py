@@ -77,7 +77,8 @@ def test_the_list_of_public_names_is_made_of_todays_docstrings() -> None:
 
 
 def project_pages() -> list[Path]:
-    studies = (ROOT / "benchmarks").rglob("*.md")
+    # What stands beside a program of its name is the words of a page in docs, with the links of that page.
+    studies = (p for p in (ROOT / "benchmarks").rglob("*.md") if not p.with_suffix(".py").is_file())
     return [
         *PAGES.values(),
         *(ROOT / name for name in ("CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")),
