@@ -1,13 +1,14 @@
 """Linear models: is it faster than what I use now?  Passes and processor time to U within 1 %, 1e-4 and 1e-9.
 
-    python -m benchmarks.studies.models.comparison [problem ...] [--patience 8] [--rounds 3]
+    python -m benchmarks.studies.models.comparison [problem ...] [--patience 8] [--rounds 3] [--alone]
 
 The gap is (U - U*) / U*, and U* is right to 1e-12: by the gradient at the end of a long run, for the prior
 alone makes U - U* at most |g|^2 / (2 prior).  Everything uses one thread and starts at zero.  Times are
 processor times of this process, one method after the other, the least of so many rounds for every method that
 gets to 1e-4 in the first; compilation and the making of data are left out.  Methods that have not arrived
-after `patience` times our own time to 1e-9 are given up.  The table goes to docs/results/models/speed.csv,
-row by row, and to standard output how many times sooner we are than the best of the others.
+after `patience` times our own time to 1e-9 are given up.  --alone leaves other libraries out.  The table goes
+to docs/results/models/speed.csv, row by row, and to standard output how many times sooner we are than the
+best of the others.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def sooner(problems: Sequence[str]) -> None:
         print(f"to {target:g}: {mean:.2f} times sooner;", {name: round(r, 2) for name, r in ratios.items()})
 
 
-def measure(problem: str, patience: float, rounds: int) -> None:
+def measure(problem: str, patience: float, rounds: int, alone: bool) -> None:
     potential = PROBLEMS[problem]()
     lowest, above = optimum(potential)
     print(f"{problem}: U* = {lowest:.12g}, known to {above:.1g}", flush=True)
@@ -84,7 +85,7 @@ def measure(problem: str, patience: float, rounds: int) -> None:
     limit = patience * mine[-1].seconds
     methods: list[tuple[str, Method]] = [
         ("our previous default", ours(previous_default)),
-        *rivals_for(potential),
+        *([] if alone else rivals_for(potential)),
     ]
     for name, method in methods:
         take(name, least(method, potential, levels, limit, rounds))
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("problems", nargs="*", help=f"of {', '.join(PROBLEMS)}; all if none is named")
     parser.add_argument("--patience", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", action="store_true")
     given = parser.parse_args()
     with one_blas_thread():
         small = aq.LogisticRegression.random(5000, 3)
@@ -102,7 +104,7 @@ def main() -> None:
         for _, method in rivals_for(small):
             method(small, [math.inf], math.inf)
         for problem in given.problems or PROBLEMS:
-            measure(problem, given.patience, given.rounds)
+            measure(problem, given.patience, given.rounds, given.alone)
     sooner(given.problems or list(PROBLEMS))
 
 
