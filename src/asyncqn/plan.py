@@ -185,8 +185,13 @@ def planned(name: str, run: Run) -> Make | Algorithm:
 
 
 def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
-    """A run of so many seconds, or of a few commits where these take longer; convergence does not end it."""
-    options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": LONGEST}
+    """A run of so many seconds, or of a few commits where these take longer; convergence does not end it.
+
+    Metrics are evaluated as often as in a run to a target: the clock stands still, but an evaluation leaves
+    the processor's caches full of other rows, which slows the small samples that follow.
+    """
+    evaluate = _evaluate(algorithm)
+    options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": evaluate}
     run = minimize(potential, algorithm, commits=LONGEST, max_time=seconds, **options)
     return run if run.nit >= FEWEST else minimize(potential, algorithm, commits=FEWEST, **options)
 

@@ -28,6 +28,7 @@ from asyncqn.core.stages import (
 )
 from asyncqn.engines.handout import HandOut
 from asyncqn.errors import BadInput
+from asyncqn.kernels import part_order
 
 STAGES = {
     "asynchronous": ASYNCHRONOUS[0],
@@ -145,6 +146,35 @@ def test_by_age_the_part_that_was_answered_from_the_oldest_version_goes_first() 
     parts.lost(0, 0, 2, 2)
     assert [parts.choose(w, 2, 0.0) for w in (0, 2)] == [0, 2]
     assert parts.choose(3, 2, 0.0) == 1, "all are being computed: the one handed out longest ago"
+
+
+def test_by_age_a_part_that_stays_with_a_slow_worker_goes_to_another() -> None:
+    parts = HandOut((batches(3, order=Order.BY_AGE),))
+    assert parts.choose(0, 0, 0.0) == 0
+    handed = []
+    for version in range(12):
+        part = parts.choose(1, version, 0.0)
+        assert part is not None
+        handed.append(part)
+        parts.taken(part, version, kept=True)
+    # Part 0 is given up with the sixth hand-out after it, twice the parts there are; then they go round.
+    assert handed == [1, 2, 1, 2, 1, 0, 2, 1, 0, 2, 1, 0]
+    parts.taken(0, 0, kept=True)
+    assert [parts.choose(w, 12, 0.0) for w in range(3)] == [2, 1, 0], "the late answer frees nothing"
+
+
+@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32))
+def test_every_active_part_waits_once_or_is_in_hand(parts: int, workers: int, seed: int) -> None:
+    order = batches(parts, order=Order.BY_AGE, growth=Growth(1, 1, 2)).part_order()
+    rng = np.random.default_rng(seed)
+    in_hand = [part_order.hand_out(order, 0) for _ in range(workers)]
+    for version in range(60):
+        w = int(workers * rng.random() ** 3)  # worker 0 is much faster than the last
+        part_order.take_back(order, in_hand[w], version - 1)
+        in_hand[w] = part_order.hand_out(order, 0)
+        waiting = order.heap[: order.counts[3]].tolist()
+        assert sorted(waiting) == [part for part in range(order.counts[2]) if order.copies[part] == 0]
+        assert order.copies.sum() + order.late.sum() == workers
 
 
 def test_parts_become_active_as_answers_come() -> None:

@@ -27,12 +27,12 @@ from benchmarks.studies.tables import RESULTS, write
 LINES = RESULTS / "laboratory" / "safety.jsonl"
 WORKERS = (1, 2, 5, 17, 60, 250, 1000)
 SCALES = (0.01, 1.0, 100.0)
-PASSES = 400
+PASSES = 100
 """Exact passes after which a run is left, as `completed`."""
 
 
 def _logistic(rng: np.random.Generator, scale: float) -> Any:
-    n, d = int(rng.integers(200, 3000)), int(rng.integers(2, 25))
+    n, d = int(rng.integers(100, 1500)), int(rng.integers(2, 25))
     X = scale * rng.standard_normal((n, d)) * np.geomspace(1.0, float(rng.choice([1.0, 0.01])), d)
     return aq.LogisticRegression(X, rng.random(n) < 1.0 / (1.0 + np.exp(-X @ rng.standard_normal(d))))
 
@@ -44,7 +44,7 @@ def _sorted_labels(rng: np.random.Generator, scale: float) -> Any:
 
 
 def _linear(rng: np.random.Generator, scale: float) -> Any:
-    n, d = int(rng.integers(200, 3000)), int(rng.integers(2, 25))
+    n, d = int(rng.integers(100, 1500)), int(rng.integers(2, 25))
     A = scale * rng.standard_normal((n, d))
     return aq.LinearGaussian(A, A @ rng.standard_normal(d) + rng.standard_normal(n), 1.0)
 

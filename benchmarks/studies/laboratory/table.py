@@ -1,10 +1,11 @@
 """Who wins where: algorithms x problems x laws of delay x W, every rival tuned, every line replayable.
 
-    python -m benchmarks.studies.laboratory.table [--problems ...] [--laws ...] [--workers ...]     measures
+    python -m benchmarks.studies.laboratory.table [--problems ...] [--laws ...] [--workers ...] [--draw 1]
     python -m benchmarks.studies.laboratory.table --replay 17           computes line 17 again and compares
     python -m benchmarks.studies.laboratory.table --page                writes docs/results/laboratory.md
 
 Lines go to docs/results/laboratory/cells.jsonl, one for each run; what is there is not measured again.
+Rivals are tuned on draw 0 of the data with seed 0; draw k is measured with seed k + 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import asyncqn as aq
@@ -35,13 +37,13 @@ from benchmarks.studies.laboratory.tuned import LONGEST, RIVALS, make, trials
 from benchmarks.studies.tables import RESULTS
 
 LINES = RESULTS / "laboratory" / "cells.jsonl"
-SEEDS = (1,)
 Line = dict[str, Any]
+HERE = ("problem", "law", "workers", "method", "draw")
 
 
-def ours(name: str, workers: int) -> dict[str, Any]:
+def ours(name: str, workers: int, draw: int) -> dict[str, Any]:
     """Our methods with the parameters that their rules choose."""
-    potential = problem(name).potential
+    potential = problem(name, draw).potential
     pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
     least = max(1000, 10 * potential.dim, 100 * workers)
     levels = max(1, min(4, int(math.log(max(potential.n_data / least, 4.0), 4))))
@@ -61,10 +63,10 @@ def ours(name: str, workers: int) -> dict[str, Any]:
     return found
 
 
-def line(name: str, law: str, workers: int, method: str, algorithm: Any, seed: int, most: float) -> Line:
-    times, run = times_to(name, law, workers, algorithm, seed, most, FINE)
+def line(name: str, law: str, workers: int, method: str, algorithm: Any, draw: int, most: float) -> Line:
+    times, run = times_to(name, law, workers, algorithm, draw + 1, most, FINE, draw)
     return {
-        "problem": name, "law": law, "workers": workers, "method": method, "seed": seed, "most": most,
+        "problem": name, "law": law, "workers": workers, "method": method, "draw": draw, "most": most,
         "algorithm": algorithm_to_json(algorithm), "passes": [None if math.isinf(t) else t for t in times],
         "status": run.status, "commits": run.schedule.commits, "fingerprint": _fingerprint(run),
     }  # fmt: skip
@@ -117,59 +119,53 @@ def measure(given: argparse.Namespace) -> None:
             file.write(json.dumps(record) + "\n")
         print({k: v for k, v in record.items() if k not in ("algorithm", "fingerprint")}, flush=True)
 
-    def known(name: str, law: str, workers: int, method: str) -> list[Line]:
-        here = (name, law, workers, method)
-        return [r for r in lines if (r["problem"], r["law"], r["workers"], r["method"]) == here]
+    def known(name: str, law: str, workers: int, method: str, draw: int) -> list[Line]:
+        here = (name, law, workers, method, draw)
+        return [r for r in lines if tuple(r[key] for key in HERE) == here]
 
     until = time.monotonic() + given.seconds
     for name, law, workers in cells(given):
-        if time.monotonic() > until:
-            return
-        for method, algorithm in ours(name, workers).items():
-            if ("table" if method == "table" else "ours") not in given.methods:
-                continue
-            for seed in SEEDS:
-                if not any(r["seed"] == seed for r in known(name, law, workers, method)):
-                    keep(
-                        line(
-                            name,
-                            law,
-                            workers,
-                            method,
-                            algorithm,
-                            seed,
-                            LONGEST["table" if method == "table" else "ours"],
-                        )
-                    )
-        for kind in RIVALS if "rivals" in given.methods else ():
-            if len(known(name, law, workers, kind)) < len(SEEDS):
-                point, least = _tuned_for(name, law, workers, kind, known, keep)
-                most = min(LONGEST["rivals"], 3.0 * least)
-                for seed in SEEDS:
-                    if not any(r["seed"] == seed for r in known(name, law, workers, kind)):
-                        keep(line(name, law, workers, kind, make(kind, point), seed, most))
+        here = (name, law, workers)
+        methods: dict[str, Callable[[], tuple[Any, float]]] = {}
+        for method, algorithm in ours(name, workers, given.draw).items():
+            kind = "table" if method == "table" else "ours"
+            if kind in given.methods:
+                methods[method] = partial(tuple, (algorithm, LONGEST[kind]))
+        if "rivals" in given.methods:
+            methods |= {kind: partial(_tuned_for, *here, kind, known, keep) for kind in RIVALS}
+        for method, chosen in methods.items():
+            if time.monotonic() > until:
+                return
+            if not known(*here, method, given.draw):
+                algorithm, most = chosen()
+                keep(line(*here, method, algorithm, given.draw, most))
 
 
 def _tuned_for(name: str, law: str, workers: int, kind: str, known: Any, keep: Any) -> tuple[Any, float]:
-    """The point for a law: tuned where times are log-normal, with h tried again under others."""
-    tuned = known(name, "lognormal", workers, f"tuning {kind}")
+    """The rival for a law, and how long it is given: tuned under log-normal times, then h by law.
+
+    What was measured on draw 0 is taken as it is.
+    """
+    if before := known(name, law, workers, kind, 0):
+        return algorithm_from_json(before[0]["algorithm"]), before[0]["most"]
+    tuned = known(name, "lognormal", workers, f"tuning {kind}", 0)
     if not tuned:
         point, least, count = tune(name, workers, kind)
         keep({
-            "problem": name, "law": "lognormal", "workers": workers, "method": f"tuning {kind}", "seed": 0,
+            "problem": name, "law": "lognormal", "workers": workers, "method": f"tuning {kind}", "draw": 0,
             "algorithm": algorithm_to_json(make(kind, point)), "passes": [None, None, least], "trials": count,
         })  # fmt: skip
-        tuned = known(name, "lognormal", workers, f"tuning {kind}")
+        tuned = known(name, "lognormal", workers, f"tuning {kind}", 0)
     point, least = tuned[0]["algorithm"]["parameters"], tuned[0]["passes"][-1]
     if law == "lognormal":
-        return point, least
+        return make(kind, point), min(LONGEST["rivals"], 3.0 * least)
     best, least = point, min(LONGEST["rivals"], 5.0 * least)
     for factor in (1.0, 0.5, 2.0):
         tried = {**point, "h": factor * point["h"]}
         times, _ = times_to(name, law, workers, make(kind, tried), 0, least)
         if times[-1] < least:
             best, least = tried, times[-1]
-    return best, least
+    return make(kind, best), min(LONGEST["rivals"], 3.0 * least)
 
 
 def replay(number: int) -> int:
@@ -179,7 +175,7 @@ def replay(number: int) -> int:
     again = line(
         *(record[k] for k in ("problem", "law", "workers", "method")),
         algorithm,
-        record["seed"],
+        record["draw"],
         record["most"],
     )
     same = again == record
@@ -195,6 +191,7 @@ def main() -> int:
     parts = ["table", "ours", "rivals"]
     parser.add_argument("--methods", nargs="+", choices=parts, default=parts, help="ours: without the table")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further cell after these")
+    parser.add_argument("--draw", type=int, default=1, help="of the data; the page shows draw 1")
     parser.add_argument("--replay", type=int, metavar="LINE")
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()

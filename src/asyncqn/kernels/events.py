@@ -270,8 +270,33 @@ def _receive_round(timing, state, busy):
 
 
 @kernel
+def _living(timing, now):
+    """How many workers are there, and until when that number holds."""
+    living, until = 0, np.inf
+    for w in range(timing.worker.size):
+        living += _alive(timing, w, now)
+        for change in (timing.worker[w]["birth"], timing.worker[w]["death"], timing.worker[w]["rebirth"]):
+            if now < change < until:
+                until = change
+    return living, until
+
+
+@kernel
+def _silent(timing, state, now, first):
+    """A worker that is there and has not been heard, looked for from `first` on; -1: there is none."""
+    for k in range(state.size):
+        w = (first + k) % state.size
+        if state[w]["heard"] > now and _alive(timing, w, now):
+            return w
+    return -1
+
+
+@kernel
 def _close_round(timing, state, timeout, quorum, reached, answered):
-    """When the round is over (-1: never), and how many have answered, their numbers in `answered`."""
+    """When the round is over (-1: never), and how many have answered, their numbers in `answered`.
+
+    One silent worker keeps a round open, so the next is looked for only when that one was heard.
+    """
     W = state.size
     event, kind = np.empty(2 * W + 1), np.empty(2 * W + 1, np.int64)
     events = 0
@@ -286,7 +311,7 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
     events += 1
     order = np.empty(events, np.int64)
     sort_by_key(event, events, order)
-    answers = 0
+    answers, living, until, silent = 0, 0, -np.inf, 0
     for e in range(events):
         now = event[order[e]]
         if now == np.inf:
@@ -298,12 +323,10 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
             continue
         if now < reached:
             continue
-        living = silent = 0
-        for w in range(W):
-            if _alive(timing, w, now):
-                living += 1
-                silent += state[w]["heard"] > now
-        if answers > 0 and (silent == 0 or (now >= reached + timeout and answers >= quorum * living - 1e-9)):
+        if now >= until:
+            living, until = _living(timing, now)
+        silent = _silent(timing, state, now, max(silent, 0))
+        if answers > 0 and (silent < 0 or (now >= reached + timeout and answers >= quorum * living - 1e-9)):
             return now, answers
     return -1.0, answers
 

@@ -7,6 +7,10 @@
 The order is a function of what was handed out, answered and lost before, so that simulator and real engines,
 which both call these functions, hand out the same parts for the same events.
 
+By age, a part that was in somebody's hand while every active part was handed out `PATIENCE` times is given
+up: another worker may get it, and the late answer, if it comes, frees nothing.  So the parts of workers that
+are many times slower than others do not stay behind.
+
 Parts may become active one after the other: `first` at the start; once the answers are `rounds` times as
 many, one more, and another with every `each` answers from there on; from `quick` parts on with every answer.
 """
@@ -22,19 +26,25 @@ from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.random import HAND_OUT, philox
 
 NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
+PATIENCE = 2
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 class PartOrder(NamedTuple):
-    """What is known of the parts; `counts` are hand-outs, answers, active parts, and parts in the heap."""
+    """What is known of the parts.
+
+    `counts` are hand-outs, answers, active parts, parts in the heap, and hand-outs that are over or given up.
+    """
 
     kind: int
     growth: tuple[int, int, int, int]  # first, rounds, each, quick
     age: np.ndarray  # (P,) float64: the version that the newest answer read; -1: there is none
     handed: np.ndarray  # (P,) the number of the last hand-out
-    copies: np.ndarray  # (P,) how many compute it
+    copies: np.ndarray  # (P,) how many compute it and are not given up
+    late: np.ndarray  # (P,) how many were given up
+    line: np.ndarray  # (PATIENCE P + 1,) the part of hand-out k in place k mod its size, by age only
     heap: np.ndarray  # (P,) active parts that nobody computes, by age and then by number
-    counts: np.ndarray  # (4,)
+    counts: np.ndarray  # (5,)
 
 
 @kernel
@@ -54,6 +64,21 @@ def activate(order):
 
 
 @kernel
+def _give_up(order):
+    """Let others have the parts that are in somebody's hand for too long."""
+    counts, line = order.counts, order.line
+    while counts[4] < counts[0] - PATIENCE * counts[2]:
+        part = line[counts[4] % line.size]
+        if order.handed[part] == counts[4] and order.copies[part] > 0:
+            order.copies[part] -= 1
+            order.late[part] += 1
+            if order.copies[part] == 0:
+                push(order.heap, counts[3], order.age, part)
+                counts[3] += 1
+        counts[4] += 1
+
+
+@kernel
 def hand_out(order, seed):
     """The part for the next computation.
 
@@ -70,6 +95,7 @@ def hand_out(order, seed):
             np.uint64(k), np.uint64(HAND_OUT), np.uint64(0), np.uint64(0), key & _LOW, key >> _32
         )
         return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
+    _give_up(order)
     if counts[3] > 0:
         part = pop(order.heap, counts[3], order.age)
         counts[3] -= 1
@@ -79,6 +105,7 @@ def hand_out(order, seed):
             if order.handed[other] < order.handed[part]:
                 part = other
     order.handed[part] = k
+    order.line[k % order.line.size] = part
     order.copies[part] += 1
     return part
 
@@ -87,20 +114,25 @@ def hand_out(order, seed):
 def take_back(order, part, read):
     """A part is no longer computed: it was answered from version `read`, or in vain or not at all (-1)."""
     if read >= 0:
-        order.age[part] = max(order.age[part], float(read))
         order.counts[1] += 1
-    if order.kind == BY_AGE:
-        order.copies[part] -= 1
-        if order.copies[part] == 0:
-            push(order.heap, order.counts[3], order.age, part)
-            order.counts[3] += 1
+    if order.kind == BY_AGE and order.late[part] > 0 and order.copies[part] == 0:
+        order.late[part] -= 1  # the part is in the heap, where its age must not change
+    else:
+        if read >= 0:
+            order.age[part] = max(order.age[part], float(read))
+        if order.kind == BY_AGE:
+            order.copies[part] -= 1
+            if order.copies[part] == 0:
+                push(order.heap, order.counts[3], order.age, part)
+                order.counts[3] += 1
     activate(order)
 
 
 def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
     """Nothing handed out, nothing answered; growth: the four numbers of the top of this file."""
-    age, handed, copies, heap = np.full(parts, -1.0), *(np.zeros(parts, np.int64) for _ in range(3))
-    order = PartOrder(kind, growth, age, handed, copies, heap, np.zeros(4, np.int64))
+    age, (handed, copies, late, heap) = np.full(parts, -1.0), np.zeros((4, parts), np.int64)
+    line = np.zeros(PATIENCE * parts + 1, np.int64)
+    order = PartOrder(kind, growth, age, handed, copies, late, line, heap, np.zeros(5, np.int64))
     activate(order)
     return order
 
@@ -108,5 +140,5 @@ def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartO
 def go_on_after(order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray) -> None:
     """Fill a new order from a record: how many computations were handed out, and what the answers were."""
     np.maximum.at(order.age, part, read)
-    order.counts[:] = handed_out, part.size, 0, 0
+    order.counts[:] = handed_out, part.size, 0, 0, handed_out
     activate(order)

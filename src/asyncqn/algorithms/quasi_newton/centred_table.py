@@ -16,6 +16,10 @@ Before the first pair H = P F^-1 with P parts and F the scatter of their answers
 where U is a negative log-likelihood; as that may be wrong, the step is held to what it promises: half of |U|,
 where U comes with the answers, and else the safeguard's first step.
 
+A pair is of the whole way between two points, and where U bends its scale c is that of the flattest stretch.
+The others' entries are where the curvature was higher, and H B > 2 there throws theta further out with every
+answer; so c rises only half way (in its logarithm) to what a pair says, and falls at once.
+
 The safeguard of the table is a paired comparison.  Over the answers between two pairs, the rise of each
 part's own estimate of U since its last answer (by values, or by the slopes at both ends) has a mean and a
 standard error.  Where the mean is positive by two of these, and by `TOLERATED` times what sampling explains
@@ -62,7 +66,7 @@ class Table(NamedTuple):
     g: Array  # (P, d)
     z: Array  # (P, d)
     values: npt.NDArray[np.float64]  # (P,): the part's estimate of U at z; NaN where there is none
-    seen: npt.NDArray[np.int64]  # (P,): 1 where the part has an entry
+    read: npt.NDArray[np.int64]  # (P,): the version that is z; -1: there is no entry
     sums: npt.NDArray[np.float64]  # (4, d): of g, of z, S, Y
 
 
@@ -97,7 +101,7 @@ def empty_table(parts: int, theta0: Array) -> Table:
         np.zeros((parts, d), theta0.dtype),
         np.zeros((parts, d), theta0.dtype),
         np.full(parts, math.nan),
-        np.zeros(parts, np.int64),
+        np.full(parts, -1, np.int64),
         np.zeros((4, d)),
     )
 
@@ -119,16 +123,16 @@ def take_answer(steps: Steps, course: Course, update: Any, version: int, first: 
     version: the one that this commit makes; first: how many parts are active at the start.
     """
     table, part = steps.table, update.part
-    if update.read < course.turned or course.turns > TURNS:
-        return course
+    if update.read < max(course.turned, int(table.read[part])) or course.turns > TURNS:
+        return course  # void, or older than what another worker answered
     if not update.finite:
         return _turn_back(steps, course, version)
     note_answer(steps.memory.metric, update.g)
-    new = not table.seen[part]
+    new = table.read[part] < 0
     moved, rise = replace_entry(table.g, table.z, table.sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
-    table.values[part], table.seen[part] = update.value, 1
-    course = course._replace(seen=course.seen + new, value=course.value + (update.value - before))
+    table.values[part], table.read[part] = update.value, update.read
+    course = course._replace(seen=course.seen + int(new), value=course.value + (update.value - before))
     if moved:
         rise = rise if math.isnan(update.value) else update.value - before
         course = course._replace(
@@ -156,7 +160,7 @@ def _close(steps: Steps, course: Course) -> Course:
     """Learn a pair, and remember where the table stands."""
     sums, kind = steps.table.sums, steps.theta.dtype
     s, y = ((sums[k] / course.moved).astype(kind) for k in (2, 3))
-    PairsOverScatter(steps.memory, 0.0).learn(s, y[None])
+    PairsOverScatter(steps.memory, 0.0, BELIEF, cautious=True).learn(s, y[None])
     sums[2:] = 0.0
     if course.rise <= 0.0:
         steps.base[...] = sums[1] / course.seen
@@ -170,8 +174,8 @@ def _aim(steps: Steps, course: Course, version: int) -> Course:
     g, z = table.sums[0] / course.seen, table.sums[1] / course.seen
     known = bool(memory.ring[COUNT] > 0)
     if not known:
-        memory.scale[0] = len(table.seen)
-    step = PairsOverScatter(memory, 0.0, BELIEF).product(g)
+        memory.scale[0] = len(table.read)
+    step = PairsOverScatter(memory, 0.0, BELIEF, cautious=True).product(g)
     step *= 0.5**course.turns
     length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
     if not (0.0 < length < math.inf and norm < math.inf):
@@ -198,7 +202,7 @@ def _aim(steps: Steps, course: Course, version: int) -> Course:
 def _turn_back(steps: Steps, course: Course, version: int) -> Course:
     """Empty the table and begin again at the base, with half the step."""
     table = steps.table
-    table.seen[:], table.values[:], table.sums[...] = 0, math.nan, 0.0
+    table.read[:], table.values[:], table.sums[...] = -1, math.nan, 0.0
     PairsOverScatter(steps.memory, 0.0).forget()
     steps.theta[...] = steps.base
     return Course(

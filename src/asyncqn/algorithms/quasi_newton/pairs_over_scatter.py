@@ -53,6 +53,8 @@ class PairsOverScatter(StoredPairs):
     conjugacy: float
     p: float = 1.0
     """How soon the scatter is believed (`scatter_metric`)."""
+    cautious: bool = False
+    """Whether c, where there is an F, rises only half way, in its logarithm, to what the newest pair says."""
 
     def direction(self, at: Array, out: Array) -> bool:
         if self.memory.ring[COUNT] == 0:
@@ -63,7 +65,7 @@ class PairsOverScatter(StoredPairs):
     def product(self, v: Array) -> Array:
         """H v in double precision."""
         (pairs, products, scale, ring, metric), rest = self.memory, v.astype(np.float64)
-        if make_metric(metric, self.p):
+        if make_metric(metric, self.p) and not self.cautious:
             self._rescale()
         shares, newest = np.zeros(pairs.shape[1]), int(ring[NEWEST])
         if newest >= 0:
@@ -87,7 +89,8 @@ class PairsOverScatter(StoredPairs):
             apply_inverse(metric, image)
         size = dot(y, image)
         if 0.0 < size < math.inf:
-            scale[0] = products[0, newest] / size
+            said, before = products[0, newest] / size, float(scale[0])
+            scale[0] = math.sqrt(before * said) if self.cautious and metric.known and said > before else said
 
     def learn(self, s: Array, change: Array) -> bool:
         memory = self.memory

@@ -53,6 +53,16 @@ GOLDEN = 0.6180339887498949
 PartNumber = TypeVar("PartNumber", int, Rows)
 
 
+@dataclass(frozen=True)
+class _OfPasses(PairsOverScatter):
+    """What exact passes go on with: the table's pairs and scatter."""
+
+    def forget(self) -> None:
+        """Where steps kept failing, it may have been the scatter's fault."""
+        self.forget_pairs()
+        drop_metric(self.memory.metric)
+
+
 class Iterate(NamedTuple):
     """The fields of `block_lbfgs.Iterate`, the start, and the table with how it goes."""
 
@@ -186,14 +196,12 @@ class TableLBFGS(ExactGradients):
         trial = iterate.trial
         if trial.kept == 0:
             trial = trial._replace(first_norm=iterate.course.first_norm)
-            if iterate.course.turns > 0:
-                drop_metric(iterate.memory.metric)  # it may have been its fault
             if self._did_harm(iterate, at is not None, value, commit):
                 iterate.theta[...] = iterate.base[...] = iterate.start  # begin where it began
                 PairsOverScatter(iterate.memory, 0.0).forget()
                 return iterate
         iterate = iterate._replace(trial=trial)
-        pairs = PairsOverScatter(iterate.memory, BlockLBFGS.conjugacy)
+        pairs = _OfPasses(iterate.memory, BlockLBFGS.conjugacy)
         return iterate._replace(trial=advance(iterate, pairs, at, value, commit.value))
 
     def _did_harm(self, iterate: Iterate, finite: bool, value: float, commit: Commit) -> bool:
