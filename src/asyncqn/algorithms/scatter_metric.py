@@ -11,8 +11,10 @@ and only pairs find them.  A method with a pair after every pass does best with 
 whose pairs are few, needs F as it is once there are some d of differences: p = 2 (to 0.1 % in 1.2 passes
 instead of 13).  Where theta has more than `LONGEST` numbers only the diagonal of F is kept.
 
-No direction is believed to be flatter than the stiffest coordinate by more than k^2.  `algorithms.scatter` is
-the diagonal of the same, for methods with a step size.
+No direction is believed to be flatter than the stiffest coordinate by more than k^2.  The table takes k^1.5:
+a prior has curvature too, which does not scatter, and where it exceeds that of the data steps by F alone are
+many times too long; one pair after the other would mend them, which takes long where workers are many.
+`algorithms.scatter` is the diagonal of the same, for methods with a step size.
 """
 
 from __future__ import annotations
@@ -80,8 +82,11 @@ def note_version(metric: ScatterMetric, answers: Sequence[Array]) -> None:
             note_answer(metric, answer)
 
 
-def make_metric(metric: ScatterMetric, p: float = 1.0) -> bool:
-    """Make H0 of what was seen, where that is worth it; whether it was made anew."""
+def make_metric(metric: ScatterMetric, p: float = 1.0, flattest: float = 2.0) -> bool:
+    """Make H0 of what was seen, where that is worth it; whether it was made anew.
+
+    No direction is believed to be flatter than the stiffest coordinate by more than k^flattest.
+    """
     F, made, _, counts = metric
     k = int(counts[0]) - 1
     if k < LEAST or counts[0] < AGAIN * counts[1]:
@@ -90,7 +95,7 @@ def make_metric(metric: ScatterMetric, p: float = 1.0) -> bool:
     stiffest = float(diagonal.max())
     if not 0.0 < stiffest < np.inf:
         return False
-    floor = stiffest / min(k, WINDOW) ** 2
+    floor = stiffest / min(k, WINDOW) ** flattest
     if len(F) == F.shape[1]:
         share = 1.0 / (1.0 + (min(k, WINDOW) / F.shape[1]) ** p)
         shrink_products(F, share, floor, made)

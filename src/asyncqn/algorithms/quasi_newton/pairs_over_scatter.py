@@ -54,7 +54,8 @@ class PairsOverScatter(StoredPairs):
     p: float = 1.0
     """How soon the scatter is believed (`scatter_metric`)."""
     cautious: bool = False
-    """Whether c, where there is an F, rises only half way, in its logarithm, to what the newest pair says."""
+    """Whether c, where there is an F, rises only half way, in its logarithm, to what the newest pair says, and
+    fewer directions are believed to be flat."""
 
     def direction(self, at: Array, out: Array) -> bool:
         if self.memory.ring[COUNT] == 0:
@@ -65,7 +66,7 @@ class PairsOverScatter(StoredPairs):
     def product(self, v: Array) -> Array:
         """H v in double precision."""
         (pairs, products, scale, ring, metric), rest = self.memory, v.astype(np.float64)
-        if make_metric(metric, self.p) and not self.cautious:
+        if make_metric(metric, self.p, 1.5 if self.cautious else 2.0) and not self.cautious:
             self._rescale()
         shares, newest = np.zeros(pairs.shape[1]), int(ring[NEWEST])
         if newest >= 0:
