@@ -18,6 +18,7 @@ Times = dict[Cell, dict[str, list[float]]]
 
 HEAD = Path(__file__).with_suffix(".md")
 SHOWN, CHOSEN_ON = 1, 0
+WORDS = {"fresh": "that is fresh", "chosen on": "that choices were made on"}
 """Draws of the data: the one that is shown, and the one on which rivals and our constants were chosen."""
 
 
@@ -69,11 +70,18 @@ def ratios(times: Times, rivals: bool, gap: int) -> list[float]:
     return found
 
 
+def _whole(methods: dict[str, list[float]]) -> bool:
+    """Whether the table, the rivals and others of ours were measured in a cell."""
+    return "table" in methods and set(RIVALS) < set(methods) and len(methods) > 1 + len(RIVALS)
+
+
 def _winners(times: Times) -> list[str]:
     """How often each method is the first, by problem."""
     rows = ["| problem | cells | " + " | ".join(f"{gap:.1%}" for gap in GAPS) + " |", "|---|---|---|---|---|"]
     for name in dict.fromkeys(cell[0] for cell in times):
-        cells = [methods for cell, methods in times.items() if cell[0] == name]
+        cells = [methods for cell, methods in times.items() if cell[0] == name and _whole(methods)]
+        if not cells:
+            continue
         said = []
         for gap in range(len(GAPS)):
             firsts = Counter(min(c, key=lambda m, c=c: c[m][gap]) for c in cells)  # type: ignore[misc]
@@ -132,10 +140,26 @@ def write_page(lines: list[dict[str, Any]]) -> None:
         "A rival that did not arrive counts as if it had after 6 passes, which favours it; one of ours as if"
     ]
     text += ["it had after 40, the table as if it had after 12.", ""]
-    text += ["Who is first, and in how many cells:", "", *_winners(times), ""]
-    text += ["## Our methods", "", *_table(times, own), ""]
-    text += ["## Tuned rivals", "", *_table(times, ["table", *RIVALS]), ""]
-    text += ["## Where the table loses", "", *_losses(times), ""]
+    for draw, found in draws.items():
+        if any(_whole(methods) for methods in found.values()):
+            text += [
+                f"Who is first on the draw {WORDS[draw]}, and in how many cells:",
+                "",
+                *_winners(found),
+                "",
+            ]
+    text += ["## Our methods, on the fresh draw", "", *_table(times, own), ""]
+    for draw, found in draws.items():
+        if any(set(RIVALS) & set(methods) for methods in found.values()):
+            text += [
+                f"## Tuned rivals, on the draw {WORDS[draw]}",
+                "",
+                *_table(found, ["table", *RIVALS]),
+                "",
+            ]
+    text += ["## Where the table loses", ""]
+    for draw, found in draws.items():
+        text += [f"On the draw {WORDS[draw]}:", "", *_losses(found), ""]
     if rows := _plain("laboratory/safety"):
         text += [
             "## Safety",

@@ -130,7 +130,7 @@ def measure(given: argparse.Namespace) -> None:
         for method, algorithm in ours(name, workers, given.draw).items():
             kind = "table" if method == "table" else "ours"
             if kind in given.methods:
-                methods[method] = partial(tuple, (algorithm, LONGEST[kind]))
+                methods[method] = partial(_given, algorithm, LONGEST[kind])
         if "rivals" in given.methods:
             methods |= {kind: partial(_tuned_for, *here, kind, known, keep) for kind in RIVALS}
         for method, chosen in methods.items():
@@ -139,6 +139,10 @@ def measure(given: argparse.Namespace) -> None:
             if not known(*here, method, given.draw):
                 algorithm, most = chosen()
                 keep(line(*here, method, algorithm, given.draw, most))
+
+
+def _given(algorithm: Any, most: float) -> tuple[Any, float]:
+    return algorithm, most
 
 
 def _tuned_for(name: str, law: str, workers: int, kind: str, known: Any, keep: Any) -> tuple[Any, float]:

@@ -128,11 +128,11 @@ def take_answer(steps: Steps, course: Course, update: Any, version: int, first: 
     if not update.finite:
         return _turn_back(steps, course, version)
     note_answer(steps.memory.metric, update.g)
-    new = table.read[part] < 0
+    new = bool(table.read[part] < 0)
     moved, rise = replace_entry(table.g, table.z, table.sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
     table.values[part], table.read[part] = update.value, update.read
-    course = course._replace(seen=course.seen + int(new), value=course.value + (update.value - before))
+    course = course._replace(seen=course.seen + new, value=course.value + (update.value - before))
     if moved:
         rise = rise if math.isnan(update.value) else update.value - before
         course = course._replace(

@@ -54,8 +54,8 @@ class PairsOverScatter(StoredPairs):
     p: float = 1.0
     """How soon the scatter is believed (`scatter_metric`)."""
     cautious: bool = False
-    """Whether c, where there is an F, rises only half way, in its logarithm, to what the newest pair says, and
-    fewer directions are believed to be flat."""
+    """Whether c, where there is an F, rises only half way, in its logarithm, to what the newest pair says,
+    and fewer directions are believed to be flat."""
 
     def direction(self, at: Array, out: Array) -> bool:
         if self.memory.ring[COUNT] == 0:
