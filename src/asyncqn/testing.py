@@ -25,15 +25,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.trial import PASSED, NotTried, gradient_elsewhere, try_engine
-from asyncqn.types import (
-    Algorithm,
-    Array,
-    Commit,
-    Potential,
-    Rows,
-    Task,
-    extra,
-)
+from asyncqn.types import Algorithm, Array, Commit, Potential, Rows, Task, extra
 
 _BLOCKS, _DIRECTIONS = 200, 5
 
@@ -237,18 +229,8 @@ def check_algorithm(
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
     name = type(algorithm).__name__
-    methods = (
-        "stages",
-        "check",
-        "init",
-        "init_worker",
-        "step",
-        "learn",
-        "forget",
-        "apply",
-        "counters",
-    )
-    for attribute in methods:
+    called = ("check", "init", "init_worker", "step", "learn", "forget", "apply", "counters")
+    for attribute in ("stages", *called):
         require(hasattr(algorithm, attribute), f"{name} is not an algorithm: it has no '{attribute}'.")
     check_stages(algorithm.stages, name)
     try:

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from sealed import data_file
 
-from asyncqn.cli.commands.data import data, data_list
+from asyncqn.cli.commands.data import data_list, store_set
 from asyncqn.data import as_ratings, cache_dir, download, fetch, load, read_ratings, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile
 
@@ -188,7 +188,7 @@ def test_offline_the_sentence_names_the_way_out():
 
 def test_an_archive_on_disk_is_imported_with_titles(archive):
     console = Console(file=io.StringIO(), width=80)
-    summary = data("ml-1m", archive, console)
+    summary = store_set("ml-1m", archive, console)
     assert json.loads(json.dumps(summary)) == summary
     assert (summary["ratings"], summary["users"], summary["items"], summary["skipped"]) == (2, 2, 2, 0)
     assert summary["origin"]["official"] is False
@@ -199,15 +199,15 @@ def test_an_archive_on_disk_is_imported_with_titles(archive):
 def test_own_files_get_own_names_and_a_new_file_replaces_the_old(tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\na,x,1\n")
-    first = data("mine", file)
-    assert data("mine", file) == first
+    first = store_set("mine", file)
+    assert store_set("mine", file) == first
     file.write_text("user,item,rating\na,x,1\nb,x,bad\n")
     with pytest.raises(BadInput, match="line 3"):
-        data("mine", file)
-    assert data("mine")["digest"] == first["digest"]
-    assert data("mine", file, skip_bad=True)["skipped"] == 1
+        store_set("mine", file)
+    assert store_set("mine")["digest"] == first["digest"]
+    assert store_set("mine", file, skip_bad=True)["skipped"] == 1
     with pytest.raises(BadInput, match="line 3"):
-        data("mine", file)
+        store_set("mine", file)
 
 
 def test_a_failed_import_leaves_nothing_behind(tmp_path, cache):
@@ -255,8 +255,8 @@ def test_unknown_names_are_answered_with_the_known_ones(tmp_path):
 
 
 def test_the_list_shows_what_is_stored(archive):
-    data("ml-1m", archive)
-    data("mine", archive)
+    store_set("ml-1m", archive)
+    store_set("mine", archive)
     console = Console(file=io.StringIO(), width=80)
     sets = {row["name"]: row["stored"] for row in data_list(console)["sets"]}
     assert (sets["ml-1m"], sets["mine"], sets["synthetic-20m"]) == (True, True, False)

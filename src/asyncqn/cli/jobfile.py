@@ -19,7 +19,6 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
@@ -31,7 +30,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.serialise import from_json, is_own, make_own, parameters_of, suggestion
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput
-from asyncqn.potentials import POTENTIALS, rebuild
+from asyncqn.potentials import POTENTIALS
 from asyncqn.types import Algorithm, Potential, extra
 
 Section = Mapping[str, Any]
@@ -39,49 +38,10 @@ LARGEST = 2**63 - 1
 """Beyond it an integer fits into no array, and no array has that many elements."""
 
 
-def _factorization(
-    kind: str,
-    ratings: str = "",
-    rank: int = 5,
-    prior: float = 1.0,
-    alpha: float = 0.0,
-    dtype: str = "float64",
-    seed: int = 0,
-    test_fraction: float = 0.0,
-    split_seed: int = 0,
-) -> Potential:
-    """A factorization of stored ratings, by name or path: every process maps them from disk itself."""
-    source = {"ratings": ratings, "test_fraction": test_fraction, "seed": split_seed}
-    given = {"rank": rank, "prior": prior, "alpha": alpha, "dtype": dtype, "seed": seed}
-    return _of_stored(kind, ratings, source if test_fraction else ratings, given)
-
-
-def _clicks(
-    ratings: str = "",
-    rank: int = 5,
-    prior: float = 1.0,
-    confidence: float = 1.0,
-    dtype: str = "float64",
-    seed: int = 0,
-) -> Potential:
-    """The same of clicks: what is stored as ratings are their strengths."""
-    given = {"rank": rank, "prior": prior, "confidence": confidence, "dtype": dtype, "seed": seed}
-    return _of_stored(CLICKS, ratings, ratings, given)
-
-
-def _of_stored(kind: str, ratings: str, source: Any, given: dict[str, Any]) -> Potential:
-    if not ratings:
-        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
-    model = rebuild({"kind": kind, "source": source, **given})
-    assert model is not None
-    return model
-
-
-CLICKS = "implicit-factorization"
 PROBLEMS: dict[str, Callable[..., Potential]] = {
-    kind: partial(_factorization, kind) if hasattr(model, "from_ratings") else model.random
+    kind: model.random if hasattr(model, "random") else model.from_stored
     for kind, model in POTENTIALS.items()
-} | {CLICKS: _clicks}
+}
 """How each potential is made from a section [problem]."""
 
 DEFAULT_ALGORITHM = "as-lbfgs"
@@ -241,7 +201,10 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
     if not isinstance(kind, str) or kind not in PROBLEMS:
         near = suggestion(str(kind), PROBLEMS).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
-    made: Potential = from_json(PROBLEMS[kind], arguments, f"problem '{kind}'")
+    make = PROBLEMS[kind]
+    if "ratings" in parameters_of(make)[0] and not arguments.get("ratings"):
+        raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
+    made: Potential = from_json(make, arguments, f"problem '{kind}'")
     return made
 
 

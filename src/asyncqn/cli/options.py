@@ -117,8 +117,7 @@ class JobOptions(SettingOptions):
     tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
     max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None
     checkpoint: Annotated[
-        Path | None,
-        option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR"),
+        Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
     ] = None
     checkpoint_every: CheckpointEvery = 30.0
     save: Save = None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from asyncqn.cli.ending import complain
-from asyncqn.errors import require
 
 if TYPE_CHECKING:
     from asyncqn.cli.console import CleanConsole
@@ -25,12 +24,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and
 
 def check_run_folder(folder: Path) -> None:
     """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
-    from asyncqn.storage import check_place
+    from asyncqn.core.run import RUN
+    from asyncqn.storage import check_folder, check_place
 
-    free = not folder.exists() or (
-        folder.is_dir() and ((folder / "run.json").exists() or not any(folder.iterdir()))
-    )
-    require(free, f"{folder} exists and is not a run: choose another folder, or empty it.")
+    check_folder(folder, RUN)
     check_place(folder)
 
 

@@ -1,7 +1,8 @@
 """The program's commands and its help: a command's file is imported when it is called, not before.
 
-Every file of cli/commands/ is a command of that name; the first line of the file says what it does, after
-the command and a colon.  So `asyncqn --help` reads one line of each and imports nothing that computes.
+Every file of cli/commands/ is a command: the function of the same name in it.  The first line of the file
+says what it does, after the command and a colon.  So `asyncqn --help` reads one line of each and imports
+nothing that computes.
 """
 
 from __future__ import annotations
@@ -88,10 +89,8 @@ class Program(TyperGroup):
             return None
         if cmd_name not in self.commands:
             app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            import_module(f"asyncqn.cli.commands.{cmd_name}").register(app)
-            for made in app.registered_commands:
-                made.cls = Command
-                made.name = cmd_name
+            function = getattr(import_module(f"asyncqn.cli.commands.{cmd_name}"), cmd_name)
+            app.command(cmd_name, cls=Command)(function)
             self.commands[cmd_name] = get_command(app)
         return self.commands[cmd_name]
 
@@ -170,20 +169,21 @@ def _option(param: Any) -> str:
     return f"{names} {param.metavar or WORDS.get(kind, kind.upper())}"
 
 
+NAMES = {
+    "{algorithms}": ("asyncqn.algorithms", "ALGORITHMS"),
+    "{tunable}": ("asyncqn.tuning.spaces", "SPACES"),
+}
+"""The registry whose names stand for a word of a help text; imported only for a text that has the word."""
+
+
 def _help(param: Any) -> str:
-    text = (param.help or "").replace("{algorithms}", _algorithms(param.help or ""))
+    text = param.help or ""
+    for word, (module, registry) in NAMES.items():
+        if word in text:
+            text = text.replace(word, ", ".join(getattr(import_module(module), registry)))
     usual = param.default
     if _is_argument(param) or usual in (None, False, "", ()) or callable(usual):
         return text
     if getattr(param, "is_flag", False):
         usual = param.opts[0].lstrip("-")
     return f"{text} [default: {usual}]"
-
-
-def _algorithms(text: str) -> str:
-    """The names of all algorithms, imported only for a help text that asks for them."""
-    if "{algorithms}" not in text:
-        return ""
-    from asyncqn.algorithms import ALGORITHMS
-
-    return ", ".join(ALGORITHMS)

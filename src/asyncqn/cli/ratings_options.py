@@ -38,14 +38,8 @@ class ReadingOptions:
             metavar="WHICH",
         ),
     ] = None
-    clicks: Annotated[
-        bool,
-        option(_FILE, "Rows are clicks: they need no rating.", "--clicks"),
-    ] = False
-    skip_bad: Annotated[
-        bool,
-        option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad"),
-    ] = False
+    clicks: Annotated[bool, option(_FILE, "Rows are clicks: they need no rating.", "--clicks")] = False
+    skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
 
     def given(self) -> dict[str, Any]:
         """What is said, in the words of `read_ratings`."""

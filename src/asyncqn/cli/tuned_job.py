@@ -16,7 +16,7 @@ from asyncqn.errors import BadInput
 from asyncqn.tuning.problem import TuningProblem
 from asyncqn.types import Potential
 
-PATIENCE = 100.0
+LONGEST = 100.0
 """The limit where no --max-time is given: so many times a worker's computation with its messages."""
 
 
@@ -68,7 +68,7 @@ def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]
     made = JobProblem(
         algorithm=algorithm,
         workers=cluster.workers,
-        limit=run.max_time or PATIENCE * cycle,
+        limit=run.max_time or LONGEST * cycle,
         problem=setting["problem"],
         times=setting["cluster"],
         metric=run.metric,

@@ -32,16 +32,7 @@ import numpy.typing as npt
 
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import (
-    FolderLock,
-    Kind,
-    Log,
-    LogFile,
-    NoLocks,
-    npz,
-    remove_quietly,
-    write_folder,
-)
+from asyncqn.storage import FolderLock, Kind, Log, LogFile, NoLocks, npz, remove_quietly, write_folder
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -143,6 +134,10 @@ class Saved:
 
     def under(self, prefix: str) -> Arrays:
         return {key.removeprefix(prefix): a for key, a in self.arrays.items() if key.startswith(prefix)}
+
+    def of_worker(self, worker: int) -> Arrays:
+        """The arrays of a worker's state, by their names here."""
+        return {name: a for name, a in self.arrays.items() if name.startswith(f"worker.{worker}.")}
 
     def schedule(self) -> Schedule:
         """What was recorded so far; computations under way count as dropped."""

@@ -73,9 +73,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"perhaps '{near[0]}' is meant" if near else f"it knows {', '.join(known)}"
 
 
-IN_FILES = {
-    "npt": SimpleNamespace(ArrayLike=Sequence[float], DTypeLike=Literal["float64", "float32"]),
-}
+IN_FILES = {"npt": SimpleNamespace(ArrayLike=Sequence[float], DTypeLike=Literal["float64", "float32"])}
 """What NumPy's words for arguments mean in a file."""
 
 

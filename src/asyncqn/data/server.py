@@ -54,12 +54,7 @@ class DataServer:
     """
 
     def __init__(
-        self,
-        sets: Mapping[str, Ratings],
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        token: str | None = None,
+        self, sets: Mapping[str, Ratings], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
         """Serve `sets` by name until closed, on a free port unless `port` names one.
 

@@ -109,9 +109,7 @@ def _draw(
     return items
 
 
-def _alias_table(
-    weight: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def _alias_table(weight: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Walker's alias table: draw a cell evenly, keep it with probability `accept`, else take `alias`."""
     accept = weight * (len(weight) / weight.sum())
     alias = np.arange(len(weight))

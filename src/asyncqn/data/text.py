@@ -19,7 +19,8 @@ from asyncqn.errors import BadInput
 
 _UNIT_SEPARATOR = b"\x1f"
 _BLOCK = 1 << 22
-_PATIENCE = 10.0
+_LONGEST_WAIT = 10.0
+"""Seconds for which Arrow is waited for."""
 
 
 class _Bytes(io.RawIOBase):
@@ -89,7 +90,7 @@ def _await_release(streams: list[weakref.ref[_Bytes]]) -> None:
     One of its threads may still hold one; a program that ends meanwhile is aborted, because that
     thread asks for an interpreter that is gone.
     """
-    ends = time.monotonic() + _PATIENCE
+    ends = time.monotonic() + _LONGEST_WAIT
     while any(stream() is not None for stream in streams) and time.monotonic() < ends:
         time.sleep(1e-3)
 

@@ -42,23 +42,21 @@ from typing import Any, cast
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.core.checkpoint import Saved
+from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.execute import conclude, evaluate_the_end
 from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest
 from asyncqn.core.serialise import to_json
-from asyncqn.core.stages import Closes, Stage, check_stages, stage_at, time_share
+from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
-from asyncqn.engines.copies import copied
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.measured import Measured
 from asyncqn.engines.orders import Answer, Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshots, restore, take
+from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
 from asyncqn.types import Array
-
-EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PARTS
 
 
 class MasterState:
@@ -104,8 +102,6 @@ class MasterState:
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
-        self.lasting_answers = False
-        """The arrays of an answer are those that the algorithm made, which last until it is committed."""
         self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
         self.recorder = ScheduleRecorder()
@@ -127,17 +123,15 @@ class MasterState:
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
         self._time_share = time_share(self.stages, 0) if len(self.stages) == 1 else None
-        self._answers: list[Answer] = []
-        self.max_staleness, self.give_up_after, self.reach = max_staleness, give_up_after, reach
-        self.service = service
+        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, reach)
+        self.give_up_after, self.reach, self.service = give_up_after, reach, service
         self._sent = sent_fields(algorithm, self.master.iterate)
         self._all_sent = self._sent == self.master.iterate._fields
-        self._round_ends = math.inf
         if start is not None:
             restore(self, start)
             self.stage = stage_at(self.stages, self.version)
             self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
-        self._open_round(self.time)
+        self.waiting.open_round(self.stage, self.time)
 
     # -- what an engine reads
 
@@ -153,7 +147,7 @@ class MasterState:
     @property
     def deadline(self) -> float:
         """When `tick` must be called at the latest."""
-        ends = self._round_ends if self._round_ends > self.time else math.inf
+        ends = self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
         if self.handout is not None and any(member.waiting for member in self.members.values()):
             ends = self.handout.next_backup
         if self.give_up_after < math.inf:
@@ -165,6 +159,11 @@ class MasterState:
         """The arrays of the iterate that workers read, in the order of `sent_fields`."""
         iterate: tuple[Array, ...] = self.master.iterate
         return iterate if self._all_sent else tuple([getattr(iterate, name) for name in self._sent])
+
+    def worker_state(self, worker: int, arrays: Arrays) -> Any:
+        """A worker's state from the arrays that `state_arrays` made of it."""
+        template = self.algorithm.init_worker(self.potential, self.theta0)
+        return Saved({}, arrays).tree(f"worker.{worker}", template)
 
     # -- events
 
@@ -220,19 +219,16 @@ class MasterState:
         if timed:
             took = self.time - member.since if spent is None else spent
             self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
-        orders: list[Assign] = []
         answer = Answer(worker, read, member.part, update)
-        asked = stage_at(self.stages, read)
-        if asked.closes is EACH_ANSWER:
-            self._take(answer, asked)
-        elif asked.closes is ALL_PARTS:
-            orders = self._take_part(answer, self.time - member.since)
-        elif asked.answers is not None:
-            self._count_fresh(answer, asked.answers)
-        elif read < self.version:
+        ready = self.waiting.add(answer, self.stage, self.version, self.time - member.since)
+        orders: list[Assign] = []
+        if ready is None:
             self._drop(answer)
+        elif ready:
+            self._commit(ready)
+            if self.stage.waits and not self.done:
+                orders = self._assign_waiting()
         else:
-            self._answers.append(answer)
             orders = self._close_round()
         return orders + self.ask(worker, now) if ask else orders
 
@@ -251,7 +247,7 @@ class MasterState:
         self.master.alive = len(self.members)
         self.lost_workers += 1
         self.snapshots.forget(worker)
-        orders = self._close_round() if self.stage.closes is ROUND and not self.done else []
+        orders = self._close_round()
         if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
             self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
@@ -269,8 +265,7 @@ class MasterState:
             for worker, member in list(self.members.items()):
                 if member.read is not None and self.time - member.since >= self.give_up_after:
                     orders += self.lost(worker, now)
-        if self.stage.closes is ROUND and not self.done:
-            orders += self._close_round()
+        orders += self._close_round()
         if self.handout is not None and not self.done:
             orders += self._assign_waiting()
         return orders
@@ -297,71 +292,20 @@ class MasterState:
         waiting = [(w, member) for w, member in self.members.items() if member.waiting]
         return [order for w, member in waiting for order in self._assign(w, member)]
 
-    def _take_part(self, answer: Answer, took: float) -> list[Assign]:
-        """Keep the answer to a part of the data, and commit the version if it was the last one missing."""
-        assert self.handout is not None
-        assert answer.part is not None
-        if not self.handout.answered(answer.part, answer.read, self.version, took):
-            # A worker's computations are recorded in its own order, so it waits for those before it.
-            self._answers.append(answer._replace(update=None, counts=False))
+    def _close_round(self) -> list[Assign]:
+        """Commit the round if it is over; the next broadcast goes to those who wait for it."""
+        if self.done or not (ready := self.waiting.close_round(self.stage, self.members, self.time)):
             return []
-        if not self.handout.complete:
-            # Its worker goes on to other blocks, and an engine may use the arrays again.
-            kept = answer.update if self.lasting_answers else copied(answer.update)
-            self._answers.append(answer._replace(update=kept))
+        self._commit(ready)
+        if self.done:
             return []
-        answers, self._answers = [*self._answers, answer], []
-        self._commit(answers)
-        return [] if self.done else self._assign_waiting()
-
-    def _take(self, answer: Answer, asked: Stage) -> None:
-        """Commit an answer by itself, unless it belongs to a stage that is over or is too old."""
-        delay, most, stage_most = self.version - answer.read, self.max_staleness, asked.max_delay
-        young = (most is None or delay <= most) and (stage_most is None or delay <= stage_most)
-        kept = young and self.stage is asked
-        if self.handout is not None and answer.part is not None and self.stage is asked:
-            self.handout.taken(answer.part, answer.read, kept=kept)
-        if kept:
-            self._commit([answer])
-        else:
-            self._drop(answer)
-
-    def _count_fresh(self, answer: Answer, enough: int) -> None:
-        """Keep an answer computed at the present version, and commit once there are enough."""
-        fresh = answer.read == self.version
-        if not fresh and not self._answers:
-            self._drop(answer)
-            return
-        # Its worker goes on, and may use the arrays again; one in vain stands where it came.
-        self._answers.append(answer._replace(update=copied(answer.update) if fresh else None, counts=fresh))
-        if sum(waiting.counts for waiting in self._answers) == enough:
-            answers, self._answers = self._answers, []
-            self._commit(answers)
+        self.waiting.open_round(self.stage, self.time)
+        return self._assign_waiting()
 
     def _drop(self, answer: Answer) -> None:
         if self.stopping.max_passes is not None:
             self._count_passes([answer])
         self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
-
-    def _open_round(self, now: float) -> None:
-        if self.stage.closes is ROUND and self.stage.answers is None:
-            self._round_ends = now + self.reach + self.stage.timeout
-
-    def _close_round(self) -> list[Assign]:
-        """Commit the round if it is over; the next broadcast goes to those who wait for it."""
-        if self.stage.answers is not None:
-            return []
-        answered = {answer.worker for answer in self._answers}
-        everyone = self.members.keys() <= answered
-        enough = len(answered) >= self.stage.quorum * len(self.members) - 1e-9
-        if not answered or not (everyone or (self.time >= self._round_ends and enough)):
-            return []
-        answers, self._answers = self._answers, []
-        self._commit(answers)
-        if self.done:
-            return []
-        self._open_round(self.time)
-        return self._assign_waiting()
 
     def _commit(self, answers: list[Answer]) -> None:
         master = self.master
@@ -428,7 +372,7 @@ class MasterState:
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """(worker, version, part) of what is not delivered: answers that wait, computations."""
-        answered = [(answer.worker, answer.read, answer.part) for answer in self._answers]
+        answered = [(answer.worker, answer.read, answer.part) for answer in self.waiting.answers]
         computing = sorted(self.members.items())
         return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 
@@ -436,7 +380,7 @@ class MasterState:
         """The run, from the states of the workers that are still there."""
         for worker, read, part in self.under_way():
             self.recorder.dropped(worker, read, self.time, part)
-        self._answers = []
+        self.waiting.take()
         for member in self.members.values():
             member.read = None
         if self.status != "diverged":

@@ -54,13 +54,7 @@ class RealEngine:
         require(self.give_up_after > 0.0, f"give_up_after must be positive, not {self.give_up_after!r}.")
 
     def master_state(
-        self,
-        request: Request,
-        kind: str,
-        workers: int,
-        clock: Clock,
-        *,
-        gives_up: bool = True,
+        self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True
     ) -> MasterState:
         """The state machine of the master; its checkpoint folder is made ready.
 

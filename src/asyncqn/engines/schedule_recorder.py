@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.schedule import (
-    DROPPED,
-    IN_VAIN,
-    NEW_COMMIT,
-    ROW,
-    ROW_OF_PART,
-    SAME_COMMIT,
-    Schedule,
-)
+from asyncqn.core.schedule import DROPPED, IN_VAIN, NEW_COMMIT, ROW, ROW_OF_PART, SAME_COMMIT, Schedule
 from asyncqn.storage import Log
 
 

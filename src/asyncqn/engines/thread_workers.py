@@ -25,6 +25,7 @@ from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.ending import concluded
+from asyncqn.engines.failures import failure
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
@@ -180,7 +181,7 @@ class ThreadWorkers:
     def _send_orders(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         core = self.core
-        if core.service and core.time > self.clock.now():
+        if core.service:
             self.clock.sleep_until(core.time)  # the service time of a slowed master
         for order in orders:
             if self.alone:
@@ -227,7 +228,7 @@ class ThreadWorkers:
                 if self.alone:
                     local = steps.learn(view, local, task, update)
             except Exception as error:
-                raise _failed(order, error) from error
+                raise WorkerFailed(failure(order, error).sentence) from error
             if delays is not None and not self._stretch(order, delays):
                 return
             self._answer(worker, update, time.perf_counter() - begun + learning if timed else None)
@@ -236,7 +237,7 @@ class ThreadWorkers:
                 if not self.alone:
                     local = steps.learn(view, local, task, update)
             except Exception as error:
-                raise _failed(order, error) from error
+                raise WorkerFailed(failure(order, error).sentence) from error
             if timed:
                 learning = time.perf_counter() - answered
             self.states[worker] = local
@@ -328,11 +329,3 @@ class ThreadWorkers:
 
 def _number(thread: threading.Thread) -> int:
     return int(thread.name.split()[-1])
-
-
-def _failed(order: Assign, error: Exception) -> WorkerFailed:
-    reason = " ".join(str(error).split()).rstrip(".")
-    return WorkerFailed(
-        f"worker {order.worker} failed in its step {order.k}, computing on version {order.read} "
-        f"({type(error).__name__}: {reason})."
-    )

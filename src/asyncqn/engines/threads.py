@@ -47,6 +47,6 @@ class Threads(RealEngine):
         start = checkpoints.start if checkpoints is not None else None
         clock = Clock(self.time_unit, float(start.document["time"]) if start is not None else 0.0)
         state = self.master_state(request, "threads", self.workers, clock)
-        state.lasting_answers = True
+        state.waiting.lasting = True
         with one_thread_pools(), listening_for_interrupts(checkpoints):
             return ThreadWorkers(state, clock, self.timing_model, checkpoints).run()

@@ -39,8 +39,8 @@ POTENTIALS: dict[str, Any] = {
 }
 """Every model, by its name in files and on the command line.
 
-A model has `example(dtype)`, a small one for tests, and is made again by its `random`, or by its
-`from_ratings` where it has no data of its own."""
+A model has `example(dtype)`, a small one for tests, and is made from a section [problem], and again from a
+saved run, by its `random`; or, where its data are in a file, by its `from_stored` and `from_source`."""
 
 
 def reference_of(potential: Potential) -> dict[str, Any] | None:
@@ -69,24 +69,8 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
         raise BadInput(
             f"this version of asyncqn cannot rebuild a potential of kind {kind!r}: pass the potential."
         )
-    if hasattr(model, "from_ratings"):
-        return _factorization(model, arguments.pop("source"), arguments)
-    made: Potential = model.random(**arguments)
+    if hasattr(model, "random"):
+        made: Potential = model.random(**arguments)
+    else:
+        made = model.from_source(arguments.pop("source"), arguments)
     return made
-
-
-def _factorization(model: Any, source: Any, arguments: dict[str, Any]) -> Potential:
-    """A factorization whose `source` is the name of a stored set of ratings or a path, or a mapping:
-
-    `ratings`: that name; `test_fraction` and `seed`: of `Ratings.split`, where a part is held out.
-    """
-    from asyncqn.data import load  # readers are not needed by those who only compute
-
-    origin = {"ratings": source} if isinstance(source, str) else source
-    if not isinstance(origin, Mapping) or not isinstance(origin.get("ratings"), str):
-        raise BadInput(f"the run does not name its ratings ({source!r}): pass the potential.")
-    ratings, test = load(origin["ratings"]), None
-    if origin.get("test_fraction"):
-        ratings, test = ratings.split(float(origin["test_fraction"]), int(origin["seed"]))
-    potential: Potential = model.from_ratings(ratings, **arguments, test=test, source=source)
-    return potential

@@ -1,1 +1,1 @@
-"""One file per command of the `asyncqn` program; each has `register(app)`."""
+"""One file per command of the `asyncqn` program; the command is the function of the file's name."""

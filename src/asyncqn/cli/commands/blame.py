@@ -11,50 +11,48 @@ from asyncqn.cli.options import AllowImports
 from asyncqn.cli.output import Json, Output, Quiet
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `blame`."""
+def blame(
+    run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+    seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 8,
+    worker: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only this worker; any number of times.  [all]")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
+    allow_imports: AllowImports = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What a run would have ended at with fresh reads, and without each of its workers.
 
-    @app.command()
-    def blame(
-        run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
-        seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 8,
-        worker: Annotated[
-            list[int] | None,
-            typer.Option(metavar="N", help="Only this worker; any number of times.  [all]"),
-        ] = None,
-        metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
-        allow_imports: AllowImports = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """What a run would have ended at with fresh reads, and without each of its workers.
+    The run is computed again for every seed on its own schedule, and on the changed one with the same
+    rows and noise; differences are of these pairs, with 95 % intervals over the seeds.
+    """
+    from asyncqn.core.blame import blame as blame_run
+    from asyncqn.core.run import load_run
 
-        The run is computed again for every seed on its own schedule, and on the changed one with the same
-        rows and noise; differences are of these pairs, with 95 % intervals over the seeds.
-        """
-        from asyncqn.core.blame import blame as blame_run
-        from asyncqn.core.run import load_run
-
-        out = Output(json, quiet)
-        loaded = load_run(run, allow_imports=allow_imports)
-        with out.progress("blame", 1) as advance:
-            found = blame_run(
-                loaded, seeds=seeds, workers=worker, metric=metric,
-                tell=lambda done, total: advance(done // total, f"{done} of {total} runs"),
-            )  # fmt: skip
-        out.show(f"{found.metric} at the end: {found.unchanged:.6g} (mean of {seeds} seeds)")
-        out.show(f"{'without':<14}{'difference':>12}{'95 % interval':>26}{'error':>10}{'unpaired':>10}")
-        for effect in found.effects:
-            interval = f"{effect.low:.4g} to {effect.high:.4g}"
-            out.show(
-                f"{effect.what:<14}{effect.difference:>12.4g}{interval:>26}{effect.error:>10.2g}"
-                f"{effect.independent_error:>10.2g}"
-            )
-        out.result(
-            {
-                "run": str(run),
-                "metric": found.metric,
-                "unchanged": found.unchanged,
-                "effects": [effect._asdict() for effect in found.effects],
-            }
+    out = Output(json, quiet)
+    loaded = load_run(run, allow_imports=allow_imports)
+    with out.progress("blame", 1) as advance:
+        found = blame_run(
+            loaded,
+            seeds=seeds,
+            workers=worker,
+            metric=metric,
+            tell=lambda done, total: advance(done // total, f"{done} of {total} runs"),
         )
+    out.show(f"{found.metric} at the end: {found.unchanged:.6g} (mean of {seeds} seeds)")
+    out.show(f"{'without':<14}{'difference':>12}{'95 % interval':>26}{'error':>10}{'unpaired':>10}")
+    for effect in found.effects:
+        interval = f"{effect.low:.4g} to {effect.high:.4g}"
+        out.show(
+            f"{effect.what:<14}{effect.difference:>12.4g}{interval:>26}{effect.error:>10.2g}"
+            f"{effect.independent_error:>10.2g}"
+        )
+    out.result(
+        {
+            "run": str(run),
+            "metric": found.metric,
+            "unchanged": found.unchanged,
+            "effects": [effect._asdict() for effect in found.effects],
+        }
+    )

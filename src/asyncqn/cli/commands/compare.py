@@ -14,50 +14,46 @@ if TYPE_CHECKING:
     from asyncqn.cli.view.seen import Seen
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `compare`."""
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")],
+    metric: Annotated[
+        str | None, typer.Option(help="Column to compare; error where all have it, else fun.")
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
+    ] = None,
+    plot: Plot = None,
+    html: Html = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
+    from asyncqn.cli.view import plots as plotting
+    from asyncqn.cli.view.seen import look_at
+    from asyncqn.errors import require
 
-    @app.command()
-    def compare(
-        runs: Annotated[list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")],
-        metric: Annotated[
-            str | None, typer.Option(help="Column to compare; error where all have it, else fun.")
-        ] = None,
-        target: Annotated[
-            float | None,
-            typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
-        ] = None,
-        plot: Plot = None,
-        html: Html = None,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
-        from asyncqn.cli.view import plots as plotting
-        from asyncqn.cli.view.seen import look_at
-        from asyncqn.errors import require
+    out = Output(json, quiet)
+    if plot is not None:
+        plotting.check_ending(plot)
+    seen = {label: look_at(folder) for label, folder in labels(runs).items()}
+    axes = {plotting.time_axis(run) for run in seen.values()}
+    require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
+    metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
+    for label, run in seen.items():
+        has = ", ".join(run.metrics.columns)
+        require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
+    rows, goal = compared(seen, metric, target)
+    if plot is not None:
+        figure = plotting.comparison(seen, metric, goal, axes.pop())
+        out.say(f"picture: {plotting.save(figure, plot)}")
+    if html is not None:
+        from asyncqn.cli.view.page import write_page
 
-        out = Output(json, quiet)
-        if plot is not None:
-            plotting.check_ending(plot)
-        seen = {label: look_at(folder) for label, folder in labels(runs).items()}
-        axes = {plotting.time_axis(run) for run in seen.values()}
-        require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
-        metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
-        for label, run in seen.items():
-            has = ", ".join(run.metrics.columns)
-            require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
-        rows, goal = compared(seen, metric, target)
-        if plot is not None:
-            figure = plotting.comparison(seen, metric, goal, axes.pop())
-            out.say(f"picture: {plotting.save(figure, plot)}")
-        if html is not None:
-            from asyncqn.cli.view.page import write_page
-
-            out.say(f"page: {write_page(html, seen)}")
-        if not json:
-            _print(out, seen, rows, metric, goal)
-        out.result({"metric": metric, "target": goal, "runs": rows})
+        out.say(f"page: {write_page(html, seen)}")
+    if not json:
+        _print(out, seen, rows, metric, goal)
+    out.result({"metric": metric, "target": goal, "runs": rows})
 
 
 def labels(folders: list[Path]) -> dict[str, Path]:

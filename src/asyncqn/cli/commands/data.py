@@ -16,35 +16,31 @@ from asyncqn.data.store import open_ratings, read_header
 from asyncqn.errors import require
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `data`."""
-
-    @app.command("data")
-    @grouped
-    def command(
-        name: Annotated[str, typer.Argument(help="Name of a set, or 'list'.")],
-        reading: ReadingOptions,
-        source: Annotated[
-            Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
-        ] = None,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
-        out = Output(json, quiet)
-        if name == "list":
-            require(source is None, "'list' shows the names: choose another one for --from.")
-            out.result(data_list(None if json else out.stdout))
-            return
-        how = reading.given()
-        require(
-            source is not None or not set(how) - {"skip_bad"},
-            "columns, delimiter and duplicates are of a file: name it with --from FILE.",
-        )
-        out.result(data(name, source, out.console if json or quiet else out.stdout, out.console, **how))
-
-
+@grouped
 def data(
+    name: Annotated[str, typer.Argument(help="Name of a set, or 'list'.")],
+    reading: ReadingOptions,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Import this archive or file.", metavar="FILE")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Store a set of ratings under a name: MovieLens, synthetic, or your own; 'list' shows all names."""
+    out = Output(json, quiet)
+    if name == "list":
+        require(source is None, "'list' shows the names: choose another one for --from.")
+        out.result(data_list(None if json else out.stdout))
+        return
+    how = reading.given()
+    require(
+        source is not None or not set(how) - {"skip_bad"},
+        "columns, delimiter and duplicates are of a file: name it with --from FILE.",
+    )
+    out.result(store_set(name, source, out.console if json or quiet else out.stdout, out.console, **how))
+
+
+def store_set(
     name: str,
     source: Path | None = None,
     console: Console | None = None,

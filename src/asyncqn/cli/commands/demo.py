@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,75 +35,92 @@ TARGET = 1.01
 """The held-out RMSE that counts as reached, times the lowest of all runs."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `demo`."""
+def demo(
+    output: Annotated[
+        Path, typer.Option(help="Where the picture, the model, the runs and the report go.", metavar="DIR")
+    ] = Path("demo-output"),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
+    from asyncqn.cli.straggler_story import FAST, SLOW, race_with_stragglers, row_of, table_of
+    from asyncqn.cli.view import plots as plotting
+    from asyncqn.core.replay import replay
+    from asyncqn.data import PRESETS, synthetic_ratings
+    from asyncqn.errors import require
+    from asyncqn.storage import check_place, write_whole
 
-    @app.command()
-    def demo(
-        output: Annotated[
-            Path,
-            typer.Option(help="Where the picture, the model, the runs and the report go.", metavar="DIR"),
-        ] = Path("demo-output"),
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
-        from asyncqn.cli.straggler_story import FAST, SLOW, race_with_stragglers, row_of, table_of
-        from asyncqn.cli.view import plots as plotting
-        from asyncqn.cli.view.page import write_page
-        from asyncqn.cli.view.seen import look_at
-        from asyncqn.core.replay import replay
-        from asyncqn.data import PRESETS, synthetic_ratings
-        from asyncqn.errors import require
-        from asyncqn.storage import check_place, write_whole
+    out = Output(json, quiet)
+    require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
+    check_place(output / "report.html")
+    plotting.new_figure()  # says at once if there is nothing to draw with
+    out.say(
+        f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
+        "the first run of each kernel compiles it"
+    )
+    simulated = race_with_stragglers(out, SEED)
+    cluster_rows = {name: row_of(run) for name, run in simulated.items()}
+    out.show(table_of(cluster_rows))
+    ratings = synthetic_ratings(*PRESETS[RATINGS])
+    out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
+    train, test = ratings.split(0.1, SEED)
+    model = _fit(train, out)
+    runs = _race(train, test, out)
+    lowest = min(float(run.metrics["test_rmse"].min()) for run in runs.values())
+    rows = {name: _row(run, TARGET * lowest) for name, run in runs.items()}
+    picture = plotting.save(_picture(runs, TARGET * lowest), output / "convergence.png")
+    model.save(output / "model")
+    pages = _save(output, simulated, runs)
+    again = replay(output / "runs" / REPLAYED)
+    same = bool((again.theta == runs[REPLAYED].theta).all())
+    user = _typical_user(train)
+    best = model.recommend(user, 10)
+    facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
+    page = _report(runs, rows, picture.read_bytes(), ratings, facts, user, best, TARGET * lowest)
+    report = write_whole(output / "report.html", page)
+    race = RichTable("algorithm", "commits", "mean staleness", f"s to RMSE {TARGET * lowest:.3f}", "RMSE")
+    for name, row in rows.items():
+        race.add_row(name, *map(_words, row.values()))
+    out.show(race)
+    out.show(
+        f"replay of {REPLAYED}: {again.schedule.commits:,} commits of two threads computed again, "
+        f"{'every bit the same' if same else 'NOT the same bits'}"
+    )
+    out.show(
+        f"\nrecommender: RMSE {facts['test_rmse']:.4f} on ratings it has not seen, "
+        f"{facts['seconds']:.1f} s; for user {user}:"
+    )
+    out.show(recommendations(best))
+    out.show(
+        f"\nreport:  {report}\nruns:    {pages}\npicture: {picture}\n"
+        f"more:    asyncqn recommend {output}/model --user {user}\n"
+        f"         asyncqn replay {output}/runs/as-lbfgs"
+    )
+    out.result(
+        {
+            "report": str(report),
+            "picture": str(picture),
+            "model": str(output / "model"),
+            **facts,
+            "cluster": cluster_rows,
+            "replayed": same,
+            "runs": rows,
+            "user": user,
+            "items": [item._asdict() for item in best],
+        }
+    )
 
-        out = Output(json, quiet)
-        require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
-        check_place(output / "report.html")
-        plotting.new_figure()  # says at once if there is nothing to draw with
-        out.say(f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
-                "the first run of each kernel compiles it")  # fmt: skip
-        simulated = race_with_stragglers(out, SEED)
-        cluster_rows = {name: row_of(run) for name, run in simulated.items()}
-        out.show(table_of(cluster_rows))
-        ratings = synthetic_ratings(*PRESETS[RATINGS])
-        out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
-        train, test = ratings.split(0.1, SEED)
-        model = _fit(train, out)
-        runs = _race(train, test, out)
-        lowest = min(float(run.metrics["test_rmse"].min()) for run in runs.values())
-        rows = {name: _row(run, TARGET * lowest) for name, run in runs.items()}
-        picture = plotting.save(_picture(runs, TARGET * lowest), output / "convergence.png")
-        model.save(output / "model")
-        for name, run in runs.items():
-            run.save(output / "runs" / name)
-        for name, run in simulated.items():
-            run.save(output / "cluster" / name)
-        again = replay(output / "runs" / REPLAYED)
-        same = bool((again.theta == runs[REPLAYED].theta).all())
-        seen = {f"cluster: {name}": look_at(output / "cluster" / name) for name in simulated}
-        seen |= {f"threads: {name}": look_at(output / "runs" / name) for name in runs}
-        pages = write_page(output / "runs.html", seen)
-        user = _typical_user(train)
-        best = model.recommend(user, 10)
-        facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
-        page = _report(runs, rows, picture.read_bytes(), ratings, facts, user, best, TARGET * lowest)
-        report = write_whole(output / "report.html", page)
-        race = RichTable("algorithm", "commits", "mean staleness", f"s to RMSE {TARGET * lowest:.3f}", "RMSE")
-        for name, row in rows.items():
-            race.add_row(name, *map(_words, row.values()))
-        out.show(race)
-        out.show(f"replay of {REPLAYED}: {again.schedule.commits:,} commits of two threads computed again, "
-                 f"{'every bit the same' if same else 'NOT the same bits'}")  # fmt: skip
-        out.show(f"\nrecommender: RMSE {facts['test_rmse']:.4f} on ratings it has not seen, "
-                 f"{facts['seconds']:.1f} s; for user {user}:")  # fmt: skip
-        out.show(recommendations(best))
-        out.show(f"\nreport:  {report}\nruns:    {pages}\npicture: {picture}\n"
-                 f"more:    asyncqn recommend {output}/model --user {user}\n"
-                 f"         asyncqn replay {output}/runs/as-lbfgs")  # fmt: skip
-        out.result({"report": str(report), "picture": str(picture), "model": str(output / "model"), **facts,
-                    "cluster": cluster_rows, "replayed": same, "runs": rows, "user": user,
-                    "items": [item._asdict() for item in best]})  # fmt: skip
+
+def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path:
+    """Save all runs, and the page that shows them."""
+    from asyncqn.cli.view.page import write_page
+    from asyncqn.cli.view.seen import look_at
+
+    seen = {}
+    for told, folder, some in (("cluster", "cluster", simulated), ("threads", "runs", runs)):
+        for name, run in some.items():
+            seen[f"{told}: {name}"] = look_at(run.save(output / folder / name))
+    return write_page(output / "runs.html", seen)
 
 
 def _fit(train: Ratings, out: Output) -> Recommender:
@@ -111,9 +129,12 @@ def _fit(train: Ratings, out: Output) -> Recommender:
     model = Recommender(RANK, workers=WORKERS, seed=SEED, prior=PRIOR, alpha=ALPHA)
     with out.progress("recommender ", model.passes) as advance:
         Recommender(RANK, workers=WORKERS, passes=2).fit(train)  # compiles, so that `seconds_` tells the fit
-        model.fit(train, callback=lambda progress: advance(
-            int(progress.metrics["passes"]), f"RMSE {progress.metrics['rmse']:.4f}"
-        ))  # fmt: skip
+        model.fit(
+            train,
+            callback=lambda progress: advance(
+                int(progress.metrics["passes"]), f"RMSE {progress.metrics['rmse']:.4f}"
+            ),
+        )
         advance(model.passes, "done")
     return model
 
@@ -139,8 +160,16 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     central = MBLBFGS(
         h=0.1, memory=3, batch=4 * batch, overlap=2 * batch, initial_scale=3e-3, cosine_floor=0.1
     )
-    stale = ASLBFGS(h=3e-3, gamma=0.1, beta=1e6, memory=3, batch=2 * batch, overlap=batch,
-                    initial_scale=1e-2, cosine_floor=0.1)  # fmt: skip
+    stale = ASLBFGS(
+        h=3e-3,
+        gamma=0.1,
+        beta=1e6,
+        memory=3,
+        batch=2 * batch,
+        overlap=batch,
+        initial_scale=1e-2,
+        cosine_floor=0.1,
+    )
     entries = {
         "async-sgd": (joint, sgd, 6_000),
         "mb-lbfgs": (joint, central, 2_000),
@@ -156,9 +185,14 @@ def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -
 
     def go(commits: int, callback: Callback | None) -> Run:
         return minimize(
-            potential, algorithm, engine=Threads(WORKERS, max_staleness=OLDEST), commits=commits, seed=SEED,
-            evaluate=max(1, commits // EVALUATIONS), callback=callback,
-        )  # fmt: skip
+            potential,
+            algorithm,
+            engine=Threads(WORKERS, max_staleness=OLDEST),
+            commits=commits,
+            seed=SEED,
+            evaluate=max(1, commits // EVALUATIONS),
+            callback=callback,
+        )
 
     with out.progress(f"{name:<12}", commits) as advance:
 
@@ -209,8 +243,14 @@ def _picture(runs: dict[str, Run], target: float) -> Any:
     )
     axes = figure.axes[0]
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    axes.text(0.01, target, f"{target:.3f}: 1% above the lowest", transform=axes.get_yaxis_transform(),
-              va="bottom", fontsize="small")  # fmt: skip
+    axes.text(
+        0.01,
+        target,
+        f"{target:.3f}: 1% above the lowest",
+        transform=axes.get_yaxis_transform(),
+        va="bottom",
+        fontsize="small",
+    )
     # What one finishes in milliseconds takes another seconds.  The start, at time 0, is left of the axis.
     axes.set_xscale("log", nonpositive="mask")
     shown = [run.metrics["test_rmse"][run.metrics["time"] > 0.0] for run in runs.values()]
@@ -219,41 +259,6 @@ def _picture(runs: dict[str, Run], target: float) -> Any:
     axes.set_ylabel("RMSE on held-out ratings")
     axes.set_title(f"{RATINGS}, rank {RANK}, {WORKERS} threads", fontsize="medium", loc="left")
     return figure
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>asyncqn: a recommender, and four algorithms</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; width: 100%; }} img {{ max-width: 100%; }}
-td, th {{ text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #ddd; }}
-td:first-child, th:first-child {{ text-align: left; }} code {{ background: #f4f4f4; padding: 0 .2rem; }}
-</style></head><body>
-<h1>A recommender from {ratings}</h1>
-<p>The ratings are synthetic: invented titles, long tails, low-rank tastes with noise. A tenth of them was
-kept for the test. With its defaults and {workers} worker threads the recommender predicts them with an RMSE
-of {test_rmse:.4f} (train {train_rmse:.4f}), after {seconds:.1f} seconds.</p>
-<h2>Ten recommendations for user {user}</h2>
-<table><tr><th>title</th><th>item</th><th>score</th></tr>{items}</table>
-<h2>Four algorithms on the same ratings</h2>
-<img alt="held-out RMSE over seconds, one line per algorithm" src="data:image/png;base64,{picture}">
-<table><tr><th>algorithm</th><th>commits</th><th>mean staleness</th><th>seconds to RMSE {target:.3f}</th>
-<th>last RMSE</th></tr>{rows}</table>
-<p>async-sgd, mb-lbfgs and as-lbfgs are the three of the paper, on all factors at once. staged-lbfgs is
-ours: it solves every user's row exactly and moves the item rows alone, first by stale stochastic steps in
-the metric of the problem, then by exact quasi-Newton steps. All have the same ridge and {workers}
-threads, and start near the mean rating; the clock stands still during evaluations.
-Step sizes of the three come from six to ten trials
-each on this very problem, ours are the defaults. The time axis is logarithmic, and the start at time 0
-lies left of it; the thin line is 1% above the lowest RMSE. Times on a busy machine vary.</p>
-<h2>Parameters</h2><ul>{parameters}</ul>
-<h2>Look closer</h2>
-<p><code>asyncqn recommend model --user {user}</code> lists more items;
-<code>runs.html</code>, beside this page, shows who computed when, and how stale;
-<code>asyncqn show runs/as-lbfgs</code> the same in a terminal.</p>
-<p>{versions}; seed {seed}.</p>
-</body></html>
-"""
 
 
 def _report(
@@ -278,9 +283,12 @@ def _report(
         for item in best
     )
     parameters = "".join(f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in runs.values())
-    return _PAGE.format(
-        ratings=f"{len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items",
-        picture=base64.b64encode(picture).decode(), workers=WORKERS, user=html.escape(str(user)),
-        items=items, rows=cells, parameters=parameters, seed=SEED, target=target, **facts,
-        versions=html.escape(", ".join(f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba"))),
-    )  # fmt: skip
+    page = files("asyncqn.cli.view").joinpath("demo.html").read_text("utf-8")
+    told = {
+        "ratings": f"{len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items",
+        "picture": base64.b64encode(picture).decode(),
+        "user": html.escape(str(user)),
+        "versions": ", ".join(f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba")),
+    }
+    told |= {"items": items, "rows": cells, "parameters": parameters}
+    return page.format(**told, **facts, workers=WORKERS, seed=SEED, target=target)

@@ -87,49 +87,45 @@ class SplitOptions:
         return ratings.split_by_time(self.test_fraction, per_user=self.split == "user-time")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `fit`."""
+@grouped
+def fit(
+    data: Source,
+    model: ModelOptions,
+    kept: SplitOptions,
+    reading: ReadingOptions,
+    out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
+    from asyncqn.recommender.estimator import Recommender
 
-    @app.command()
-    @grouped
-    def fit(
-        data: Source,
-        model: ModelOptions,
-        kept: SplitOptions,
-        reading: ReadingOptions,
-        out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
-        from asyncqn.recommender.estimator import Recommender
-
-        output = Output(json, quiet)
-        kept.check()
-        check_places(out, kept.test_out)
-        learner = Recommender(**asdict(model))
-        learner.check()
-        implicit = model.feedback == "implicit"
-        require(implicit or not reading.clicks, "clicks need --feedback implicit: add it.")
-        found = replace(reading, clicks=implicit).read(data, output)
-        output.say(str(found.ratings))
-        train, test = kept.divided(found.ratings, model.seed)
-        learn(learner, train, output)
-        numbers: dict[str, Any] = {
-            **quality(learner, train, test),
-            "fun": learner.fun_,
-            "seconds": learner.seconds_,
-            "commits": learner.n_iter_,
-            "status": learner.status_,
-            "skipped": found.skipped,
-            "repeated": found.repeated,
-            "test": None if test is None or kept.test_out is None else str(write_test(test, kept.test_out)),
-            "model": None if out is None else str(learner.save(out)),
-        }
-        for name, value in numbers.items():
-            if value is not None and not json:
-                output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
-        output.result(numbers)
+    output = Output(json, quiet)
+    kept.check()
+    check_places(out, kept.test_out)
+    learner = Recommender(**asdict(model))
+    learner.check()
+    implicit = model.feedback == "implicit"
+    require(implicit or not reading.clicks, "clicks need --feedback implicit: add it.")
+    found = replace(reading, clicks=implicit).read(data, output)
+    output.say(str(found.ratings))
+    train, test = kept.divided(found.ratings, model.seed)
+    learn(learner, train, output)
+    numbers: dict[str, Any] = {
+        **quality(learner, train, test),
+        "fun": learner.fun_,
+        "seconds": learner.seconds_,
+        "commits": learner.n_iter_,
+        "status": learner.status_,
+        "skipped": found.skipped,
+        "repeated": found.repeated,
+        "test": None if test is None or kept.test_out is None else str(write_test(test, kept.test_out)),
+        "model": None if out is None else str(learner.save(out)),
+    }
+    for name, value in numbers.items():
+        if value is not None and not json:
+            output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+    output.result(numbers)
 
 
 def quality(model: Recommender, train: Ratings, test: Ratings | None) -> dict[str, float | None]:

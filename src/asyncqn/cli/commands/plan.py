@@ -16,82 +16,83 @@ if TYPE_CHECKING:
     from asyncqn.plan import Plan
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `plan`."""
+def plan(
+    job: Annotated[Path | None, typer.Argument(help="TOML file of a job; its target is planned for.")] = None,
+    record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
+    workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
+    algorithms: Annotated[
+        str, typer.Option(help="all, or names such as default,table-lbfgs; job is the job's own.")
+    ] = "all",
+    engine: Annotated[str, typer.Option(help="threads or processes: what is recorded.")] = "threads",
+    recorded: Annotated[
+        list[Path] | None,
+        typer.Option(help="A saved run of a real engine, also of MPI or Ray, instead of recording."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 3,
+    target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
+    commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run the best for real beside it.")] = False,
+    allow_imports: AllowImports = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
 
-    @app.command()
-    def plan(
-        job: Annotated[
-            Path | None, typer.Argument(help="TOML file of a job; its target is planned for.")
-        ] = None,
-        record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
-        workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
-        algorithms: Annotated[
-            str, typer.Option(help="all, or names such as default,table-lbfgs; job is the job's own.")
-        ] = "all",
-        engine: Annotated[str, typer.Option(help="threads or processes: what is recorded.")] = "threads",
-        recorded: Annotated[
-            list[Path] | None,
-            typer.Option(help="A saved run of a real engine, also of MPI or Ray, instead of recording."),
-        ] = None,
-        seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 3,
-        target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
-        metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
-        commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
-        check: Annotated[bool, typer.Option("--check", help="Run the best for real beside it.")] = False,
-        allow_imports: AllowImports = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
+    The times are predictions for workers that have a processor like the recorded ones to themselves.
+    """
+    from asyncqn.cli.jobfile import load_job
+    from asyncqn.core.run import load_run
+    from asyncqn.engines.named import engine_class
+    from asyncqn.plan import CANDIDATES, planned
+    from asyncqn.plan import plan as make_plan
 
-        The times are predictions for workers that have a processor like the recorded ones to themselves.
-        """
-        from asyncqn.cli.jobfile import load_job
-        from asyncqn.core.run import load_run
-        from asyncqn.engines.named import engine_class
-        from asyncqn.plan import CANDIDATES, planned
-        from asyncqn.plan import plan as make_plan
-
-        require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
-        out = Output(json, quiet)
-        given = load_job(job, allow_imports=allow_imports)
-        goal = target if target is not None else given.run.target
-        if goal is None:
-            raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
-        known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm}
-        names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
-        for name in names:
-            require(
-                name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}."
-            )
-        before: dict[str, Any] = {}
-        for path in recorded or []:
-            run = load_run(path, potential=given.problem)
-            before[str(run.manifest["algorithm"]["kind"])] = run
-        if before:
-            chosen: Mapping[str, Any] = {name: planned(name, run) for name, run in before.items()}
-        else:
-            chosen = CANDIDATES if algorithms == "all" else {name: known[name] for name in names}
-        cls = engine_class(engine)
-        found = make_plan(
-            given.problem, target=goal, metric=metric or given.run.metric, workers=counts(workers),
-            algorithms=chosen, recorded=before or None,
-            record=seconds(record), engine=lambda many: cls(workers=many), seeds=seeds, seed=given.run.seed,
-            commits=commits, check=check, tell=out.say,
-        )  # fmt: skip
-        _show(out, found)
-        c = found.checked
-        out.result(
-            {
-                "target": goal,
-                "predictions": [p._asdict() for p in found.predictions],
-                "best": found.best._asdict(),
-                "pays": found.pays,
-                "clusters": found.clusters,
-                "checked": None if c is None else {**c._asdict(), "ratio": c.ratio},
-            }
-        )
+    require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
+    out = Output(json, quiet)
+    given = load_job(job, allow_imports=allow_imports)
+    goal = target if target is not None else given.run.target
+    if goal is None:
+        raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
+    known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm}
+    names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
+    for name in names:
+        require(name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}.")
+    before: dict[str, Any] = {}
+    for path in recorded or []:
+        run = load_run(path, potential=given.problem)
+        before[str(run.manifest["algorithm"]["kind"])] = run
+    if before:
+        chosen: Mapping[str, Any] = {name: planned(name, run) for name, run in before.items()}
+    else:
+        chosen = CANDIDATES if algorithms == "all" else {name: known[name] for name in names}
+    cls = engine_class(engine)
+    found = make_plan(
+        given.problem,
+        target=goal,
+        metric=metric or given.run.metric,
+        workers=counts(workers),
+        algorithms=chosen,
+        recorded=before or None,
+        record=seconds(record),
+        engine=lambda many: cls(workers=many),
+        seeds=seeds,
+        seed=given.run.seed,
+        commits=commits,
+        check=check,
+        tell=out.say,
+    )
+    _show(out, found)
+    c = found.checked
+    out.result(
+        {
+            "target": goal,
+            "predictions": [p._asdict() for p in found.predictions],
+            "best": found.best._asdict(),
+            "pays": found.pays,
+            "clusters": found.clusters,
+            "checked": None if c is None else {**c._asdict(), "ratio": c.ratio},
+        }
+    )
 
 
 def _show(out: Output, found: Plan) -> None:

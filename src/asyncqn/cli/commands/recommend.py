@@ -19,39 +19,33 @@ if TYPE_CHECKING:
     from asyncqn.recommender.model import Recommendation
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `recommend`."""
+def recommend(
+    model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be given several times.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also items that the user has rated.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the items users would rate highest, with titles where the ratings had them."""
+    from asyncqn.recommender.estimator import Recommender
 
-    @app.command()
-    def recommend(
-        model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
-        user: Annotated[
-            list[str] | None, typer.Option(help="Id of a user; may be given several times.")
-        ] = None,
-        all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
-        out: Annotated[
-            Path | None, typer.Option(help="Write a table here, .csv or .parquet.", metavar="FILE")
-        ] = None,
-        n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
-        include_seen: Annotated[
-            bool, typer.Option("--include-seen", help="Also items that the user has rated.")
-        ] = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """List the items users would rate highest, with titles where the ratings had them."""
-        from asyncqn.recommender.estimator import Recommender
-
-        output = Output(json, quiet)
-        require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
-        require(not (all_ and user), "--all and --user exclude each other: leave one out.")
-        require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
-        if out is not None:
-            output.result(_write(model, out, None if all_ else user, n, not include_seen, output))
-            return
-        loaded = Recommender.load(model)
-        lists = [_one(loaded, name, n, not include_seen, output) for name in user or ()]
-        output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
+    output = Output(json, quiet)
+    require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
+    require(not (all_ and user), "--all and --user exclude each other: leave one out.")
+    require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
+    if out is not None:
+        output.result(_write(model, out, None if all_ else user, n, not include_seen, output))
+        return
+    loaded = Recommender.load(model)
+    lists = [_one(loaded, name, n, not include_seen, output) for name in user or ()]
+    output.result({"users": lists} | (lists[0] if len(lists) == 1 else {}))
 
 
 def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Output) -> dict[str, Any]:

@@ -13,27 +13,21 @@ from asyncqn.cli.output import Json, Output, Quiet
 from asyncqn.errors import ReplayMismatch
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `replay`."""
+def replay(
+    run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+    allow_imports: AllowImports = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
+    from asyncqn.core.replay import replay as replay_run
 
-    @app.command()
-    def replay(
-        run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
-        allow_imports: AllowImports = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
-        from asyncqn.core.replay import replay as replay_run
-
-        out = Output(json, quiet)
-        try:
-            again = replay_run(run, allow_imports=allow_imports)
-        except ReplayMismatch as mismatch:
-            out.result(
-                {"identical": False, "run": str(run), "message": str(mismatch), "error": str(mismatch)}
-            )
-            out.fail(str(mismatch))
-            raise typer.Exit(BAD_INPUT) from None
-        out.show(f"identical: {again.schedule.commits} commits of {run} were computed again, bit for bit.")
-        out.result({"identical": True, "run": str(run), **again.summary()})
+    out = Output(json, quiet)
+    try:
+        again = replay_run(run, allow_imports=allow_imports)
+    except ReplayMismatch as mismatch:
+        out.result({"identical": False, "run": str(run), "message": str(mismatch), "error": str(mismatch)})
+        out.fail(str(mismatch))
+        raise typer.Exit(BAD_INPUT) from None
+    out.show(f"identical: {again.schedule.commits} commits of {run} were computed again, bit for bit.")
+    out.result({"identical": True, "run": str(run), **again.summary()})

@@ -18,63 +18,59 @@ if TYPE_CHECKING:
     from asyncqn.types import Algorithm, Callback
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
+    change: Annotated[
+        bool, typer.Option("--change", help="Go on with other parameters, as a new segment of the run.")
+    ] = False,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            "-p",
+            metavar="KEY=VALUE",
+            help="With --change: a parameter from now on, as in -p h=1e-3; any number of times.",
+        ),
+    ] = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    save: Save = None,
+    allow_imports: AllowImports = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on from the newest whole checkpoint, to the number of commits the run was asked for.
 
-    @app.command()
-    def resume(
-        folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
-        change: Annotated[
-            bool, typer.Option("--change", help="Go on with other parameters, as a new segment of the run.")
-        ] = False,
-        parameter: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--parameter",
-                "-p",
-                metavar="KEY=VALUE",
-                help="With --change: a parameter from now on, as in -p h=1e-3; any number of times.",
-            ),
-        ] = None,
-        checkpoint_every: CheckpointEvery = 30.0,
-        save: Save = None,
-        allow_imports: AllowImports = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Go on from the newest whole checkpoint, to the number of commits the run was asked for.
+    With --change the run records from which commit on it had which parameters, and replays so.
+    """
+    from asyncqn.core.checkpoint_reading import load_checkpoint
+    from asyncqn.resume import resume as resume_run
 
-        With --change the run records from which commit on it had which parameters, and replays so.
-        """
-        from asyncqn.core.checkpoint_reading import load_checkpoint
-        from asyncqn.resume import resume as resume_run
+    out, mistakes_at_rank_0 = output_of_rank(json, quiet, mpi=under_mpiexec())
+    with mistakes_at_rank_0():
+        if save is not None:
+            check_run_folder(save)
+        require(
+            change == bool(parameter),
+            "other parameters need both --change and -p KEY=VALUE: say both, or neither.",
+        )
+        saved = load_checkpoint(folder)
+        algorithm = _changed(saved, parameter, allow_imports) if parameter else None
+    about = saved.document["manifest"]
+    commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
+    out.say(f"going on from commit {saved.commit} of {commits}")
 
-        out, mistakes_at_rank_0 = output_of_rank(json, quiet, mpi=under_mpiexec())
-        with mistakes_at_rank_0():
-            if save is not None:
-                check_run_folder(save)
-            require(
-                change == bool(parameter),
-                "other parameters need both --change and -p KEY=VALUE: say both, or neither.",
-            )
-            saved = load_checkpoint(folder)
-            algorithm = _changed(saved, parameter, allow_imports) if parameter else None
-        about = saved.document["manifest"]
-        commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
-        out.say(f"going on from commit {saved.commit} of {commits}")
+    def go(callback: Callback) -> Run | None:
+        return resume_run(
+            folder,
+            algorithm=algorithm,
+            change=change,
+            callback=callback,
+            checkpoint_every=checkpoint_every,
+            allow_imports=allow_imports,
+        )
 
-        def go(callback: Callback) -> Run | None:
-            return resume_run(
-                folder,
-                algorithm=algorithm,
-                change=change,
-                callback=callback,
-                checkpoint_every=checkpoint_every,
-                allow_imports=allow_imports,
-            )
-
-        shown = {"simulated": simulated, "checkpoint": True}
-        raise typer.Exit(show_run(go, commits, save, out, mistakes_at_rank_0, **shown))
+    shown = {"simulated": simulated, "checkpoint": True}
+    raise typer.Exit(show_run(go, commits, save, out, mistakes_at_rank_0, **shown))
 
 
 def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:

@@ -72,51 +72,47 @@ ENGINES: dict[str, Callable[[Options], Engine]] = {
 """How each engine is made from the options, by its name on the command line."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+@grouped
+def run(
+    options: JobOptions,
+    engine: Annotated[str, option("Engine", f"One of {', '.join(ENGINES)}.")] = "threads",
+    slow: Annotated[
+        bool, option("Engine", "Stretch computations to times drawn from the job's cluster.", "--slow")
+    ] = False,
+    time_unit: Annotated[float, option("Engine", "Seconds of one unit of time.")] = 1.0,
+    address: Annotated[str | None, option("Engine", "Of an existing Ray cluster.")] = None,
+    wire: Annotated[str, option("Engine", "Numbers between MPI ranks: exact or float32.")] = "exact",
+) -> None:
+    """Run a job on a real engine of this machine or cluster.
 
-    @app.command()
-    @grouped
-    def run(
-        options: JobOptions,
-        engine: Annotated[str, option("Engine", f"One of {', '.join(ENGINES)}.")] = "threads",
-        slow: Annotated[
-            bool, option("Engine", "Stretch computations to times drawn from the job's cluster.", "--slow")
-        ] = False,
-        time_unit: Annotated[float, option("Engine", "Seconds of one unit of time.")] = 1.0,
-        address: Annotated[str | None, option("Engine", "Of an existing Ray cluster.")] = None,
-        wire: Annotated[str, option("Engine", "Numbers between MPI ranks: exact or float32.")] = "exact",
-    ) -> None:
-        """Run a job on a real engine of this machine or cluster.
+    Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
+    Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
+    """
+    from asyncqn.cli.jobfile import load_job
+    from asyncqn.minimize import minimize
 
-        Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
-        Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
-        """
-        from asyncqn.cli.jobfile import load_job
-        from asyncqn.minimize import minimize
+    if engine not in ENGINES:
+        raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
+    out, mistakes_at_rank_0 = output_of_rank(options.json, options.quiet, mpi=engine == "mpi")
+    for name, value, meant in (("--address", address, "ray"), ("--wire", wire, "mpi")):
+        unused = value in (None, "exact") or engine == meant
+        require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
+    overrides = options.overrides()
+    if not slow:
+        overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
+        said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
+        idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
+        require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
+    with mistakes_at_rank_0():
+        plan = load_job(options.job, overrides, allow_imports=options.allow_imports)
+        if options.save is not None:
+            check_run_folder(options.save)  # before the work, not after it
+        slowed = plan.cluster if slow else None
+        chosen = ENGINES[engine](Options(options.workers, slowed, time_unit, address, wire))
+    out.say(f"{plan.algorithm}\n{chosen}")
 
-        if engine not in ENGINES:
-            raise BadInput(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
-        out, mistakes_at_rank_0 = output_of_rank(options.json, options.quiet, mpi=engine == "mpi")
-        for name, value, meant in (("--address", address, "ray"), ("--wire", wire, "mpi")):
-            unused = value in (None, "exact") or engine == meant
-            require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
-        overrides = options.overrides()
-        if not slow:
-            overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
-            said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
-            idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
-            require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
-        with mistakes_at_rank_0():
-            plan = load_job(options.job, overrides, allow_imports=options.allow_imports)
-            if options.save is not None:
-                check_run_folder(options.save)  # before the work, not after it
-            slowed = plan.cluster if slow else None
-            chosen = ENGINES[engine](Options(options.workers, slowed, time_unit, address, wire))
-        out.say(f"{plan.algorithm}\n{chosen}")
+    def go(callback: Callback) -> Run | None:
+        arguments = {**options.checkpoints(), **plan.run.arguments()}
+        return minimize(plan.problem, plan.algorithm, engine=chosen, callback=callback, **arguments)
 
-        def go(callback: Callback) -> Run | None:
-            arguments = {**options.checkpoints(), **plan.run.arguments()}
-            return minimize(plan.problem, plan.algorithm, engine=chosen, callback=callback, **arguments)
-
-        raise typer.Exit(show_run(go, plan.run.commits, options.save, out, mistakes_at_rank_0))
+    raise typer.Exit(show_run(go, plan.run.commits, options.save, out, mistakes_at_rank_0))

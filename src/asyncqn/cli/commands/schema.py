@@ -9,12 +9,8 @@ import typer
 from asyncqn.cli.output import Json, Quiet
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `schema`."""
+def schema(json: Json = False, quiet: Quiet = False) -> None:
+    """Print the JSON schema of a job file; name it in the first line: #:schema ./job.schema.json."""
+    from asyncqn.cli.jobfile import job_schema
 
-    @app.command()
-    def schema(json: Json = False, quiet: Quiet = False) -> None:
-        """Print the JSON schema of a job file; name it in the first line: #:schema ./job.schema.json."""
-        from asyncqn.cli.jobfile import job_schema
-
-        typer.echo(dumps(job_schema(), indent=1))  # JSON it is, asked for or not
+    typer.echo(dumps(job_schema(), indent=1))  # JSON it is, asked for or not

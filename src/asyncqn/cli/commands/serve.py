@@ -11,40 +11,33 @@ from asyncqn.cli.output import Json, Output, Quiet
 from asyncqn.errors import require
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `serve`."""
+def serve(
+    sets: Annotated[list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; another than this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
-    @app.command()
-    def serve(
-        sets: Annotated[
-            list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")
-        ],
-        host: Annotated[
-            str, typer.Option(help="Address to listen at; another than this machine's own needs a token.")
-        ] = "127.0.0.1",
-        port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
+    A word in the environment variable ASYNCQN_DATA_TOKEN must be shown by whoever reads.
+    """
+    from asyncqn.data.cache import load
+    from asyncqn.data.server import DataServer
 
-        A word in the environment variable ASYNCQN_DATA_TOKEN must be shown by whoever reads.
-        """
-        from asyncqn.data.cache import load
-        from asyncqn.data.server import DataServer
-
-        out = Output(json, quiet)
-        named = {}
-        for word in sets:
-            name, _, file = word.partition("=")
-            require(
-                bool(name) and "/" not in name,
-                f"{word[:200]!r} has no name to serve it by: write NAME={word}.",
-            )
-            named[name] = load(file or name)
-        with DataServer(named, host=host, port=port) as server:
-            out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
-            for name in named:
-                out.show(f"serving {server.address}/{name}")
-            sys.stdout.flush()  # whoever waits for the address reads a pipe
-            server.wait()
+    out = Output(json, quiet)
+    named = {}
+    for word in sets:
+        name, _, file = word.partition("=")
+        require(
+            bool(name) and "/" not in name, f"{word[:200]!r} has no name to serve it by: write NAME={word}."
+        )
+        named[name] = load(file or name)
+    with DataServer(named, host=host, port=port) as server:
+        out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
+        for name in named:
+            out.show(f"serving {server.address}/{name}")
+        sys.stdout.flush()  # whoever waits for the address reads a pipe
+        server.wait()

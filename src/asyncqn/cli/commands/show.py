@@ -20,45 +20,41 @@ MOST_WORKERS = 12
 """More workers than this are shown as the busiest and the idlest."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `show`."""
+def show(
+    run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
+    plot: Plot = None,
+    html: Html = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show a run: parameters, convergence, staleness, work per worker, versions."""
+    from asyncqn.cli.view import plots as plotting
+    from asyncqn.cli.view.seen import look_at
+    from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
 
-    @app.command()
-    def show(
-        run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
-        plot: Plot = None,
-        html: Html = None,
-        trace: Annotated[
-            Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
-        ] = None,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Show a run: parameters, convergence, staleness, work per worker, versions."""
-        from asyncqn.cli.view import plots as plotting
-        from asyncqn.cli.view.seen import look_at
-        from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
+    out = Output(json, quiet)
+    if plot is not None:
+        plotting.check_ending(plot)
+    loaded = look_at(run)
+    if plot is not None:
+        out.say(f"picture: {plotting.save(plotting.overview(loaded), plot)}")
+    if html is not None:
+        from asyncqn.cli.view.page import write_page
 
-        out = Output(json, quiet)
-        if plot is not None:
-            plotting.check_ending(plot)
-        loaded = look_at(run)
-        if plot is not None:
-            out.say(f"picture: {plotting.save(plotting.overview(loaded), plot)}")
-        if html is not None:
-            from asyncqn.cli.view.page import write_page
+        out.say(f"page: {write_page(html, {run.name or str(run): loaded})}")
+    if trace is not None:
+        simulated = plotting.time_axis(loaded) == plotting.SIMULATED
+        scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
+        out.say(f"trace: {write_trace(trace, loaded.schedule, scale, plotting.births(loaded))}")
+    if json:
+        out.result(describe(loaded, run))
+    else:
+        from rich.text import Text
 
-            out.say(f"page: {write_page(html, {run.name or str(run): loaded})}")
-        if trace is not None:
-            simulated = plotting.time_axis(loaded) == plotting.SIMULATED
-            scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
-            out.say(f"trace: {write_trace(trace, loaded.schedule, scale, plotting.births(loaded))}")
-        if json:
-            out.result(describe(loaded, run))
-        else:
-            from rich.text import Text
-
-            out.show(Text("\n".join(report(loaded, run))))
+        out.show(Text("\n".join(report(loaded, run))))
 
 
 def describe(run: Seen, folder: Path) -> dict[str, Any]:

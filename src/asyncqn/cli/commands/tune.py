@@ -80,8 +80,7 @@ class RatingsOptions:
     limit: Annotated[float, option(_RATINGS, "Simulated seconds after which a run is too slow.")] = 0.5
     rho: Annotated[float | None, option(_RATINGS, "Keep rho at this value; else it is searched.")] = None
     timing: Annotated[
-        str | None,
-        option(_RATINGS, "Seconds of STEP,COMMIT,MESSAGES. Default: measured here."),
+        str | None, option(_RATINGS, "Seconds of STEP,COMMIT,MESSAGES. Default: measured here.")
     ] = None
 
     def check(self) -> None:
@@ -105,73 +104,59 @@ class RatingsOptions:
         return Asked(tuned, path, options, f"RMSE {self.rmse:g}", "simulated seconds")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `tune`."""
+@grouped
+def tune(
+    algorithm: Annotated[str, typer.Argument(help="One of {tunable}.")],
+    options: SettingOptions,
+    gaussian: GaussianOptions,
+    factorization: RatingsOptions,
+    problem: Annotated[
+        str | None,
+        typer.Option(help="Instead of a job: linear-gaussian, another of Fig. 2, or matrix-factorization."),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
+    processes: Annotated[int, typer.Option(help="Processes.")] = 2,
+    output: Annotated[
+        Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
+    ] = None,
+) -> None:
+    """Search parameters by simulated time to a goal; an interrupted study goes on from its file.
 
-    @app.command()
-    @grouped
-    def tune(
-        algorithm: Annotated[
-            str,
-            typer.Argument(
-                help="as-lbfgs, mb-lbfgs, momentum-lbfgs, async-sgd, delay-adaptive-sgd, ringmaster, rennala "
-                "or async-saga."
-            ),
-        ],
-        options: SettingOptions,
-        gaussian: GaussianOptions,
-        factorization: RatingsOptions,
-        problem: Annotated[
-            str | None,
-            typer.Option(
-                help="Instead of a job: linear-gaussian, another of Fig. 2, or matrix-factorization."
-            ),
-        ] = None,
-        budget: Annotated[
-            int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
-        ] = None,
-        seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
-        processes: Annotated[int, typer.Option(help="Processes.")] = 2,
-        output: Annotated[
-            Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
-        ] = None,
-    ) -> None:
-        """Search parameters by simulated time to a goal; an interrupted study goes on from its file.
+    Your own job: its problem and cluster, --target and --metric for the goal, --max-time for what is too
+    slow; parameters given with -p are kept, all others are searched. Or a --problem of the paper.
+    """
+    from asyncqn.tuning.problem import known_algorithm
+    from asyncqn.tuning.tuner import tune
 
-        Your own job: its problem and cluster, --target and --metric for the goal, --max-time for what is too
-        slow; parameters given with -p are kept, all others are searched. Or a --problem of the paper.
-        """
-        from asyncqn.tuning.problem import known_algorithm
-        from asyncqn.tuning.tuner import tune
-
-        known_algorithm(algorithm)
-        counts = {"workers": 1 if options.workers is None else options.workers}
-        for name, count in {**counts, "seeds": seeds, "processes": processes}.items():
-            require(count >= 1, f"--{name} must be at least 1, not {count}.")
-        gaussian.check()
-        factorization.check()
-        require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
-        runs = {"seeds": seeds, "seed": options.seed or 0}
-        said = _said(options)
-        if problem is None and said:
-            asked = _job(algorithm, options, runs, output, said)
+    known_algorithm(algorithm)
+    counts = {"workers": 1 if options.workers is None else options.workers}
+    for name, count in {**counts, "seeds": seeds, "processes": processes}.items():
+        require(count >= 1, f"--{name} must be at least 1, not {count}.")
+    gaussian.check()
+    factorization.check()
+    require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
+    runs = {"seeds": seeds, "seed": options.seed or 0}
+    said = _said(options)
+    if problem is None and said:
+        asked = _job(algorithm, options, runs, output, said)
+    else:
+        problem, W = problem or "linear-gaussian", options.workers
+        require(not said, f"{next(iter(said), '')} says something of a job: leave it out, or --problem.")
+        if problem == FACTORIZATION:
+            asked = factorization.asked(algorithm, W or 10, runs, output)
         else:
-            problem, W = problem or "linear-gaussian", options.workers
-            require(not said, f"{next(iter(said), '')} says something of a job: leave it out, or --problem.")
-            if problem == FACTORIZATION:
-                asked = factorization.asked(algorithm, W or 10, runs, output)
-            else:
-                asked = gaussian.asked(algorithm, problem, W or 40, runs, output)
-        budget = asked.problem.budget if budget is None else budget
-        which = "" if problem is None else f"--problem {problem} "
-        command = f"asyncqn tune {algorithm} {which}{asked.options} --budget {budget} --seeds {seeds} "
-        command += f"--seed {runs['seed']}"
-        out = Output(options.json, options.quiet)
-        with out.progress(f"tuning {algorithm}", budget) as tell:
-            study = tune(
-                asked.problem, budget, path=asked.path, command=command, processes=processes, tell=tell
-            )
-        _show(out, study, asked, command)
+            asked = gaussian.asked(algorithm, problem, W or 40, runs, output)
+    budget = asked.problem.budget if budget is None else budget
+    which = "" if problem is None else f"--problem {problem} "
+    command = f"asyncqn tune {algorithm} {which}{asked.options} --budget {budget} --seeds {seeds} "
+    command += f"--seed {runs['seed']}"
+    out = Output(options.json, options.quiet)
+    with out.progress(f"tuning {algorithm}", budget) as tell:
+        study = tune(asked.problem, budget, path=asked.path, command=command, processes=processes, tell=tell)
+    _show(out, study, asked, command)
 
 
 _ALIKE = ("workers", "seed", "json", "quiet")

@@ -12,48 +12,44 @@ import typer
 from asyncqn.cli.output import Json, Output, Quiet
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `warm`."""
+def warm(
+    rank: Annotated[
+        list[int] | None, typer.Option(help="Ranks of the recommender; any number of times. [5]")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also every algorithm, each on a small problem.")
+    ] = False,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="List what was compiled, with processor seconds.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compile what the defaults of `minimize`, `simulate` and the recommender run.
 
-    @app.command()
-    def warm(
-        rank: Annotated[
-            list[int] | None, typer.Option(help="Ranks of the recommender; any number of times. [5]")
-        ] = None,
-        everything: Annotated[
-            bool, typer.Option("--all", help="Also every algorithm, each on a small problem.")
-        ] = False,
-        kernels: Annotated[
-            bool, typer.Option("--kernels", help="List what was compiled, with processor seconds.")
-        ] = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Compile what the defaults of `minimize`, `simulate` and the recommender run.
+    Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this
+    version: once is enough.
+    """
+    from asyncqn.errors import require
+    from asyncqn.kernels.compile_times import listening
+    from asyncqn.kernels.jit import cache_folder
 
-        Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this
-        version: once is enough.
-        """
-        from asyncqn.errors import require
-        from asyncqn.kernels.compile_times import listening
-        from asyncqn.kernels.jit import cache_folder
-
-        ranks = rank or [5]
-        require(all(r >= 1 for r in ranks), f"--rank must be at least 1, not {min(ranks)}.")
-        out, parts = Output(json, quiet), []
-        for name, work in jobs(ranks, everything):
-            began = time.process_time()
-            with listening() as compiled:
-                work()
-            seconds = time.process_time() - began
-            parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
-            if not json:
-                out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
-            for row in compiled if kernels and not json else ():
-                out.show(f"  {row.seconds:6.2f} s  {row.name.removeprefix('asyncqn.kernels.')}")
+    ranks = rank or [5]
+    require(all(r >= 1 for r in ranks), f"--rank must be at least 1, not {min(ranks)}.")
+    out, parts = Output(json, quiet), []
+    for name, work in jobs(ranks, everything):
+        began = time.process_time()
+        with listening() as compiled:
+            work()
+        seconds = time.process_time() - began
+        parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
         if not json:
-            out.show(f"kept in {cache_folder()}")
-        out.result({"parts": parts, "folder": str(cache_folder())})
+            out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
+        for row in compiled if kernels and not json else ():
+            out.show(f"  {row.seconds:6.2f} s  {row.name.removeprefix('asyncqn.kernels.')}")
+    if not json:
+        out.show(f"kept in {cache_folder()}")
+    out.result({"parts": parts, "folder": str(cache_folder())})
 
 
 def jobs(ranks: list[int], everything: bool) -> list[tuple[str, Callable[[], Any]]]:

@@ -15,49 +15,45 @@ if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Saved
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `watch`."""
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Folder of checkpoints of the run.", metavar="DIR")],
+    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Watch a run that keeps checkpoints: commits, objective, |grad U|, staleness, workers.
 
-    @app.command()
-    def watch(
-        folder: Annotated[Path, typer.Argument(help="Folder of checkpoints of the run.", metavar="DIR")],
-        every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
-        once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
-        json: Json = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Watch a run that keeps checkpoints: commits, objective, |grad U|, staleness, workers.
+    A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
+    With --json: one object, when the watching ends.
+    """
+    from asyncqn.core.checkpoint_reading import load_checkpoint
+    from asyncqn.errors import BadInput, require
+    from asyncqn.storage import held_by
 
-        A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
-        With --json: one object, when the watching ends.
-        """
-        from asyncqn.core.checkpoint_reading import load_checkpoint
-        from asyncqn.errors import BadInput, require
-        from asyncqn.storage import held_by
-
-        require(every > 0, f"--every must be positive, not {every:g}.")
-        out, last, saved = Output(json, quiet), -1, None
-        while True:
-            owner = held_by(folder)
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # a generation that is being written is no damage
-                    saved = load_checkpoint(folder)
-            except BadInput:
-                if owner is None or once:
-                    raise
-                saved = None  # it lives, and has not written yet
-            if saved is not None and int(saved.document["serial"]) != last:
-                last = int(saved.document["serial"])
-                if not json:
-                    out.show(line(state(saved, owner is not None)))
+    require(every > 0, f"--every must be positive, not {every:g}.")
+    out, last, saved = Output(json, quiet), -1, None
+    while True:
+        owner = held_by(folder)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a generation that is being written is no damage
+                saved = load_checkpoint(folder)
+        except BadInput:
             if owner is None or once:
-                break
-            time.sleep(every)
-        assert saved is not None
-        if not json and not once:
-            out.say(f"nobody writes to {folder} any more.")
-        out.result(state(saved, owner is not None))
+                raise
+            saved = None  # it lives, and has not written yet
+        if saved is not None and int(saved.document["serial"]) != last:
+            last = int(saved.document["serial"])
+            if not json:
+                out.show(line(state(saved, owner is not None)))
+        if owner is None or once:
+            break
+        time.sleep(every)
+    assert saved is not None
+    if not json and not once:
+        out.say(f"nobody writes to {folder} any more.")
+    out.result(state(saved, owner is not None))
 
 
 def state(saved: Saved, living: bool) -> dict[str, Any]:
@@ -74,11 +70,12 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
         **{key: value for key, value in seen.numbers.items() if key not in ("status", "message")},
         "living": living,
         "engine": engine.get("kind"),
-        "workers": int(engine.get("workers", 0)) - seen.numbers["workers_lost"]
+        "workers": int(engine.get("workers", 0))
+        - seen.numbers["workers_lost"]
         + seen.numbers["workers_joined"],
         "workers_active": int(np.unique(recent).size),
         "staleness_recent": float(stale.mean()) if stale.size else 0.0,
-    }  # fmt: skip
+    }
 
 
 RECENT = 500

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
+from asyncqn.core.checkpoint import Arrays, Checkpoints
 from asyncqn.core.run import Run
 from asyncqn.core.streams import Stream
 from asyncqn.engines.clock import Clock
@@ -134,8 +134,7 @@ class MPIMaster:
                 rank.lay_out(core.sent(), self.sample, self.narrow, room)
                 content = None
                 if start is not None and i < len(old):
-                    mine = f"worker.{rank.worker}."
-                    content = arrays_to_bytes({n: a for n, a in start.arrays.items() if n.startswith(mine)})
+                    content = arrays_to_bytes(start.of_worker(rank.worker))
                 rank.notice.address(
                     START, rank.worker, 0 if content is None else content.size, room is not None
                 )
@@ -179,8 +178,7 @@ class MPIMaster:
                         continue
                     self.unheard.discard(i)
                     if arrays is not None:  # a worker that remembers nothing has none
-                        template = core.algorithm.init_worker(core.potential, core.theta0)
-                        states[rank.worker] = Saved({}, arrays).tree(f"worker.{rank.worker}", template)
+                        states[rank.worker] = core.worker_state(rank.worker, arrays)
         return {w: state for w, state in states.items() if w in core.members}
 
     # -- messages
@@ -278,7 +276,7 @@ class MPIMaster:
 
     def _send_orders(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
-        if self.core.service and self.core.time > self.clock.now():
+        if self.core.service:
             self.clock.sleep_until(self.core.time)  # the service time of a slowed master
         for order in orders:
             i = self.at[order.worker]

@@ -15,15 +15,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from asyncqn.core.checkpoint import Arrays, Checkpoints, Saved
+from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
+from asyncqn.engines.failures import Failure
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
-from asyncqn.engines.ray.worker import Answer, Brief, Failed, Reference, Worker
+from asyncqn.engines.ray.worker import Answer, Brief, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
 
 LOOK_EVERY = 0.5
@@ -172,11 +173,8 @@ class RayMaster(ElasticMaster):
         self._prepare(slot)
 
     def _prepare(self, slot: ActorSlot) -> None:
-        state: Arrays | None = None
-        if slot.returning is not None and self.checkpoints is not None and self.checkpoints.start is not None:
-            mine = f"worker.{slot.returning}."
-            arrays = self.checkpoints.start.arrays
-            state = {name: array for name, array in arrays.items() if name.startswith(mine)}
+        start = None if self.checkpoints is None else self.checkpoints.start
+        state = None if slot.returning is None or start is None else start.of_worker(slot.returning)
         self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
 
     def _welcome(self, slot: ActorSlot) -> None:
@@ -221,15 +219,12 @@ class RayMaster(ElasticMaster):
         except errors.RayError:
             self._lose(slot)
             return
-        if isinstance(content, Failed):
-            failure = WorkerFailed(content.sentence)
-            failure.add_note(content.trace)
-            raise failure
+        if isinstance(content, Failure):
+            raise content.raised()
         if method == "step":
             self._answered(slot, content if isinstance(content, Answer) else Answer(content, None, None))
         elif method == "final_state":
-            template = self.core.algorithm.init_worker(self.core.potential, self.core.theta0)
-            self.states[slot.worker] = Saved({}, content).tree(f"worker.{slot.worker}", template)
+            self.states[slot.worker] = self.core.worker_state(slot.worker, content)
         elif content == "data":
             if isinstance(self.source, Reference):
                 self.source = self._put(self.core.potential, self.core.potential)
@@ -262,7 +257,7 @@ class RayMaster(ElasticMaster):
 
     def _send_orders(self, orders: list[Assign]) -> None:
         core = self.core
-        if core.time > self.clock.now():
+        if core.service:
             self.clock.sleep_until(core.time)  # the service time of a slowed master
         if not orders:
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.engines.copies import View
+from asyncqn.engines.failures import Failure, failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
@@ -70,13 +70,6 @@ class Reference(NamedTuple):
         return potential
 
 
-class Failed(NamedTuple):
-    """A computation that raised an error: a sentence, and where it happened."""
-
-    sentence: str
-    trace: str
-
-
 class Answer(NamedTuple):
     """The update's values (None: rejected) with what goes along at times: its type, and a state owed."""
 
@@ -90,7 +83,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1, "asyncqn learning")
-        self.learning: Future[Failed | None] | None = None
+        self.learning: Future[Failure | None] | None = None
         self.over = threading.Event()
         self.learning_takes = 0.0
         self.told_kind = False
@@ -98,7 +91,7 @@ class Worker:
 
     def prepare(
         self, brief: Brief, source: Reference | Potential, worker: int, state: Arrays | None
-    ) -> str | Failed:
+    ) -> str | Failure:
         """Get ready; "data" means that the potential cannot be built here and must be sent.
 
         worker, state: of a worker that goes on from a checkpoint, else None as state.
@@ -116,38 +109,38 @@ class Worker:
             iterate = self.algorithm.init(theta0)
             self.copy = View(iterate, sent_fields(self.algorithm, iterate))
         except Exception as error:
-            return _failed("a worker could not be prepared", error)
+            return failure("a worker could not be prepared", error)
         return "ready"
 
     def step(
         self, message: tuple[Any, ...], order: tuple[Any, ...] | None = None
-    ) -> tuple[Any, ...] | Answer | Failed:
+    ) -> tuple[Any, ...] | Answer | Failure:
         """Compute on the iterate in `message`; where no order comes beside it, it is the first member.
 
         Most answers are the values of the update alone, for small messages are what Ray is slow at.
         """
         begun = time.perf_counter()
         assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
-        if (failure := self._settle()) is not None:
-            return failure
+        if (failed := self._settle()) is not None:
+            return failed
         try:
             state = state_arrays(assign.worker, self.local) if assign.hand_in else None
             self.view = self.copy.take(values)
             task = assign.task(self.seed)
             update = self.steps.compute(self.view, self.local, task)
         except Exception as error:
-            return _failed(_where(assign), error)
+            return failure(assign, error)
         self._stretch(begun, assign)
         if self.learning_takes > BRIEF:
             self.learning = self.pool.submit(self._learn, assign, update)
-        elif (failure := self._learn(assign, update)) is not None:
-            return failure
+        elif (failed := self._learn(assign, update)) is not None:
+            return failed
         if update is None:
             return Answer(None, None, state)
         answer, known, self.told_kind = tuple(update), self.told_kind, True
         return answer if known and state is None else Answer(answer, None if known else type(update), state)
 
-    def final_state(self, worker: int) -> Arrays | Failed:
+    def final_state(self, worker: int) -> Arrays | Failure:
         """The worker's state after everything it computed."""
         return self._settle() or state_arrays(worker, self.local)
 
@@ -155,16 +148,16 @@ class Worker:
         """Do not stretch computations any more: the run is over."""
         self.over.set()
 
-    def _learn(self, assign: Assign, update: Any | None) -> Failed | None:
+    def _learn(self, assign: Assign, update: Any | None) -> Failure | None:
         begun = time.perf_counter()
         try:
             self.local = self.steps.learn(self.view, self.local, assign.task(self.seed), update)
         except Exception as error:
-            return _failed(_where(assign), error)
+            return failure(assign, error)
         self.learning_takes = time.perf_counter() - begun
         return None
 
-    def _settle(self) -> Failed | None:
+    def _settle(self) -> Failure | None:
         """Wait until the last step is learned from."""
         learning, self.learning = self.learning, None
         return learning.result() if learning is not None else None
@@ -180,12 +173,3 @@ class Worker:
 
 def _kind(potential: Potential) -> str:
     return f"{type(potential).__module__}.{type(potential).__qualname__}"
-
-
-def _where(assign: Assign) -> str:
-    return f"worker {assign.worker} failed in its step {assign.k}, computing on version {assign.read}"
-
-
-def _failed(what: str, error: Exception) -> Failed:
-    reason = " ".join(str(error).split()).rstrip(".")
-    return Failed(f"{what} ({type(error).__name__}: {reason}).", traceback.format_exc())

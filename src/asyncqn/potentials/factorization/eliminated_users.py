@@ -14,7 +14,7 @@ sets are shuffled in runs of a few neighbours.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,6 @@ from asyncqn.kernels import grouping
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
-
-P = TypeVar("P", bound="EliminatedUsers")
 
 
 class EliminatedUsers(ABC):
@@ -65,12 +63,6 @@ class EliminatedUsers(ABC):
         self.item_counts = np.diff(item_starts).astype(self.dtype)
         self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
-
-    @classmethod
-    def from_ratings(cls: type[P], ratings: Any, rank: int = 5, **options: Any) -> P:
-        """From an object with users, items, values, n_users and n_items, such as `asyncqn.data.Ratings`."""
-        options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
-        return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
 
     @property
     def dim(self) -> int:

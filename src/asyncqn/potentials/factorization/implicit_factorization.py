@@ -24,6 +24,7 @@ from asyncqn.kernels import gram, grouping, profiled, whitened
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
 from asyncqn.potentials.factorization.item_metric import Metric, metric_of
+from asyncqn.potentials.factorization.stored import OfClicks
 from asyncqn.types import Array, Rows
 
 
@@ -72,7 +73,7 @@ def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, th
     return np.ascontiguousarray(turned.reshape(-1, size)[:, size - rank :]).ravel()
 
 
-class ImplicitFactorization(EliminatedUsers):
+class ImplicitFactorization(EliminatedUsers, OfClicks):
     """The potential V of the item rows; `users`, `items`, `values`: clicks with strengths r > 0, one a pair.
 
     confidence: c = 1 + confidence * r; prior: the ridge of every row; columns: as for

@@ -21,6 +21,7 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
 from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.potentials.factorization.stored import OfRatings
 from asyncqn.types import Array, Rows
 
 SPREAD = 0.1
@@ -170,7 +171,7 @@ def example_ratings() -> Triples:
     return Triples(users.astype(np.int32), items.astype(np.int32), values.astype(np.float32))
 
 
-class MatrixFactorization:
+class MatrixFactorization(OfRatings):
     """The potential of both sides jointly; data points are single ratings.
 
     `users`, `items`: dense indices below `n_users` and `n_items`; `values`: ratings; `rank`: K.
@@ -216,12 +217,6 @@ class MatrixFactorization:
         self._weights = number_weights(self.ridges, self.rank, self.alpha)
         self._width = kernels.width(self.rank)
         self._first_user = self.n_items * self.rank
-
-    @classmethod
-    def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> MatrixFactorization:
-        """From an object with users, items, values, n_users and n_items, such as `asyncqn.data.Ratings`."""
-        options = {"n_users": ratings.n_users, "n_items": ratings.n_items, **options}
-        return cls(ratings.users, ratings.items, ratings.values, rank=rank, **options)
 
     @classmethod
     def example(cls, dtype: str = "float64") -> MatrixFactorization:

@@ -20,6 +20,7 @@ from asyncqn.kernels import profiled
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
 from asyncqn.potentials.factorization.item_metric import Metric, metric_of
+from asyncqn.potentials.factorization.stored import OfRatings
 from asyncqn.types import Array, Rows
 
 
@@ -32,7 +33,7 @@ class Prepared(NamedTuple):
     prior: float
 
 
-class ProfiledFactorization(EliminatedUsers):
+class ProfiledFactorization(EliminatedUsers, OfRatings):
     """The potential V of the item rows; arguments as for `MatrixFactorization`.
 
     columns: factors on the ridge of the items, one for each of the K columns.  As f.g does not change where

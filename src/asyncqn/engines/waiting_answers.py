@@ -1,0 +1,107 @@
+"""WaitingAnswers: the answers that wait for their commit, and the rules by which they make one.
+
+Each answer is a commit, or a round of them is, or so many that are fresh, or one for every part of the data:
+the stage of the version that an answer read says which (`core.stages`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from asyncqn.core.stages import Closes, Stage, Stages, stage_at
+from asyncqn.engines.copies import copied
+from asyncqn.engines.handout import HandOut
+from asyncqn.engines.orders import Answer
+
+EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PARTS
+
+
+class WaitingAnswers:
+    """The answers since the last commit; versions and times are told by the caller.
+
+    max_staleness: where each answer is a commit, one that is older comes in vain.
+    reach: time a broadcast needs to reach the workers, from which a round's timeout counts.
+    """
+
+    def __init__(
+        self, stages: Stages, handout: HandOut | None, max_staleness: int | None, reach: float
+    ) -> None:
+        self.stages, self.handout, self.max_staleness, self.reach = stages, handout, max_staleness, reach
+        self.answers: list[Answer] = []
+        self.lasting = False
+        """The arrays of an answer are those that the algorithm made, which last until it is committed."""
+        self.round_ends = math.inf
+        """When the open round may close without everyone."""
+
+    def add(self, answer: Answer, stage: Stage, version: int, took: float) -> list[Answer] | None:
+        """What is to be committed now that this answer is there, [] while it waits; None: it came in vain.
+
+        stage: of the present version; took: how long the answer was under way.
+        """
+        asked = stage_at(self.stages, answer.read)
+        if asked.closes is EACH_ANSWER:
+            return self._by_itself(answer, asked, stage, version)
+        if asked.closes is ALL_PARTS:
+            return self._of_a_part(answer, version, took)
+        if asked.answers is not None:
+            return self._fresh(answer, version, asked.answers)
+        if answer.read < version:
+            return None
+        self.answers.append(answer)
+        return []
+
+    def _by_itself(self, answer: Answer, asked: Stage, stage: Stage, version: int) -> list[Answer] | None:
+        """In vain where it belongs to a stage that is over, or is too old."""
+        delay, most, stage_most = version - answer.read, self.max_staleness, asked.max_delay
+        young = (most is None or delay <= most) and (stage_most is None or delay <= stage_most)
+        kept = young and stage is asked
+        if self.handout is not None and answer.part is not None and stage is asked:
+            self.handout.taken(answer.part, answer.read, kept=kept)
+        return [answer] if kept else None
+
+    def _of_a_part(self, answer: Answer, version: int, took: float) -> list[Answer]:
+        """All that wait, where this was the last part that was missing."""
+        assert self.handout is not None
+        assert answer.part is not None
+        if not self.handout.answered(answer.part, answer.read, version, took):
+            # A worker's computations are recorded in its own order, so it waits for those before it.
+            self.answers.append(answer._replace(update=None, counts=False))
+            return []
+        if not self.handout.complete:
+            # Its worker goes on to other blocks, and an engine may use the arrays again.
+            kept = answer.update if self.lasting else copied(answer.update)
+            self.answers.append(answer._replace(update=kept))
+            return []
+        return [*self.take(), answer]
+
+    def _fresh(self, answer: Answer, version: int, enough: int) -> list[Answer] | None:
+        """All that wait, once so many were computed at the present version."""
+        fresh = answer.read == version
+        if not fresh and not self.answers:
+            return None
+        # Its worker goes on, and may use the arrays again; one in vain stands where it came.
+        self.answers.append(answer._replace(update=copied(answer.update) if fresh else None, counts=fresh))
+        return self.take() if sum(waiting.counts for waiting in self.answers) == enough else []
+
+    def take(self) -> list[Answer]:
+        """All that wait; none waits any more."""
+        answers, self.answers = self.answers, []
+        return answers
+
+    # -- rounds that wait for their workers
+
+    def open_round(self, stage: Stage, now: float) -> None:
+        """A version was sent to the workers of a round."""
+        if stage.closes is ROUND and stage.answers is None:
+            self.round_ends = now + self.reach + stage.timeout
+
+    def close_round(self, stage: Stage, members: Collection[int], now: float) -> list[Answer]:
+        """What is to be committed if the round is over, else []."""
+        if stage.closes is not ROUND or stage.answers is not None:
+            return []
+        answered = {answer.worker for answer in self.answers}
+        everyone = answered.issuperset(members)
+        enough = len(answered) >= stage.quorum * len(members) - 1e-9
+        over = everyone or (now >= self.round_ends and enough)
+        return self.take() if answered and over else []
