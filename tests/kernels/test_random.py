@@ -14,7 +14,7 @@ from asyncqn.kernels.random import (
     _minus_two_log,
     fill_normals,
     fill_rows,
-    philox_words,
+    philox_block,
 )
 
 ONES = 0xFFFFFFFF
@@ -39,7 +39,7 @@ def normals(n, seed=0, k=0, worker=0, purpose=NOISE, dtype=np.float64):
     ],
 )
 def test_philox_gives_the_published_words(counter, key, words):
-    assert list(philox_words(np.array(counter, np.uint64), np.array(key, np.uint64))) == words
+    assert list(philox_block(np.array(counter, np.uint64), np.array(key, np.uint64))) == words
 
 
 @njit

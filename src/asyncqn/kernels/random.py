@@ -53,9 +53,8 @@ def _float_of(typing_context: Any, value: Any) -> Any:
     return types.float64(types.uint64), build
 
 
-@strict_piece
-def philox(c0, c1, c2, c3, k0, k1):
-    """Ten rounds of Philox4x32 on 32-bit words held in uint64."""
+def philox_words(c0, c1, c2, c3, k0, k1):
+    """Ten rounds of Philox4x32 on 32-bit words held in uint64; of NumPy's numbers or arrays, uncompiled."""
     for _ in range(10):
         p0 = c0 * _M0
         p1 = c2 * _M1
@@ -63,6 +62,10 @@ def philox(c0, c1, c2, c3, k0, k1):
         k0 = (k0 + _W0) & _LOW
         k1 = (k1 + _W1) & _LOW
     return c0, c1, c2, c3
+
+
+philox = strict_piece(philox_words)
+"""The same for kernels."""
 
 
 @strict_piece
@@ -163,7 +166,7 @@ def fill_rows(key, k, worker, n, out):
 
 
 @kernel
-def philox_words(counter, key):
+def philox_block(counter, key):
     """The four words of one block, for tests against the published vectors."""
     c = counter
     return philox(c[0], c[1], c[2], c[3], key[0], key[1])

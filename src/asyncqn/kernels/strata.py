@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from asyncqn.kernels.jit import kernel
-from asyncqn.kernels.random import SAMPLE, philox
+from asyncqn.kernels.random import SAMPLE, philox, philox_words
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
@@ -26,7 +26,7 @@ def fill_strata(seed, stride, first, n_data, out):
     number = np.arange(first, first + out.size).astype(np.uint64)
     start = number.astype(np.int64) * stride
     length = np.minimum(stride, n_data - start).astype(np.uint64)
-    x, *_ = philox.py_func(
+    x, *_ = philox_words(
         number & _LOW, np.uint64(SAMPLE), np.uint64(stride), number >> _32, key & _LOW, key >> _32
     )
     out[:] = start + ((x * length) >> _32).astype(np.int64)
