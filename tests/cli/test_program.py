@@ -364,6 +364,8 @@ def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
     assert code == 0
     shown = json.loads(call(capfd, "show", folder, "--json")[1])
     watched = json.loads(call(capfd, "watch", folder, "--json")[1])
+    assert "simulated workers" in call(capfd, "watch", folder, "--once")[1]
+    assert "a simulated run tells them when it ends" in call(capfd, "show", folder)[1]
     assert shown["commits_wanted"] == watched["commits_wanted"] == 40
     assert 0 < shown["commits"] == watched["commits"] <= 40
     assert (watched["living"], watched["workers"]) == (False, 3)

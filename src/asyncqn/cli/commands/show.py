@@ -102,14 +102,19 @@ def report(run: Seen, folder: Path) -> list[str]:
         f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
         *line_chart(run.metrics["time"], values, log=log),
         "",
-        f"staleness: mean {numbers['staleness_mean']:.2f}, largest {numbers['staleness_max']} commits",
-        *bar_chart(*histogram_bins(schedule.staleness_histogram())),
-        "",
-        f"work per worker: {schedule.workers} workers, {schedule.commits:,} commits, {schedule.dropped:,} "
-        "answers dropped; commits, mean staleness, mean cycle",
-        *_workers(run, unit),
-        "",
     ]
+    if schedule.worker.size:
+        lines += [
+            f"staleness: mean {numbers['staleness_mean']:.2f}, largest {numbers['staleness_max']} commits",
+            *bar_chart(*histogram_bins(schedule.staleness_histogram())),
+            "",
+            f"work per worker: {schedule.workers} workers, {schedule.commits:,} commits, "
+            f"{schedule.dropped:,} answers dropped; commits, mean staleness, mean cycle",
+            *_workers(run, unit),
+            "",
+        ]
+    else:
+        lines += ["staleness and work per worker: a simulated run tells them when it ends.", ""]
     if run.counters:
         accepted, rejected, refused = (
             run.counters.get(name, 0) for name in ("pairs_accepted", "pairs_rejected", "updates_rejected")

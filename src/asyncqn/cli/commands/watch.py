@@ -87,8 +87,10 @@ def line(now: dict[str, Any]) -> str:
     share = now["commits"] / max(now["commits_wanted"], 1)
     what = f"error {now['error']:.4g}" if "error" in now else f"U {now['fun']:.6g}"
     slope = f", |grad U| {now['grad_norm']:.3g}" if "grad_norm" in now else ""
+    begun = f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
+    if now["engine"] == "simulator":  # its checkpoints leave out who computed what, for it is drawn again
+        return f"{begun}{what}{slope}, {now['workers']} simulated workers"
     return (
-        f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
-        f"{what}{slope}, staleness {now['staleness_recent']:.1f}, {now['workers_active']} of "
+        f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {now['workers_active']} of "
         f"{now['workers']} workers"
     )
