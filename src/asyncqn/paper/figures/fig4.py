@@ -265,6 +265,6 @@ EXPERIMENT = Experiment(
     quick="the 1M set, as long as 600 and 4800 steps of a-SGD take, 3 seeds (off the base case 2 and 1)",
     full="the 1M set, as long as 600 and 4800 steps of a-SGD take (5 seeds) and 48,000 (2; 1); the shapes of "
     "10M and 20M for 600 steps",
-    minutes=(1.5, 15.0),
+    minutes=(1.9, 15.0),
     headline=headline,
 )
