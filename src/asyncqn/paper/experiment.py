@@ -104,6 +104,7 @@ class Experiment:
     full: str = ""
     """How much is computed in either size, in a few words."""
     minutes: tuple[float, float] = (1.0, 10.0)
-    """About how long either size takes on two processors."""
+    """About how long either size takes to compute on two processors, by the processor time it took on a busy
+    machine; starting and drawing come on top, some ten seconds each."""
     headline: Callable[[Tables], list[str]] | None = None
     """Sentences for the head of the page."""
