@@ -168,7 +168,7 @@ def write_page(lines: list[dict[str, Any]]) -> None:
         ]
         text += ["×0.01, ×1 and ×100, wild starts, W = 1 to 1000, the four laws; every run is a line of"]
         text += [
-            "laboratory/safety.jsonl. `completed`: left after 400 exact passes without an end; *turns*: the"
+            "laboratory/safety.jsonl. `completed`: left after 100 exact passes without an end; *turns*: the"
         ]
         text += ["table's safeguard turned back at least once.", "", *rows, ""]
     if rows := _plain("laboratory/plan"):
