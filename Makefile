@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_DIR ?= demo-output
-# Worker processes of pytest.  loadgroup keeps a module's xdist_group (Ray, MPI) in one process; groups begin in
-# the order of tests/conftest.py, the longest first.
+# Worker processes of pytest.  loadgroup keeps a group of tests (a file, or all that start MPI or Ray) in one
+# process; groups begin in the order of tests/conftest.py.
 JOBS ?= 2
 SPREAD := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 PYTEST_ARGS ?=

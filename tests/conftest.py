@@ -1,7 +1,7 @@
 """What all tests share: hypothesis settings, spreading over processes, a local MPI and a local Ray.
 
 Fixtures for real engines: `mpirun(n, script_args)` and `ray_local`.  Tests that use them are put
-into the xdist groups "mpi" and "ray", so that each runs in one process and never beside itself.
+into the xdist group "clusters": each starts several processes, and they never run beside one another.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ settings.register_profile(
 settings.load_profile("asyncqn")
 
 
-_EARLY = ("test_threads", "test_published", "ray", "mpi", "test_docs", "test_program", "test_reproduce")
+_EARLY = ("test_threads", "test_published", "clusters", "test_docs", "test_program", "test_reproduce")
 """Groups that begin before the others: one that compiles most kernels, so that processes of later groups
 find them in the cache, then the longest ones."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test an xdist group: "mpi" or "ray" by fixture, else its file.
+    """Give every test an xdist group: "clusters" by fixture, else its file.
 
     A file kept in one process compiles its kernels once; numba's cache on disk, which is written
     by atomic replacement, serves the other process afterwards.  The longest groups come early, with
@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is not None:
             continue
-        fixtures = getattr(item, "fixturenames", ())
-        group = "mpi" if "mpirun" in fixtures else "ray" if "ray_local" in fixtures else item.path.stem
+        clusters = {"mpirun", "ray_local"}.intersection(getattr(item, "fixturenames", ()))
+        group = "clusters" if clusters else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     place = {group: at for at, group in enumerate(_EARLY)}
     items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(place)))

@@ -183,7 +183,7 @@ def test_the_guides_own_algorithm_is_a_file_of_less_than_25_lines() -> None:
 
 
 @pytest.mark.timeout(240)  # it starts ranks and a local Ray
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("clusters")
 def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp_path: Path) -> None:
     (tmp_path / "delay_adaptive.py").write_text(own_algorithm(), encoding="utf-8")
     script = (

@@ -415,7 +415,7 @@ print(json.dumps([inside, check_algorithm(Counting(1e-3, 2), Bowl())]))
 
 
 @pytest.mark.timeout(240)  # it starts ranks and a local Ray
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("clusters")
 def test_a_plain_script_with_its_own_classes_tries_every_engine(tmp_path):
     (tmp_path / "plain.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -34,9 +34,10 @@ class LateWriter(Quadratic):
         self.function, self.change, self.calls = function, change, 0
 
     def _count(self, function: str, *arguments: Any) -> None:
-        self.calls += function == self.function
-        if self.calls > 200:
-            self.change(*arguments)
+        if function == self.function:
+            self.calls += 1
+            if self.calls > 200:
+                self.change(*arguments)
 
     def value(self, theta: Any) -> float:
         self._count("value", theta)

@@ -147,6 +147,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
     assert_replays(run)
 
 
+@pytest.mark.xdist_group("clusters")
 def test_the_command_starts_a_ray_of_its_own_and_prints_one_json_object(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(
         '[problem]\nkind = "linear-gaussian"\ndim = 12\nn_data = 60\n'
@@ -212,7 +213,7 @@ LONG = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-@pytest.mark.xdist_group("ray")
+@pytest.mark.xdist_group("clusters")
 @pytest.mark.parametrize("victim", ["raylet", "driver"])
 def test_no_process_outlives_a_killed_raylet_or_driver(victim: str, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(LONG)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import child_environment
 from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.compiler import Flags
@@ -100,6 +101,25 @@ def _product(cache: Path, change: str, gather: str) -> list[str]:
 
 def test_pieces_are_only_linked_and_no_blas_is_loaded(tmp_path: Path) -> None:
     assert _product(tmp_path, "", "gather(library)") == ["13.0 True True {True}", "False"]
+
+
+GIVEN_BACK = """
+import gc
+from numba.core.runtime import rtsys
+import asyncqn as aq
+from engines.runs import EVERY, problem
+for name, algorithm in EVERY.items():
+    aq.minimize(problem(name), algorithm, engine=aq.Threads(1), commits=20, tol=None)
+gc.collect()
+counts = rtsys.get_allocation_stats()
+print(counts.alloc > 20, counts.alloc - counts.free, counts.mi_alloc - counts.mi_free)
+"""
+
+
+def test_kernels_give_back_what_they_allocate_and_hold_no_argument() -> None:
+    command, environment = [sys.executable, "-c", GIVEN_BACK], child_environment(NUMBA_NRT_STATS="1")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "0", "0"]
 
 
 def test_a_numba_with_other_insides_compiles_as_it_would_without_us(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from asyncqn.kernels.vectors import (
     inspect,
     sum_of_squares,
     sum_of_two_squares,
-    total,
 )  # fmt: skip
 
 DTYPES = [np.float64, np.float32]
@@ -91,10 +90,8 @@ def test_entries_beyond_the_limit_or_not_numbers_are_counted(bad):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", [0, 1])
-def test_two_squares_and_a_total_are_finite_only_if_all_entries_are(bad, which):
+def test_two_squares_are_finite_only_if_all_entries_are(bad, which):
     pair = [np.full(1300, 0.5), np.full(1300, 2.0)]
     assert sum_of_two_squares(*pair) == 1300 * 4.25
-    assert total(pair[which]) == pair[which].sum()
     pair[which][1100] = bad
     assert not np.isfinite(sum_of_two_squares(*pair))
-    assert not np.isfinite(total(pair[which]))

@@ -30,10 +30,11 @@ NOTHING_FOUND = {
     "literal_unroll",
     "find_literally",
     "nopython_rewrites",
-    "ir_legalization",
     "dump_parfor_diagnostics",
 }
-"""Steps of numba for closures, `with`, `literal_unroll`, `literally`, array expressions and `prange`."""
+"""Steps of numba for closures, `with`, `literal_unroll`, `literally`, array expressions and `prange`.
+
+`ir_legalization` is none of them: it ends the life of variables, and with it their references."""
 
 
 class _NoMachineCode:
