@@ -8,7 +8,9 @@ DEMO_DIR ?= demo-output
 JOBS ?= 2
 SPREAD := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 PYTEST_ARGS ?=
-# Modules are compiled when they are first imported, not all of them beforehand: most never are.
+# Modules are compiled when they are first imported, not all of them beforehand: most never are.  So Python must
+# keep what it compiles, or each of the many processes of the tests would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(INSTALL)
 
