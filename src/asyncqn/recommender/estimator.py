@@ -48,7 +48,7 @@ class Recommender:
     offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings at
     which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen;
     passes: over the ratings, at most; tol, patience: stop when so many passes in a row gain less than `tol`
-    of sqrt(2 U / n), the RMSE with its penalty (None: 1e-4, clicks 1e-3); early_stopping: judge instead by a
+    of sqrt(2 U / n), the RMSE with its penalty (None: 1e-4, clicks 3e-5); early_stopping: judge instead by a
     share `validation_fraction` of the ratings, held out, their RMSE or the clicks' NDCG at 10, and keep the
     best iterate; warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose:
     print the RMSE while fitting.

@@ -204,7 +204,7 @@ class Explicit(Feedback):
 class Implicit(Feedback):
     """Clicks."""
 
-    default_tol = 1e-3
+    default_tol = 3e-5
     held_name = "validation_ndcg"
 
     def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None:
