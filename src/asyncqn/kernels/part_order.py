@@ -7,7 +7,7 @@
 The order is a function of what was handed out, answered and lost before, so that simulator and real engines,
 which both call these functions, hand out the same parts for the same events.
 
-By age, a part that was in somebody's hand while every active part was handed out `PATIENCE` times is given
+By age, a part that was in somebody's hand while every active part was handed out `HELD_ROUNDS` times is given
 up: another worker may get it, and the late answer, if it comes, frees nothing.  So the parts of workers that
 are many times slower than others do not stay behind.
 
@@ -26,7 +26,7 @@ from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.random import HAND_OUT, philox
 
 NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
-PATIENCE = 2
+HELD_ROUNDS = 2
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -42,7 +42,7 @@ class PartOrder(NamedTuple):
     handed: np.ndarray  # (P,) the number of the last hand-out
     copies: np.ndarray  # (P,) how many compute it and are not given up
     late: np.ndarray  # (P,) how many were given up
-    line: np.ndarray  # (PATIENCE P + 1,) the part of hand-out k in place k mod its size, by age only
+    line: np.ndarray  # (HELD_ROUNDS P + 1,) the part of hand-out k in place k mod its size, by age only
     heap: np.ndarray  # (P,) active parts that nobody computes, by age and then by number
     counts: np.ndarray  # (5,)
 
@@ -67,7 +67,7 @@ def activate(order):
 def _give_up(order):
     """Let others have the parts that are in somebody's hand for too long."""
     counts, line = order.counts, order.line
-    while counts[4] < counts[0] - PATIENCE * counts[2]:
+    while counts[4] < counts[0] - HELD_ROUNDS * counts[2]:
         part = line[counts[4] % line.size]
         if order.handed[part] == counts[4] and order.copies[part] > 0:
             order.copies[part] -= 1
@@ -131,7 +131,7 @@ def take_back(order, part, read):
 def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
     """Nothing handed out, nothing answered; growth: the four numbers of the top of this file."""
     age, (handed, copies, late, heap) = np.full(parts, -1.0), np.zeros((4, parts), np.int64)
-    line = np.zeros(PATIENCE * parts + 1, np.int64)
+    line = np.zeros(HELD_ROUNDS * parts + 1, np.int64)
     order = PartOrder(kind, growth, age, handed, copies, late, line, heap, np.zeros(5, np.int64))
     activate(order)
     return order
