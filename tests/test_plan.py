@@ -24,7 +24,8 @@ QUICK = {"record": 0.05, "seeds": 2, "recorded_workers": 1}
 def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     cluster = aq.Cluster(3, 2.0, 0.5, message=0.3)
     end = {"target": TARGET, "metric": "fun"}
-    found = _predicted(PROBLEM, "blocks", BLOCKS["blocks"], cluster, 2, 5, None, end)
+    algorithm = BLOCKS["blocks"](PROBLEM, 3)
+    found = _predicted(PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end)
     runs = [
         aq.minimize(PROBLEM, aq.BlockLBFGS(blocks=3), engine=aq.Simulator(cluster), seed=s, target=TARGET,
                     evaluate=1)
@@ -32,8 +33,9 @@ def test_a_prediction_is_the_mean_time_to_the_target_on_the_cluster():
     ]  # fmt: skip
     assert found.time == pytest.approx((runs[0].time + runs[1].time) / 2)
     assert found.low <= found.time <= found.high
-    hopeless = {"target": PROBLEM.optimum - 1.0, "metric": "fun"}
-    assert _predicted(PROBLEM, "blocks", BLOCKS["blocks"], cluster, 2, 5, None, hopeless).time == math.inf
+    end["target"] = PROBLEM.optimum - 1.0
+    hopeless = _predicted(PROBLEM, "blocks", algorithm, cluster, range(5, 7), commits=None, **end)
+    assert hopeless.time == math.inf
 
 
 def test_workers_pay_while_each_step_takes_off_a_tenth():

@@ -26,16 +26,15 @@ SCENARIOS: dict[str, Scenario] = {
 WORDS = """
 # Faults on one machine
 
-Made by `python -m benchmarks.faults`: runs in processes of their own are killed, stopped, starved of disk
-or interrupted, then resumed and replayed from their start.
+`python -m benchmarks.faults` kills, stops or interrupts runs, or fills their disk; then it resumes them and
+replays them from their start.
 
-- *completed*: the run (or its resume) made all its commits; for Ctrl-C: it ended, with the exit code of one.
-- *replayed to the bit*: so did the saved run; for Ctrl-C: its checkpoint was resumed, and all of it replayed
-  (or it came before the run began: there was no checkpoint, and none was promised).
-- *checkpoints lost*: the newest whole checkpoint was older after the fault than before it; where a writer is
-  killed at a file-system call (each in turn, over an older version and over debris): neither the old version
-  nor the new one could be read.  *Completed* there: the next writer wrote the new version.
-- *most commits done again*: what was committed after that checkpoint; with one every 0.2 s.
+- *completed*: the run, or its resume, made all its commits; after Ctrl-C: it ended with the right exit
+  code; after the death of a writer: the next one wrote the new version.
+- *replayed to the bit*: so did the saved run; after Ctrl-C: the resumed checkpoint, if the run had begun.
+- *checkpoints lost*: the newest whole checkpoint was older after the fault than before, or a killed writer
+  left neither the old version nor the new one.
+- *most commits done again*: committed after the newest checkpoint, with one every 0.2 s.
 - *time to notice*: until the master counted the loss, or the job, the second writer or the program ended.
 - *left behind*: processes alive 8 s after the end (20 s after the death of a Ray driver).
 """

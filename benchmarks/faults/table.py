@@ -13,11 +13,16 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "results"
 
 
 def write_table(
-    stem: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]], keys: int, words: str
+    stem: Path,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    keys: int,
+    words: str,
+    hidden: Sequence[str] = (),
 ) -> None:
     """Put rows into stem.csv, each in place of the one with the same first `keys` columns; make stem.md.
 
-    words: what stands above the table.
+    words: what stands above the table.  hidden: columns that only the file has.
     """
     file, page = stem.with_suffix(".csv"), stem.with_suffix(".md")
     table: dict[tuple[str, ...], Mapping[str, str]] = {}
@@ -30,9 +35,19 @@ def write_table(
     writer.writeheader()
     writer.writerows(table.values())
     write_whole(file, text.getvalue())
-    lines = [_line(columns), _line(["---"] * len(columns))]
-    lines += [_line([row.get(c) or "" for c in columns]) for row in table.values()]
-    write_whole(page, f"{words.strip()}\n\n" + "\n".join(lines) + "\n")
+    shown = _shown([c for c in columns if c not in hidden], list(table.values()))
+    write_whole(page, f"{words.strip()}\n\n{shown}\n")
+
+
+def _shown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    """The rows in Markdown; a column that says the same in all of them is a remark above the table."""
+    found = {c: [row.get(c) or "" for row in rows] for c in columns}
+    same = {c: cells[0] for c, cells in found.items() if len(rows) > 1 and len(set(cells)) == 1}
+    kept = [c for c in columns if c not in same]
+    remark = "; ".join(f"{column}: {cell or 'nothing'}" for column, cell in same.items())
+    lines = [f"In every row: {remark}.", ""] if same else []
+    lines += [_line(kept), _line(["---"] * len(kept))]
+    return "\n".join([*lines, *(_line([found[c][i] for c in kept]) for i in range(len(rows)))])
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -362,28 +362,27 @@ def trials() -> list[tuple[Setting, str]]:
     return [(s, e) for s, e in pairs if s.name in everything or e.startswith("link cut")]
 
 
+HIDDEN = ("last words",)
+"""Columns that only the file has."""
+
 WORDS = f"""
 # Two hosts
 
-Made by `python -m benchmarks.faults.two_hosts`. Two hosts are made of Linux namespaces (network, processes,
-host name, mounts) and joined by a virtual switch; each has its own disk with its own copy of the ratings.
-The master and two workers are on host 1, two workers on host 2. A run of {COMMITS} commits (half a minute of
-four workers that take {PACE} s for a step) writes a checkpoint to host 1's disk every second. {BEGUN} commits
-after its start something happens. A run that has not ended {LIMIT:.0f} s later is ended.
+`python -m benchmarks.faults.two_hosts` makes two hosts of Linux namespaces, each with its own disk. The
+master and two workers are on host 1, two workers on host 2. A run of {COMMITS} commits (four workers that
+take {PACE} s for a step) writes a checkpoint every second. {BEGUN} commits after its start something
+happens; a run that is still there {LIMIT:.0f} s later is ended. Every row is one trial on two busy cores
+([with the programs' last words](two_hosts.csv)). [What follows for your cluster](../guide/cluster.md).
 
-- *noticed after*: until the master had fewer workers, or the run failed.
+- *noticed after*: until the master had fewer workers, or the run failed (*not measured*: it began with
+  fewer than four).
 - *longest pause*: between two commits, from the event on.
 - *left on host 2*: processes of workers there 20 s after the end; "-" where the host is gone.
 - *after resume*: what became of a run that did not complete when it was resumed on host 1 alone.
 
-Settings: *ULFM* is `mpiexec --with-ft ulfm`; *heartbeats* adds `--mca mpi_ft_detector true`; *keepalive* adds
-`{" ".join(KEEPALIVE)}`; *give up after 5 s* is the engine's own limit for a worker that does not answer.
-What it means for those who set up a cluster: [cluster.md](../guide/cluster.md).
-
-Every row is one trial, on two cores that had much else to do: starting a run took up to a minute. The rows of
-a cut of 20 s, but for Ray with a limit, are older than the change by which an MPI master no longer waits for
-the states of lost workers. *Not measured* under *noticed after*: the run began with fewer than four workers.
-"No end within 150 s" after a resume: it had printed nothing by then.
+*ULFM* is `mpiexec --with-ft ulfm`; *heartbeats* adds `--mca mpi_ft_detector true`; *keepalive* adds
+`{" ".join(KEEPALIVE)}`; *give up after 5 s* is the engine's own limit for a worker that does not answer. Rows
+of a 20 s cut (Ray with a limit apart) were measured before an MPI master stopped waiting for lost workers.
 """
 
 
@@ -397,9 +396,9 @@ def words() -> str:
     return WORDS + (f"\nNot measured: {'; '.join(missing)}.\n" if missing else "")
 
 
-def main(words: list[str]) -> None:
+def main(picks: list[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is removed
-    chosen = [t for t in trials() if not words or any(w in f"{t[0].name}: {t[1]}" for w in words)]
+    chosen = [t for t in trials() if not picks or any(w in f"{t[0].name}: {t[1]}" for w in picks)]
     for setting, event in chosen:
         print(f"== {setting.name}: {event}", flush=True)
         try:
@@ -408,7 +407,7 @@ def main(words: list[str]) -> None:
             print(f"not measured: {error}", flush=True)
             continue
         print(json.dumps(row, indent=1), flush=True)
-        write_table(RESULTS / "two_hosts", COLUMNS, [row], keys=2, words=words())
+        write_table(RESULTS / "two_hosts", COLUMNS, [row], keys=2, words=words(), hidden=HIDDEN)
 
 
 if __name__ == "__main__":

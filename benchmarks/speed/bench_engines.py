@@ -20,6 +20,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.data.synthetic import PRESETS, synthetic_ratings
 from asyncqn.errors import StabilityWarning
@@ -121,7 +122,7 @@ def threads() -> list[Record]:
 def commit() -> list[Record]:
     """The master's commit of (theta, u), its fingerprint and its guard, against two plain vector adds."""
     potential, theta0 = problem(), start()
-    master = Master(ALGORITHM, potential, theta0, workers=2, last=10**9, evaluate=10**9)
+    master = Master(Request(potential, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2)
     rng = np.random.default_rng(0)
     update = ALGORITHM.init_worker(potential, theta0).update
     for part in update:

@@ -112,6 +112,15 @@ def bench_python_gradient() -> list[Record]:
             "target": None if wanted is None else f">= {wanted} of one worker",
             "met": None if wanted is None else ratio >= wanted,
         })  # fmt: skip
+    gains = {
+        names: median(two / one for two, one in zip(found[names[0]], found[names[1]]))
+        for names in (("Processes(2)", "Processes(1)"), tuple(reversed(alone)))
+    }
+    engine, bare = gains.values()
+    records.append({
+        "name": "2 ms of Python, gain of a second worker over that of a second process without exchange",
+        "value": engine, "unit": "times", "ratio": engine / bare, "target": None, "met": None,
+    })  # fmt: skip
     return records
 
 

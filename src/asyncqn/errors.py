@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 
 class AsyncqnError(Exception):
     """Something the user can fix; the command line prints its text alone and exits with 2.
@@ -90,7 +93,17 @@ class StabilityWarning(UserWarning):
     """
 
 
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether it is an integer of at least so much, and no bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
 def require(condition: bool, sentence: str) -> None:
     """Raise `BadInput(sentence)` unless `condition` holds."""
     if not condition:
         raise BadInput(sentence)
+
+
+def require_count(name: str, value: Any) -> None:
+    """Raise `BadInput` unless the value of `name` is an integer of at least 1, and no bool."""
+    require(is_count(value), f"{name} must be a positive integer, not {value!r}.")

@@ -7,20 +7,20 @@ import warnings
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.core.arguments import check_objects
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.first_calls import check_first_calls
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, StabilityWarning, require
+from asyncqn.errors import BadInput, StabilityWarning, is_count, require
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, extra
 
 _START = 0x7E7A0
@@ -56,8 +56,7 @@ def minimize(
     seed: of minibatches, noise, simulated delays and the default start.
     tol: when an exact method has converged, see `core.stopping`; None: it goes on to the last commit.
     max_passes: end after so many passes over the data; max_time: after so long on the engine's clock.
-    target, metric: end when this column of the metric table is at or below the target; it is looked at
-    every `evaluate` commits.
+    target, metric: end when an evaluation finds this column of the metric table at or below the target.
     callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
     evaluate: commits between two rows of the metric table (default: about 200 rows in all, fewer where
     samples grow).
@@ -76,8 +75,12 @@ def minimize(
     ('converged', True)
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
-    check_objects(potential, algorithm, engine, callback, checkpoint)
-    keep = _between_draws(keep, checkpoint)
+    _check_objects(potential, algorithm, engine, callback, checkpoint)
+    require(
+        keep is None or checkpoint is None,
+        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
+    )
+    keep = None if keep is None else _count("keep", keep)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
@@ -105,6 +108,41 @@ def minimize(
     return replace(run, status="stopped", message=f"{missed}: {run.message}")
 
 
+def _check_objects(potential: Any, algorithm: Any, engine: Any, callback: Any, checkpoint: Any) -> None:
+    """The objects of a run are what they are taken for: a mistake is one sentence, not a strange run."""
+    for name in ("dim", "n_data", "value", "grad"):
+        require(
+            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
+        )
+    for what, given in (("potential", potential), ("algorithm", algorithm), ("engine", engine)):
+        example = getattr(given, "__name__", what)
+        require(
+            not isinstance(given, type),
+            f"the {what} is the class {example}: make an object of it, {example}(...).",
+        )
+    for name in ("value", "grad"):
+        require(callable(getattr(potential, name)), f"'{name}' of the potential must be a method.")
+    for name in ("dim", "n_data"):
+        count = getattr(potential, name)
+        require(
+            is_count(count),
+            f"the potential has {name} = {count!r}: it must be an integer of at least 1.",
+        )
+    require(
+        algorithm is None or all(hasattr(algorithm, name) for name in ("init", "step", "apply", "check")),
+        f"{algorithm!r} is not an algorithm: give an object such as AsyncSGD(h=1e-3, batch=10).",
+    )
+    require(
+        engine is None or (hasattr(engine, "minimize") and hasattr(engine, "workers")),
+        f"{engine!r} is not an engine: give an object such as Threads(2).",
+    )
+    require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
+    require(
+        checkpoint is None or isinstance(checkpoint, (str, os.PathLike)),
+        f"checkpoint must be the path of a folder, not {checkpoint!r}.",
+    )
+
+
 def _length(
     algorithm: Algorithm, commits: int | None, evaluate: int | None, stopping: Stopping
 ) -> tuple[int, int]:
@@ -123,18 +161,8 @@ def _length(
     return most, _count("evaluate", between)
 
 
-def _between_draws(keep: int | None, checkpoint: str | Path | None) -> int | None:
-    """How many commits lie between two iterates that are kept; None: no iterate is kept."""
-    require(
-        keep is None or checkpoint is None,
-        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
-    )
-    return None if keep is None else _count("keep", keep)
-
-
 def _count(name: str, value: int) -> int:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    require(whole and value >= 1, f"{name} must be an integer of at least 1, not {value!r}.")
+    require(is_count(value), f"{name} must be an integer of at least 1, not {value!r}.")
     return int(value)
 
 

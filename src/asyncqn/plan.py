@@ -118,8 +118,7 @@ def plan(
     (`Cluster.from_run`) is simulated with each number of `workers`, from the same seeds for all.
     algorithms: by name, an algorithm, or a function that makes one for a problem and so many workers;
     default: the methods without a step size (`CANDIDATES`).
-    recorded: runs made before, by the algorithm's name, instead of recording: so a run of
-    MPI or of Ray can be planned from.
+    recorded: runs made before, such as those of MPI or Ray, by the algorithm's name, instead of recording.
     target, metric: what the time is taken to, as in `minimize`; commits: after which it counts as missed.
     check: run the best that as many workers as were recorded can do for real, beside its prediction.
     tell: called with a sentence on what is being done.
@@ -157,8 +156,10 @@ def plan(
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
             say(f"simulating {name} on {count} workers")
-            cluster = with_workers(clusters[name], count)
-            predictions.append(_predicted(potential, name, make, cluster, seeds, seed, commits, end))
+            algorithm, cluster = make(potential, count), with_workers(clusters[name], count)
+            different = range(seed, seed + seeds)
+            found = _predicted(potential, name, algorithm, cluster, different, commits=commits, **end)
+            predictions.append(found)
     asked = [p for p in predictions if p.workers in workers]
     best = min(asked, key=lambda p: (p.time, p.workers))
     require(
@@ -170,9 +171,8 @@ def plan(
         say("checking the best for real")
         mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
         algorithm = makers[mine.algorithm](potential, many)
-        run = minimize(potential, algorithm, engine=engine(many), seed=seed + seeds,
-                       commits=_most(algorithm, commits), evaluate=_evaluate(algorithm), **end)  # fmt: skip
-        checked = Checked(mine.algorithm, many, mine.time, _time_to(run, **end))
+        real = _time_to(potential, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
+        checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
 
 
@@ -213,11 +213,6 @@ def _makers(potential: Potential, given: Mapping[str, Make | Algorithm], workers
     return makers
 
 
-def _most(algorithm: Algorithm, commits: int | None) -> int | None:
-    exact = extra(algorithm, "standing") is not None
-    return commits if commits is not None or exact else LONGEST
-
-
 def _evaluate(algorithm: Algorithm) -> int | None:
     """Exact methods are looked at after every commit, a table of many parts twenty times in a pass; a
     stochastic method as seldom as it is by default."""
@@ -227,25 +222,26 @@ def _evaluate(algorithm: Algorithm) -> int | None:
     return max(1, (first.blocks or 1) // 20) if first.closes is Closes.EACH_ANSWER else 1
 
 
-def _time_to(run: Run, target: float, metric: str) -> float:
-    """When the run reached the target; infinite where it ended before, if only because it had converged."""
-    return run.time if run.metrics[metric][-1] <= target else math.inf
+def _time_to(
+    potential: Potential, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
+) -> float:
+    """When a run reaches its target; infinite where it ends before, if only because it has converged."""
+    if commits is None and extra(algorithm, "standing") is None:
+        commits = LONGEST
+    evaluate = _evaluate(algorithm)
+    run = minimize(potential, algorithm, engine=engine, commits=commits, evaluate=evaluate, **options)
+    return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
 
 
 def _predicted(
-    potential: Potential, name: str, make: Make, cluster: Cluster, seeds: int, seed: int,
-    commits: int | None, end: dict[str, Any],
-) -> Prediction:  # fmt: skip
-    times = []
-    for i in range(seeds):
-        algorithm = make(potential, cluster.workers)
-        run = minimize(potential, algorithm, engine=Simulator(cluster), seed=seed + i, check=False,
-                       commits=_most(algorithm, commits), evaluate=_evaluate(algorithm), **end)  # fmt: skip
-        times.append(_time_to(run, **end))
+    potential: Potential, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range, **options: Any
+) -> Prediction:
+    engine = Simulator(cluster)
+    times = [_time_to(potential, algorithm, engine, seed=seed, check=False, **options) for seed in seeds]
     mean = float(np.mean(times))
     if mean == math.inf:
         return Prediction(name, cluster.workers, mean, mean, mean)
-    wide = student(seeds - 1) * float(np.std(times, ddof=1)) / math.sqrt(seeds)
+    wide = student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
     return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
 
 

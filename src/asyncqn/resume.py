@@ -10,8 +10,7 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
-from asyncqn.core.request import Request
-from asyncqn.core.run import Run, potential_entry, rebuilt, stopping_of
+from asyncqn.core.run import Run, made_again, potential_entry, request_again
 from asyncqn.core.segments import check_change, differences
 from asyncqn.core.serialise import to_json
 from asyncqn.engines.named import engine_from_json
@@ -59,7 +58,7 @@ def resume(
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
-        simulated == (type(chosen).__name__ == "Simulator"),
+        simulated == isinstance(chosen, Simulator),
         "a simulated run goes on only on the simulator, a real one only on a real engine.",
     )
     require(
@@ -67,12 +66,8 @@ def resume(
         "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
     )
     with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
-        return chosen.minimize(
-            Request(
-                *(potential, algorithm, theta0, about["commits"], about["seed"], about["evaluate"]),
-                *(callback, stopping_of(about), checkpoints),
-            )
-        )
+        asked = request_again(about, potential, algorithm, theta0, callback=callback, checkpoints=checkpoints)
+        return chosen.minimize(asked)
 
 
 def _what_to_go_on_with(
@@ -86,15 +81,9 @@ def _what_to_go_on_with(
     """The potential and the algorithm, given or rebuilt, compared with those of the checkpoint."""
     given, all_its_own = potential, potential is None and algorithm is None
     about = saved.document["manifest"]
-    if potential is None:
-        potential = rebuilt(folder, about["potential"]["reference"], allow_imports)
+    potential, algorithm = made_again(folder, about, potential, algorithm, allow_imports)
     if potential is None:
         raise BadInput(needs_potential("checkpoint", "resume(folder, potential=...)", about))
-    if algorithm is None:
-        try:
-            algorithm = algorithm_from_json(about["algorithm"], allow_imports=allow_imports)
-        except BadInput as error:
-            raise DamagedFile(f"{folder} cannot be used: {error}") from None
     if algorithm is None:
         raise BadInput(needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about))
     theta0 = saved.arrays["theta0"]

@@ -22,7 +22,7 @@ from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
 from asyncqn.engines.named import ENGINES
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.types import Algorithm, Array, Commit, Potential, Rows, Task, extra
@@ -55,10 +55,7 @@ def check_potential(
         require(hasattr(potential, attribute), f"{name} is not a potential: it has no '{attribute}'.")
     for attribute in ("dim", "n_data"):
         count = getattr(potential, attribute)
-        require(
-            isinstance(count, (int, np.integer)) and int(count) >= 1,
-            f"{name}.{attribute} must be an integer of at least 1, not {count!r}.",
-        )
+        require(is_count(count), f"{name}.{attribute} must be an integer of at least 1, not {count!r}.")
     rng = np.random.default_rng(seed)
     if theta is None:
         theta = starting_point(potential, None, seed)
@@ -74,18 +71,7 @@ def check_potential(
     if travel:
         _check_travel(name, potential, theta, everything[:7])
     steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(potential.n_data)))
-    return {kind: _tried(kind, steps, potential, 2, 20, seed, name) for kind in engines}
-
-
-def _tried(
-    kind: str, algorithm: Algorithm, potential: Potential, workers: int, commits: int, seed: int, name: str
-) -> str:
-    """A run on one engine and its replay; a mistake is told as that of `name`."""
-    require(kind in ENGINES, f"there is no engine '{kind}'; there are {', '.join(ENGINES)}.")
-    try:
-        return try_engine(kind, algorithm, potential, workers, commits, seed)
-    except BadInput as mistake:
-        raise BadInput(str(mistake).replace(type(algorithm).__name__, name, 1)) from mistake
+    return {kind: try_engine(kind, steps, potential, 2, 20, seed, name) for kind in engines}
 
 
 def _gradient(potential: Potential, theta: Array, rows: Rows) -> Array:
@@ -252,7 +238,7 @@ def check_algorithm(
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay: {error}") from None
     others = {
-        kind: _tried(kind, algorithm, potential, min(workers, most), commits, seed, name)
+        kind: try_engine(kind, algorithm, potential, min(workers, most), commits, seed, name)
         for kind in engines
         if kind != "simulator"
     }

@@ -41,10 +41,15 @@ class NotTried(Exception):
     """Why an engine cannot be tried here; nothing is said of the user's classes."""
 
 
-def try_engine(kind: str, algorithm: Any, potential: Potential, workers: int, commits: int, seed: int) -> str:
-    """ "passed", or "not tried: " and why; raises `BadInput` where the run fails or does not replay."""
+def try_engine(
+    kind: str, algorithm: Any, potential: Potential, workers: int, commits: int, seed: int, name: str
+) -> str:
+    """ "passed", or "not tried: " and why; raises `BadInput` where the run fails or does not replay.
+
+    name: whose mistake that is.
+    """
     job = {"algorithm": algorithm, "potential": potential, "commits": commits, "seed": seed}
-    name = type(algorithm).__name__
+    engine = engine_class(kind)
     if kind in _PACKAGES and find_spec(_PACKAGES[kind]) is None:
         return f"not tried: {_PACKAGES[kind]} is not installed"
     try:
@@ -53,7 +58,7 @@ def try_engine(kind: str, algorithm: Any, potential: Potential, workers: int, co
         elif kind == "simulator":
             _run(Simulator(Cluster(workers)), **job)
         else:
-            _run(engine_class(kind)(workers), **job)
+            _run(engine(workers), **job)
     except NotTried as reason:
         return f"not tried: {reason}"
     except ReplayMismatch as error:

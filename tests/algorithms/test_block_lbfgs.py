@@ -14,6 +14,7 @@ from oracles import Quadratic, one_sentence
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, make_algorithm
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.ring import COUNT
@@ -23,7 +24,7 @@ from asyncqn.types import Task
 
 def versions(potential, algorithm, theta0, commits):
     """The master's iterates, every block computed at every version, without a cluster."""
-    master = Master(algorithm, potential, theta0, workers=1, last=commits, evaluate=commits + 1)
+    master = Master(Request(potential, algorithm, theta0, commits, evaluate=None), workers=1)
     local = algorithm.init_worker(potential, theta0)
     for n in range(commits):
         answers = [

@@ -69,20 +69,21 @@ def test_no_workers_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("n_data", "dim", "samples", "versions", "last"),
+    ("n_data", "dim", "samples", "versions", "first", "last"),
     [
-        (10_000, 3, 0, 12, (0, 2)),
-        (100_000, 3, 2, 12, (0, 2)),  # 1,562 rows of 64 are enough
-        (40_000, 302, 0, 8, (0,)),  # ten rows for every number
-        (49_000, 302, 1, 8, (0,)),
-        (49_000, 2001, 0, 12, (0, 2)),  # the metric is a diagonal
+        (10_000, 3, 0, 12, (0, 1, 2, 3, 4, 6, 8, 10), (0, 2)),
+        (100_000, 3, 2, 12, (0, 1, 2, 3, 4, 6, 8, 10), (0, 2)),  # 1,562 rows of 64 are enough
+        (40_000, 302, 0, 8, (0,), (0,)),  # ten rows for every number
+        (49_000, 302, 1, 8, (0,), (0,)),
+        (49_000, 2001, 0, 12, (0,), (0, 2)),  # the metric is a diagonal
     ],
 )
-def test_samples_in_a_metric_begin_where_they_are_enough_for_it(n_data, dim, samples, versions, last):
+def test_samples_in_a_metric_begin_where_they_are_enough_for_it(n_data, dim, samples, versions, first, last):
     row = sparse.csr_matrix((np.ones(n_data), np.zeros(n_data, int), np.arange(n_data + 1)), (n_data, dim))
     algorithm = default_algorithm(aq.LeastSquares(row, np.ones(n_data)), 2)
     assert isinstance(algorithm, MetricLBFGS)
-    assert (algorithm.samples, algorithm.versions, algorithm.last_renewals) == (samples, versions, last)
+    assert (algorithm.samples, algorithm.versions) == (samples, versions)
+    assert (algorithm.renewals, algorithm.last_renewals) == (first, last)
 
 
 def test_samples_grow_where_all_rows_are_more_than_a_few_waves():

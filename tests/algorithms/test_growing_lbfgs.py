@@ -13,19 +13,20 @@ from oracles import Quadratic, one_sentence
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays
-from asyncqn.kernels import strata
-from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels import shuffling
+from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
 
 
 def versions(potential, algorithm, theta0, commits, seed=0):
     """The master's iterates, every part computed at every version, without a cluster."""
-    master = Master(algorithm, potential, theta0, workers=1, last=commits, evaluate=commits + 1)
+    master = Master(Request(potential, algorithm, theta0, commits, evaluate=None), workers=1)
     local = algorithm.init_worker(potential, theta0)
     for n in range(commits):
         answers = [
@@ -52,7 +53,7 @@ def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
     half = np.empty(rows.size - rows.size // 2, np.int64)
     fill_strata(seed, stride, rows.size // 2, n_data, half)
     assert (half == rows[rows.size // 2 :]).all(), "no row depends on who asks for it"
-    with mock.patch.object(strata, "FEW", 0):
+    with mock.patch.object(shuffling, "FEW", 0):
         fill_strata(seed, stride, rows.size // 2, n_data, half)
     assert (half == rows[rows.size // 2 :]).all(), "many rows are drawn by a kernel, to the same bits"
 

@@ -13,7 +13,7 @@ from oracles import Quadratic
 import asyncqn as aq
 from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory, product
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
-from asyncqn.kernels.correlated_noise import correlate
+from asyncqn.kernels.memory import correlate
 from asyncqn.kernels.ring import COUNT, NEWEST
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 

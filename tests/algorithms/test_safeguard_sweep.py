@@ -17,7 +17,8 @@ from smooth_problems import PROBLEMS
 
 import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm
-from asyncqn.core.master import Diverged, Master
+from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker_steps import WorkerSteps
@@ -47,8 +48,8 @@ def call(potential: Any, theta0: Any, workers: int, threads: bool) -> tuple[str,
 
 def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
     """(status, message, the point reported), every part computed at every version."""
-    master = Master(algorithm, potential, theta0, workers=1, last=MOST, evaluate=MOST + 1,
-                    stopping=Stopping(tol=TOL))  # fmt: skip
+    request = Request(potential, algorithm, theta0, MOST, evaluate=None, stopping=Stopping(tol=TOL))
+    master = Master(request, workers=1)
     steps = WorkerSteps(algorithm, potential, master.limit)
     parts, n = range(algorithm.stages[-1].parts), 0
     try:
@@ -58,8 +59,6 @@ def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
             master.commit(updates, float(n), [0] * len(updates))
     except Ended as ended:
         return ended.status, str(ended), master.iterate.base
-    except Diverged as divergence:
-        return "diverged", str(divergence), master.iterate.base
     return "stopped", f"{MOST} passes were made", master.iterate.base
 
 

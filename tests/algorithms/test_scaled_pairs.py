@@ -10,7 +10,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.scaled_pairs import Pairs, empty_memory
-from asyncqn.kernels.conjugation import conjugate
+from asyncqn.kernels.recursion import conjugate
 from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED
 
 DIM = 6

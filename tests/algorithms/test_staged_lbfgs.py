@@ -10,10 +10,11 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.memory import empty_memory
-from asyncqn.algorithms.quasi_newton.metric_memory import consider_pair, product
+from asyncqn.algorithms.quasi_newton.exact_passes import consider_pair, product
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.core.execute import answer
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
@@ -224,8 +225,8 @@ def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
 def test_a_run_reports_the_last_point_kept_where_that_is_lower_than_the_trial_under_way() -> None:
     potential = model()
     algorithm = replace(default_factorization_algorithm(potential, 1), warmup=0)
-    master = Master(algorithm, potential, potential.initial(np.random.default_rng(0)), workers=1, last=9,
-                    evaluate=9)  # fmt: skip
+    start = potential.initial(np.random.default_rng(0))
+    master = Master(Request(potential, algorithm, start, commits=9, evaluate=9), workers=1)
     for version in range(3):
         task = Task(0, version, Stream(0, 0, version), 0)
         master.commit([algorithm.step(master.iterate, None, potential, task)], float(version), [0])

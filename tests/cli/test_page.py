@@ -12,13 +12,16 @@ from asyncqn.cli.view.page import page
 from asyncqn.cli.view.seen import Seen
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.table import Table
+from asyncqn.paper.drawing import ALGORITHM_STYLES
 
 
-def seen(schedule: Schedule, message: str = "done.") -> Seen:
+def seen(
+    schedule: Schedule, message: str = "done.", *, kind: str = "async-sgd", problem: str = "Mean"
+) -> Seen:
     table = Table({"commit": np.array([0, 2]), "time": np.array([0.0, 5.0]), "fun": np.array([3.0, np.nan])})
     about = {
-        "potential": {"name": "Mean", "dim": 1, "n_data": 3},
-        "algorithm": {"kind": "async-sgd", "parameters": {"h": 0.5}},
+        "potential": {"name": problem, "dim": 1, "n_data": 3},
+        "algorithm": {"kind": kind, "parameters": {"h": 0.5}},
         "engine": {"kind": "threads"},
         "seed": 0,
         "versions": {"asyncqn": "1"},
@@ -40,6 +43,18 @@ def test_the_page_needs_nothing_but_itself_and_no_word_of_a_run_ends_its_script(
     first, second = data(text)
     assert (first["message"], second["label"]) == ("</script><b>&", "b")
     assert first["metrics"]["fun"] == [3.0, None]
+
+
+def test_an_algorithm_has_its_own_colour_and_two_runs_of_one_problem_have_different_ones() -> None:
+    one = Schedule.serial(3)
+    text = page({
+        "a": seen(one), "b": seen(one, kind="as-lbfgs"), "c": seen(one, problem="Other"),
+        "d": seen(one, problem="Third"), "e": seen(one, problem="Third"),
+    })  # fmt: skip
+    a, b, c, d, e = (run["color"] for run in data(text))
+    assert a == c == ALGORITHM_STYLES["async-sgd"]["color"]
+    assert b == ALGORITHM_STYLES["as-lbfgs"]["color"]
+    assert d != e
 
 
 def test_stragglers_dropped_answers_and_overtaking_are_those_of_the_schedule() -> None:

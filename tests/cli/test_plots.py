@@ -50,14 +50,16 @@ def test_the_axis_is_logarithmic_only_where_that_can_be_drawn_and_helps() -> Non
 def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
     wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).stages, 3000, 0)
     for schedule in (run.schedule, wide):
-        axes = plotting.staleness_histogram(schedule).axes[0]
+        axes = plotting.new_figure().add_subplot()
+        plotting.draw_staleness(axes, schedule)
         heights = [patch.get_height() for patch in axes.patches]
         assert sum(heights) == schedule.staleness.size
         assert len(heights) <= 80
 
 
 def test_the_timeline_has_one_box_per_computation(run: aq.Run) -> None:
-    axes = plotting.timeline(run.schedule, births=plotting.births(run)).axes[0]
+    axes = plotting.new_figure().add_subplot()
+    plotting.draw_timeline(axes, run.schedule, plotting.SIMULATED, plotting.births(run))
     assert sum(len(collection.get_paths()) for collection in axes.collections) == len(run.schedule)
     assert run.schedule.dropped > 0
     assert "hatched: dropped" in axes.get_title(loc="left")
@@ -78,14 +80,16 @@ def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(run: aq.Run, t
     with pytest.raises(BadInput, match="no run"):
         plotting.convergence({})
     with pytest.raises(BadInput, match=r"png or \.svg"):
-        plotting.save(plotting.staleness_histogram(run.schedule), tmp_path / "a.gif")
+        plotting.save(plotting.overview(run), tmp_path / "a.gif")
     assert not any(tmp_path.iterdir())
 
 
 def test_an_empty_schedule_can_be_drawn() -> None:
     empty = Schedule.serial(0)
-    plotting.render(plotting.staleness_histogram(empty), "png")
-    plotting.render(plotting.timeline(empty), "png")
+    for draw in (plotting.draw_staleness, lambda axes, empty: plotting.draw_timeline(axes, empty, "", {})):
+        figure = plotting.new_figure()
+        draw(figure.add_subplot(), empty)
+        plotting.render(figure, "png")
 
 
 def test_without_matplotlib_the_sentence_names_the_extra() -> None:

@@ -250,6 +250,19 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
     [
         (("simulate", "--algoritm", "sgd"), "there is no option --algoritm: did you mean --algorithm?"),
         (("simulate", "--zz", "1"), "there is no option --zz; try: asyncqn simulate --help"),
+        (("simulate", "--foo"), "there is no option --foo; try: asyncqn simulate --help"),
+        (("simulate", "--comits", "5"), "there is no option --comits: did you mean --commits?"),
+        (
+            ("tune", "async-sgd", "--target"),
+            "option '--target' requires an argument; try: asyncqn tune --help",
+        ),
+        (("show", "none"), "none is not a saved run: it has no run.json, for there is no such folder."),
+        (("show", __file__), f"{__file__} is not a saved run: it has no run.json, for it is a file."),
+        (("compare", "a", "b", "--target", "nan"), "--target must be a finite number, not nan."),
+        (
+            ("fit", "synthetic-demo", "--duplicates", "all"),
+            "duplicates must be one of error, last, first, mean, sum, not 'all'.",
+        ),
         (("simulate", "--commits", "many"), "--commits must be an integer; try: asyncqn simulate --help"),
         (("watch", "run", "--every", "day"), "--every must be a number; try: asyncqn watch --help"),
     ],
@@ -267,6 +280,21 @@ def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.Capt
     assert "--json" in out
     assert not re.search(r"[<{]\w+[>}]|, ,", out), "no types of Python, no placeholders"
     assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_help_names_defaults_of_zero_of_switches_and_what_is_required(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert "start and the shuffling. [default: 0]" in " ".join(call(capfd, "fit", "--help")[1].split())
+    assert "or a small one. [default: quick]" in " ".join(call(capfd, "reproduce", "--help")[1].split())
+    assert "may be given several times. [required]" in call(capfd, "similar", "--help")[1]
+
+
+def test_a_checkpoint_of_a_run_that_ended_does_not_advise_to_go_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, "run", *SMALL, "--checkpoint", tmp_path / "c", "-q")[0] == 0
+    assert "all that were asked for" in call(capfd, "show", tmp_path / "c")[1]
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(

@@ -21,6 +21,7 @@ import asyncqn as aq
 from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, unflatten
 from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.master import Master
+from asyncqn.core.request import Request
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.storage import FolderLock, NoLocks
 
@@ -225,8 +226,9 @@ def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None
     recorder = ScheduleRecorder()
     for n in range(1000):
         recorder.delivered([(n % 7, n, -1, None, True)], float(n))
-    master = Master(SGD, POTENTIAL, np.zeros(POTENTIAL.dim), workers=1, last=10, evaluate=5)
-    assert recorder.nbytes + master.fingerprints.itemsize * 1000 <= 24 * 1000
+    master = Master(Request(POTENTIAL, SGD, np.zeros(POTENTIAL.dim), commits=10), workers=1)
+    columns = sum(column.itemsize * len(column) for column in vars(recorder).values())
+    assert columns + master.fingerprints.itemsize * 1000 <= 24 * 1000
     log = recorder.log()
     recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000

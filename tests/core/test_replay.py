@@ -12,9 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
 
-from asyncqn import ASLBFGS, MBLBFGS, SGD, SGLD, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
+from asyncqn import (
+    ASLBFGS,
+    MBLBFGS,
+    SGD,
+    SGLD,
+    AsyncSGD,
+    BlockLBFGS,
+    Cluster,
+    LinearGaussian,
+    Simulator,
+    Threads,
+    minimize,
+)
 from asyncqn.core.replay import first_difference, replay
+from asyncqn.core.request import Request
 from asyncqn.core.run import load_run
+from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, ReplayMismatch
 
 CLUSTERS = {
@@ -255,3 +269,25 @@ def test_a_potential_given_is_used_even_if_the_run_names_one_that_cannot_be_rebu
         replay(folder)
     assert one_sentence(caught.value)
     assert_identical(run, replay(folder, potential=p))
+
+
+@pytest.mark.parametrize("engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"])
+@pytest.mark.parametrize("algorithm", [BlockLBFGS(2), AsyncSGD(h=1e-4, batch=6)], ids=["exact", "stochastic"])
+def test_a_request_without_evaluations_asks_for_the_value_of_the_start_alone(algorithm, engine, tmp_path):
+    asked = []
+
+    class Counted(LinearGaussian):
+        def value(self, theta):
+            asked.append(theta.copy())
+            return super().value(theta)
+
+    potential, theta0 = Counted.random(6, 40, 2.0, seed=1), np.ones(6)
+    request = Request(potential, algorithm, theta0, commits=30, evaluate=None, stopping=Stopping(tol=1e-8))
+    run = engine.minimize(request)
+    assert [theta.tobytes() for theta in asked] == [theta0.tobytes()]
+    assert run.metrics["commit"].tolist() == [0]
+    assert math.isnan(run.fun) if isinstance(algorithm, AsyncSGD) else run.status == "converged"
+    again = replay(run.save(tmp_path / "run"), potential, algorithm)
+    assert again.theta.tobytes() == run.theta.tobytes()
+    assert repr(again.fun) == repr(run.fun)
+    assert len(asked) == 2

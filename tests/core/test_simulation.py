@@ -54,6 +54,14 @@ def test_asynchronous_commits_are_those_of_an_independent_simpy_model(name, seed
     assert (len(rows) < 400) == (name == "all die")
 
 
+@pytest.mark.parametrize("link", [0.0, 0.3])
+def test_workers_that_are_back_at_the_same_time_are_served_in_their_order(link):
+    cluster = Cluster(
+        3, 2.0, 1.0, deaths=dict.fromkeys(range(3), 5.0), recoveries=dict.fromkeys(range(3), 10.0), link=link
+    )
+    agree(simulate(cluster, ASYNCHRONOUS, 80, 5), simpy_asynchronous(cluster, 80, 5))
+
+
 @settings(max_examples=25)
 @given(st.integers(1, 6), st.floats(0, 3), st.floats(0, 3), st.floats(0.1, 4), st.data())
 def test_asynchronous_commits_agree_with_simpy_on_random_clusters(W, message, master, std, data):

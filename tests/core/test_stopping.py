@@ -133,6 +133,47 @@ def test_a_stochastic_method_ends_at_its_target_or_says_that_it_missed_it(engine
     assert "did not reach the target" in missed.message
 
 
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+@pytest.mark.parametrize("share", [0.5, 0.1, 1e-3])
+def test_an_exact_method_reports_the_point_at_which_its_target_was_reached(engine: Any, share: float) -> None:
+    p = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    target = p.optimum + share * (p.value(np.zeros(20)) - p.optimum)
+    run = aq.minimize(p, engine=engine, theta0=np.zeros(20), target=target)
+    assert (run.status, run.success) == ("converged", True)
+    assert p.value(run.theta) == run.fun == run.metrics["fun"][-1] <= target
+    assert aq.replay(run, p).theta.tobytes() == run.theta.tobytes()
+
+
+class Cliff:
+    """U = 8 sum(exp(theta) - theta / 1000): from far left, the first long step leads where it overflows."""
+
+    dim, n_data = 2, 8
+
+    def value(self, theta: np.ndarray) -> float:
+        with np.errstate(over="ignore"):
+            return float(8.0 * (np.exp(theta) - 1e-3 * theta).sum())
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        with np.errstate(over="ignore"):
+            out[:] = 8.0 * (np.exp(theta) - 1e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+@pytest.mark.parametrize("start", [-30.0, -300.0])
+def test_looking_at_a_trial_that_overflows_does_not_end_the_run(engine: Any, start: float) -> None:
+    run = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1)
+    assert run.status == "converged", run.message
+    assert not np.isfinite(run.metrics["fun"]).all(), "one of the trials overflowed, else this shows nothing"
+    np.testing.assert_allclose(run.theta, np.log(1e-3), atol=1e-4)
+    plain = aq.minimize(Cliff(), engine=engine, theta0=np.full(2, start), evaluate=1000)
+    assert plain.theta.tobytes() == run.theta.tobytes()
+
+
+def test_a_start_at_which_u_is_not_finite_is_no_trial() -> None:
+    run = aq.minimize(Cliff(), engine=aq.Threads(1), theta0=np.full(2, 1e4), check=False)
+    assert run.status == "diverged"
+
+
 def test_an_unknown_metric_is_named_before_anything_runs() -> None:
     with pytest.raises(aq.BadInput, match="no metric 'rmse'"):
         aq.minimize(problem(), aq.AsyncSGD(1e-4, 5), commits=10, target=1.0, metric="rmse")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from sealed import data_file
 
 from asyncqn.cli.commands.data import data_list, store_set
+from asyncqn.cli.output import Output
 from asyncqn.data import as_ratings, cache_dir, download, fetch, load, read_ratings, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile
 
@@ -186,28 +186,27 @@ def test_offline_the_sentence_names_the_way_out():
     assert "\n" not in str(caught.value)
 
 
-def test_an_archive_on_disk_is_imported_with_titles(archive):
-    console = Console(file=io.StringIO(), width=80)
-    summary = store_set("ml-1m", archive, console)
+def test_an_archive_on_disk_is_imported_with_titles(archive, capsys):
+    summary = store_set("ml-1m", archive, Output())
     assert json.loads(json.dumps(summary)) == summary
     assert (summary["ratings"], summary["users"], summary["items"], summary["skipped"]) == (2, 2, 2, 0)
     assert summary["origin"]["official"] is False
-    assert "differs from the official archive" in console.file.getvalue()
+    assert "differs from the official archive" in capsys.readouterr().err
     assert load("ml-1m").titles.tolist() == ["Ten (1910)", "Eleven (1911)"]
 
 
 def test_own_files_get_own_names_and_a_new_file_replaces_the_old(tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\na,x,1\n")
-    first = store_set("mine", file)
-    assert store_set("mine", file) == first
+    first = store_set("mine", file, Output())
+    assert store_set("mine", file, Output()) == first
     file.write_text("user,item,rating\na,x,1\nb,x,bad\n")
     with pytest.raises(BadInput, match="line 3"):
-        store_set("mine", file)
-    assert store_set("mine")["digest"] == first["digest"]
-    assert store_set("mine", file, skip_bad=True)["skipped"] == 1
+        store_set("mine", file, Output())
+    assert store_set("mine", None, Output())["digest"] == first["digest"]
+    assert store_set("mine", file, Output(), skip_bad=True)["skipped"] == 1
     with pytest.raises(BadInput, match="line 3"):
-        store_set("mine", file)
+        store_set("mine", file, Output())
 
 
 def test_a_failed_import_leaves_nothing_behind(tmp_path, cache):
@@ -254,13 +253,12 @@ def test_unknown_names_are_answered_with_the_known_ones(tmp_path):
         fetch("mine", tmp_path / "absent.zip")
 
 
-def test_the_list_shows_what_is_stored(archive):
-    store_set("ml-1m", archive)
-    store_set("mine", archive)
-    console = Console(file=io.StringIO(), width=80)
-    sets = {row["name"]: row["stored"] for row in data_list(console)["sets"]}
+def test_the_list_shows_what_is_stored(archive, capsys):
+    store_set("ml-1m", archive, Output())
+    store_set("mine", archive, Output())
+    sets = {row["name"]: row["stored"] for row in data_list(Output())["sets"]}
     assert (sets["ml-1m"], sets["mine"], sets["synthetic-20m"]) == (True, True, False)
-    assert "not stored" in console.file.getvalue()
+    assert "not stored" in capsys.readouterr().out
 
 
 def test_the_cache_follows_the_environment(monkeypatch, cache):

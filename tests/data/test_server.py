@@ -137,5 +137,6 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
             assert len(server.read_remote(told["sets"][0], token=WORD)) == 50
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(30) == 130
+            assert process.stdout.read() == "", "one object"
         finally:
             process.kill()

@@ -16,6 +16,7 @@ from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
+from asyncqn.engines.mpi.worker import Worker
 
 
 def tell(**values: Any) -> None:
@@ -182,6 +183,10 @@ def faulty(case: str) -> None:
     potential = Faulty(case)
     if case == "unlike" and rank() == 2:
         potential.n_data = 29
+    if case == "killed at the end":
+        potential = Slope()
+        if rank() == 3:  # when it is told to stop, and the others are told that all ranks are there
+            Worker._send_state = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     run = aq.minimize(potential, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False)
     show("faulty", run, Slope())
 

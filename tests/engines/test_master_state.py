@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,10 @@ class Stage:
         self.checkpoints: list[Saved] = []
         self.start: Saved | None = options.get("start")
         asked = {name: options.pop(name) for name in ("commits", "callback", "stopping") if name in options}
-        request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **{"commits": 10_000, **asked})
+        due = options.pop("due", lambda commit: False)
+        kept: Any = SimpleNamespace(start=options.pop("start", None), due=due, interrupted=0)
+        asked = {"commits": 10_000, "checkpoints": kept, **asked}
+        request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **asked)
         self.core: Any = MasterState(request, workers=3, engine={"kind": "stage"}, **options)
         self.steps = WorkerSteps(algorithm, POTENTIAL, self.core.master.limit)
         self.core.begin()
@@ -309,4 +313,4 @@ def test_a_commit_costs_at_most_24_bytes() -> None:
     reserve = sum(sys.getsizeof(c) for c in (recorder._worker, recorder._read, recorder._time))
     fingerprint = 4 * (1 + 1 / 8)
     assert reserve / 100_000 + fingerprint <= 24
-    assert recorder.nbytes == 16 * 100_000
+    assert sum(c.itemsize * len(c) for c in vars(recorder).values()) == 16 * 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
 from asyncqn.core.checkpoint_reading import load_checkpoint
-from asyncqn.core.float32_wire import rounded
+from asyncqn.core.worker_steps import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
@@ -129,7 +130,8 @@ def test_an_exception_on_one_rank_ends_the_job_with_rank_and_reason(
     assert process.returncode != 0
     assert process.stdout == ""
     assert "asyncqn: rank 2 on " in process.stderr
-    assert "ValueError: the data of this rank are broken" in process.stderr
+    words = r"worker 1 failed in its step \d+, .* \(ValueError: the data of this rank are broken\)\.$"
+    assert re.search(words, process.stderr, re.MULTILINE)
 
 
 def test_an_exception_before_the_run_ends_the_job_too(mpirun: Mpirun) -> None:
@@ -147,6 +149,12 @@ def test_ranks_that_were_given_unlike_problems_say_so(mpirun: Mpirun) -> None:
 def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(mpirun: Mpirun) -> None:
     line = told(mpirun(3, [JOBS, "faulty", "killed"], options=ULFM))["faulty"]
     assert line["status"] == "completed"
+    assert line["commits"] == 400
+    assert line["engine"]["workers_lost"] == 1
+
+
+def test_a_worker_killed_after_the_last_commit_is_dropped_and_nobody_waits_for_it(mpirun: Mpirun) -> None:
+    line = told(mpirun(4, [JOBS, "faulty", "killed at the end"], options=ULFM))["faulty"]
     assert line["commits"] == 400
     assert line["engine"]["workers_lost"] == 1
 

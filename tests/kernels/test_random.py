@@ -14,10 +14,15 @@ from asyncqn.kernels.random import (
     _minus_two_log,
     fill_normals,
     fill_rows,
-    philox_block,
+    philox,
 )
 
 ONES = 0xFFFFFFFF
+
+
+@njit  # not kept on disk, where an edit of the kernels would not be seen
+def philox_block(counter, key):
+    return philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1])
 
 
 def normals(n, seed=0, k=0, worker=0, purpose=NOISE, dtype=np.float64):

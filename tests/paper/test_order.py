@@ -13,7 +13,7 @@ from asyncqn.paper.controls import accepted_words, control_words, without_pairs
 from asyncqn.paper.figures import order, paper_map
 from asyncqn.paper.figures.times import Job, measure
 from asyncqn.paper.problems import PROBLEMS, AlikeRows
-from asyncqn.paper.settings import PAPER, cluster
+from asyncqn.paper.settings import PAPER, cluster, given
 
 
 def rows(name: str, factor: float = 1.0) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def rows(name: str, factor: float = 1.0) -> list[dict[str, Any]]:
     return [
         {"setting": name, "algorithm": kind, "variance": v, "time": factor * t, "pairs": 0.25}
         for kind, ts in times.items()
-        for v, t in zip(order.SETTINGS[name].variances, ts, strict=True)
+        for v, t in zip(order.VARIANCES[name], ts, strict=True)
     ]
 
 
@@ -52,9 +52,7 @@ def test_the_independent_program_s_own_times_make_the_order_and_the_agreement_ho
 @pytest.mark.parametrize(("kind", "column"), [("as-lbfgs", 0), ("async-sgd", 0)])
 def test_one_point_of_the_serial_link_lies_near_the_independent_program_s(kind: str, column: int) -> None:
     setting = order.SETTINGS["serial link"]
-    given = {**PAPER[kind], **(setting.choices if kind == "as-lbfgs" else {})}
-    plain = tuple(sorted(given.items()))
-    job = Job(setting.problem, kind, plain, 1.0, (0, 1), serial=setting.serial)
+    (job,) = setting.jobs(kind, setting.parameters[kind], [1.0], range(2), order.LIMIT)
     mean = float(np.mean([r["time"] for r in measure(job)]))
     expected = order.INDEPENDENT["serial link"][kind][column]
     assert expected is not None
@@ -76,10 +74,9 @@ def test_controls_name_the_share_of_pairs_and_the_times_without_any() -> None:
 
 
 def test_a_job_without_pairs_offers_none_and_one_with_pairs_counts_them() -> None:
-    given = {**PAPER["as-lbfgs"], "initial_scale": 0.3}
     shares = {}
     for memory in (0, 3):
-        plain = tuple(sorted({**given, "memory": memory}.items()))
+        plain = given(PAPER["as-lbfgs"], initial_scale=0.3, memory=memory)
         job = Job("rows-alike-8", "as-lbfgs", plain, 1.0, (0,), workers=4, epsilon=1e-9, limit=400.0)
         shares[memory] = measure(job)[0]["pairs"]
     assert shares[0] is None
@@ -97,10 +94,11 @@ def test_the_map_searches_the_cautious_constant_in_units_of_the_largest_eigenval
     assert paper_map.admitted("every pair", "five-weak-10") == {}
     strict = {**PAPER["as-lbfgs"], **paper_map.admitted("ε = 10 λ", "five-weak-10")}
     every, few = (
-        paper_map.measure(
-            paper_map.Job("five-weak-10", "as-lbfgs", rule, tuple(sorted(given.items())), (0,), limit=300.0)
-        )[0]
-        for rule, given in (("every pair", PAPER["as-lbfgs"]), ("ε = 10 λ", strict))
+        paper_map.cell(
+            {"problem": "five-weak-10", "rule": rule, "scale": "pair", "batch": 6},
+            measure(Job("five-weak-10", "as-lbfgs", given(of), paper_map.VARIANCE, (0,), limit=300.0)),
+        )
+        for rule, of in (("every pair", PAPER["as-lbfgs"]), ("ε = 10 λ", strict))
     )
     # With the default epsilon nearly every pair is accepted on this problem, with this one few are.
     assert few["pairs"] < 0.1 < every["pairs"]

@@ -15,7 +15,7 @@ from asyncqn.paper.figures import order
 from asyncqn.paper.figures.fig2_cases import CASES
 from asyncqn.paper.figures.times import jobs_of, measure
 from asyncqn.paper.judgement import judged, rests_on_a_choice
-from asyncqn.paper.page import page, sensitivity
+from asyncqn.paper.page import every_setting, page, sensitivity
 from asyncqn.paper.records import read_table, where
 from asyncqn.paper.reproduce import Result, published
 
@@ -32,6 +32,23 @@ def test_the_page_and_the_settings_are_what_the_published_tables_say(results: li
     rows = judged(results)
     assert (DOCS / "reproduction.md").read_text(encoding="utf-8") == page(results, rows)
     assert (DOCS / "sensitivity.md").read_text(encoding="utf-8") == sensitivity(rows)
+    assert (DOCS / "sensitivity.csv").read_text(encoding="utf-8") == every_setting(rows)
+
+
+def test_the_page_of_settings_can_be_read_and_its_counts_are_those_of_all_settings(
+    results: list[Result],
+) -> None:
+    rows = judged(results)
+    text = sensitivity(rows)
+    assert len([word for word in text.split() if word != "|"]) < 7500
+    for row in rows:
+        section = text.split(f"## {row.claim.id}\n")[1].split("\n## ")[0]
+        if "| all settings |" in section:
+            (line,) = [line for line in section.splitlines() if "| all settings |" in line]
+            assert sum(int(cell) for cell in line.split("|")[3:-1]) == len(row.outcomes)
+        else:
+            assert all(found.because in section for found in row.outcomes)
+    assert every_setting(rows).count("\n") == 1 + sum(len(row.outcomes) for row in rows)
 
 
 def test_every_figure_of_the_page_is_drawn_from_the_published_tables(results: list[Result]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.figures import fig1, fig4, fig4_claims, fig5_claims
 from asyncqn.paper.movielens import BANDWIDTH, STARTS, Timing, measured_cluster, slowed
-from asyncqn.paper.real_runs import GAUSSIAN, RealRun, run_real
+from asyncqn.paper.real_runs import GAUSSIAN, RealRun, processors_in_use, run_real
 from asyncqn.paper.settings import NAMES, PAPER
 from asyncqn.tuning.tuner import FORMAT
 
@@ -173,6 +175,25 @@ def test_the_time_of_a_real_run_on_a_busy_machine_is_no_evidence() -> None:
     rows = [reached(W, setting="real", engine="MPI", load=9.0, time=1.0 / W**2) for W in (1, 2)]
     linear, iterations = fig5_claims.outcomes({"curves": [{"ratings": "ml-1m"}], "reach": rows})
     assert (linear.verdict, iterations.verdict) == (UNTESTABLE, HOLDS)
+
+
+@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="elsewhere it is the load average")
+def test_processors_in_use_are_between_none_and_all_and_count_a_busy_neighbour() -> None:
+    assert -0.1 <= processors_in_use(0.2) <= (os.cpu_count() or 1) + 0.1
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            pass
+
+    neighbour = threading.Thread(target=busy)
+    neighbour.start()
+    try:
+        # A thread that never sleeps needs a processor, or waits for one while all are taken.
+        assert processors_in_use(0.5) > 0.5
+    finally:
+        stop.set()
+        neighbour.join()
 
 
 def test_the_reach_of_a_run_is_the_first_row_at_the_target_of_one_worker() -> None:

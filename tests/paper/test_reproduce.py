@@ -12,10 +12,9 @@ import pytest
 
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
-from asyncqn.paper.bands import shaded, spread
 from asyncqn.paper.catalogue import MODULES, find
 from asyncqn.paper.claims import HOLDS, Outcome, outcome
-from asyncqn.paper.drawing import panels
+from asyncqn.paper.drawing import panels, shaded, spread
 from asyncqn.paper.experiment import Context, Experiment
 from asyncqn.paper.page import write_page
 from asyncqn.paper.report import write_html
@@ -116,7 +115,8 @@ def test_the_page_has_one_row_per_claim_with_bars_escaped(tmp_path: Path) -> Non
         == 1
     )
     settings = (tmp_path / "sensitivity.md").read_text(encoding="utf-8")
-    assert r"| squares \| <here> | holds | 9 > 4 > 1 |" in settings
+    assert r"- holds with squares \| <here>: 9 > 4 > 1." in settings
+    assert "fig2-mb,holds,squares | <here>,9 > 4 > 1," in (tmp_path / "sensitivity.csv").read_text("utf-8")
     assert (tmp_path / "figures" / "tiny.png").read_bytes() == (tmp_path / "tiny" / "tiny.png").read_bytes()
 
 

@@ -46,7 +46,7 @@ def over_all_pairs(F: np.ndarray, rank: int) -> tuple[float, np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("rank", [1, 5, 17])
+@pytest.mark.parametrize("rank", [1, 5, 17, 37])  # the Gram matrix of 37 is made in three bands
 def test_value_gradient_and_users_equal_the_sums_over_all_pairs(rank: int, dtype: type) -> None:
     potential = made(rank, dtype)
     theta = potential.initial(np.random.default_rng(1))
@@ -80,11 +80,13 @@ def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users
     np.testing.assert_allclose(total / N_USERS, out, rtol=1e-9, atol=1e-9)
 
 
-def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay() -> None:
-    potential = made(3, np.float32)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(dtype: type) -> None:
+    potential = made(3, dtype)
     algorithm = in_step_algorithm(potential)
     one, two = (aq.minimize(potential, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2))
-    assert one.success
+    # In float32 one start in ten, on other processors others, stalls above 100 eps of |U|, and says so.
+    assert one.success or (dtype is np.float32 and one.status == "stalled")
     assert one.x.tobytes() == two.x.tobytes()
     assert aq.replay(two, potential=potential).x.tobytes() == two.x.tobytes()
 

@@ -167,7 +167,13 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
 
 @pytest.mark.parametrize(
     ("n", "dim", "sample", "rows"),
-    [(10**6, 100, 10**6, 30_000), (10**6, 100, 10**5, 4000), (10**6, 100, 3000, 3000)],
+    [
+        (10**6, 100, 10**6, 30_000),
+        (10**6, 100, 10**5, 4000),
+        (10**6, 100, 3000, 3000),
+        (200_000, 1000, 200_000, 20_000),
+        (200_000, 1000, 12_500, 10_000),
+    ],
 )
 def test_how_many_rows_make_a_metric(n, dim, sample, rows):
     assert rows_for_metric(n, dim, sample) == rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_folded_in_clicks_give_the_row_of_a_user_who_always_had_them(model: Reco
 
 
 def test_partial_fit_learns_new_items_from_clicks(model: Recommender) -> None:
-    learner = model._copy(model.model_)
+    learner = copy(model)
     fans = TRAIN.user_ids[np.unique(TRAIN.users[TRAIN.items == TRAIN.items[0]])]
     learner.partial_fit((fans, np.full(len(fans), 10**6)))
     scores = learner.predict(TRAIN.user_ids, np.full(len(TRAIN.user_ids), 10**6))

@@ -71,7 +71,8 @@ def test_the_model_is_the_same_bit_for_bit_on_any_number_of_threads(rank: int) -
     for other in others:
         assert other.item_factors_.tobytes() == one.item_factors_.tobytes()
         assert other.user_factors_.tobytes() == one.user_factors_.tobytes()
-        assert (other.history_["fun"] == one.history_["fun"]).all()
+        for name in ("fun", "rmse", "grad_norm"):
+            assert (other.history_[name] == one.history_[name]).all(), name
 
 
 def test_a_rank_beyond_what_the_ratings_carry_does_no_harm() -> None:

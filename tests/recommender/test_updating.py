@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -92,8 +93,8 @@ def test_every_round_of_partial_fit_lowers_the_objective(model: Recommender) -> 
 
     levels = []
     for rounds in (1, 2, 5):
-        copy = model._copy(model.model_)
-        levels.append(objective(copy.partial_fit(new, rounds=rounds)))
+        again = copy(model)
+        levels.append(objective(again.partial_fit(new, rounds=rounds)))
     # Exact minima over rows in float32: a round may rise by rounding alone.
     assert levels[1] <= levels[0] * (1 + 1e-6)
     assert levels[2] <= levels[1] * (1 + 1e-6)
@@ -111,7 +112,8 @@ def test_partial_fit_of_nothing_learned_is_fit_and_titles_come_along() -> None:
 def test_a_model_of_version_0_1_folds_new_users_in_and_says_what_it_lacks_for_others(
     model: Recommender,
 ) -> None:
-    old = model._copy(replace(model.model_, seen=model.model_.seen._replace(values=np.empty(0, np.float32))))
+    old = copy(model)
+    old.model_ = replace(model.model_, seen=model.model_.seen._replace(values=np.empty(0, np.float32)))
     new = ([10**6] * 2, TRAIN.item_ids[[3, 5]], [4.0, 2.0])
     wider = old.fold_in(new)
     at = wider.model_.user_index([10**6])[0]

@@ -137,13 +137,21 @@ def main() -> None:
         records.append(measured(name, problem))
         print(records[-1], flush=True)
     write("convergence", records)
-    words = [list(records[0])] + [
-        [f"{v:.3g}" if isinstance(v, float) else str(v) for v in record.values()] for record in records
-    ]
-    table = ["| " + " | ".join(row) + " |" for row in words]
-    table.insert(1, "| " + " | ".join("---" for _ in words[0]) + " |")
+    write_whole(RESULTS / "convergence.md", page(records))
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """The words of page.md and the table; a status that all runs share is said once."""
     text = (RESULTS.parent.parent / "benchmarks/studies/convergence/page.md").read_text(encoding="utf-8")
-    write_whole(RESULTS / "convergence.md", text + "\n" + "\n".join(table) + "\n")
+    shown = list(records[0])
+    ends = {record[name] for record in records for name in shown if name.startswith("status")}
+    if len(ends) == 1:
+        text += f"\nAll our runs: {ends.pop()}.\n"
+        shown = [name for name in shown if not name.startswith("status")]
+    cells = [[record[name] for name in shown] for record in records]
+    words = [shown, ["---"] * len(shown)]
+    words += [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row] for row in cells]
+    return text + "\n" + "\n".join("| " + " | ".join(row) + " |" for row in words) + "\n"
 
 
 if __name__ == "__main__":

@@ -182,9 +182,12 @@ def replay(number: int) -> int:
         record["draw"],
         record["most"],
     )
-    same = again == record
-    print(f"line {number}, {record['method']} on {record['problem']}: {'the same' if same else 'differs'}.")
-    return 0 if same else 1
+    other = [key for key in record if again[key] != record[key]]
+    said = f"differs in {', '.join(other)}" if other else "the same"
+    if other == ["fingerprint"]:  # arithmetic of another processor, or of another version of the code
+        said = "the same times and commits, other bits in theta"
+    print(f"line {number}, {record['method']} on {record['problem']}: {said}.")
+    return 1 if other else 0
 
 
 def main() -> int:

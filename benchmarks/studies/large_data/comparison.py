@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
+from asyncqn.algorithms.defaults import growths, pieces_of_a_block
 from asyncqn.core.stages import stage_at
 from asyncqn.paper.records import Record
 from asyncqn.types import Progress
@@ -37,6 +37,14 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
     "tanh network": lambda: TanhNetwork.random(200_000),
     "robust": lambda: Robust.random(500_000),
 }
+
+
+def growing(potential: Any, workers: int) -> aq.GrowingLBFGS:
+    """Growing samples by the rule of the default, also where a potential offers more than gradients."""
+    dim, n = potential.dim, potential.n_data
+    levels = max(1, growths(dim, n, workers))
+    pieces = pieces_of_a_block(dim, n // 4**levels, workers)
+    return aq.GrowingLBFGS(workers, levels, memory=100 if dim <= 1000 else 50, pieces=pieces)
 
 
 def exact_blocks(potential: Any, workers: int, memory: int = 5) -> aq.BlockLBFGS:
@@ -73,7 +81,7 @@ def seconds_of(potential: Any, algorithm: Any, workers: int, commits: int) -> fl
 def ours(potential: Any, levels: list[float], repeats: int) -> Iterator[Record]:
     methods = []
     for workers in (1, 2):
-        methods.append((f"growing L-BFGS, W = {workers}", default_algorithm(potential, workers), workers))
+        methods.append((f"growing L-BFGS, W = {workers}", growing(potential, workers), workers))
         methods.append((f"Block L-BFGS, W = {workers}", exact_blocks(potential, workers), workers))
     methods.append(("Block L-BFGS with M = 100, W = 2", exact_blocks(potential, 2, 100), 2))
     commits = [commits_to(potential, algorithm, workers, levels) for _, algorithm, workers in methods]

@@ -24,7 +24,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
 from asyncqn.algorithms.quasi_newton.exact_gradients import share_of
 from asyncqn.algorithms.safeguard import rebase
-from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Commit
 from benchmarks.studies.large_data.models import Robust, TanhNetwork
 from benchmarks.studies.tables import read, write

@@ -35,24 +35,27 @@ def defaults() -> str:
     for record in read("recommender/measure"):
         found.setdefault(record["rank"], []).append(record)
     return rows(
-        "rank | test RMSE | at most | processor seconds of the fit | passes",
+        "rank | test RMSE | processor seconds of the fit | passes",
         [
             [
-                rank, *(" / ".join(r["test_rmse"] for r in of),), of[0]["target"],
-                *(" / ".join(r[name] for r in of) for name in ("processor_seconds", "passes")),
+                rank,
+                *(" / ".join(r[name] for r in of) for name in ("test_rmse", "processor_seconds", "passes")),
             ]
             for rank, of in found.items()
         ],
-    )  # fmt: skip
+    )
 
 
 def peers() -> str:
     found = read("recommender/peers")
-    names = ("data", "rank", "library", "version", "rmse", "ndcg", "fit_seconds", "lists_per_second")
-    there = [[record[name] for name in names] for record in found if not record["missing"]]
-    table = rows("data | rank | library | version | RMSE | NDCG@10 | fit, s | lists per s", there)
+    names = ("data", "rank", "library", "rmse", "ndcg", "fit_seconds", "lists_per_second")
+    present = [record for record in found if not record["missing"]]
+    there = [[record[name] for name in names] for record in present]
+    versions = sorted({f"{r['library'].split()[0]} {r['version']}" for r in present})
+    table = rows("data | rank | library | RMSE | NDCG@10 | fit, s | lists per s", there)
+    table += f"\n\nVersions: {', '.join(versions)}."
     missing = sorted({record["library"].split()[0] for record in found if record["missing"]})
-    return table + (f"\n\nNot installed where this was measured: {', '.join(missing)}." if missing else "")
+    return table + (f" Not installed where this was measured: {', '.join(missing)}." if missing else "")
 
 
 def clicks() -> str:

@@ -9,60 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from asyncqn.algorithms.annealing import Annealing
-from asyncqn.algorithms.first_order.async_saga import AsyncSAGA
-from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
-from asyncqn.algorithms.first_order.delay_adaptive_sgd import DelayAdaptiveSGD
-from asyncqn.algorithms.first_order.rennala import Rennala
-from asyncqn.algorithms.first_order.ringmaster import Ringmaster
-from asyncqn.algorithms.first_order.sgd import SGD
-from asyncqn.algorithms.first_order.sgld import SGLD
-from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS
-from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
-from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
-from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
-from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
-from asyncqn.core.serialise import (
-    from_json,
-    is_own,
-    make_own,
-    own_kind,
-    own_parameters,
-    suggestion,
-    to_json,
-)
+from asyncqn.algorithms.annealing import Annealing as Annealing
+from asyncqn.algorithms.first_order.async_saga import AsyncSAGA as AsyncSAGA
+from asyncqn.algorithms.first_order.async_sgd import AsyncSGD as AsyncSGD
+from asyncqn.algorithms.first_order.delay_adaptive_sgd import DelayAdaptiveSGD as DelayAdaptiveSGD
+from asyncqn.algorithms.first_order.rennala import Rennala as Rennala
+from asyncqn.algorithms.first_order.ringmaster import Ringmaster as Ringmaster
+from asyncqn.algorithms.first_order.sgd import SGD as SGD
+from asyncqn.algorithms.first_order.sgld import SGLD as SGLD
+from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS as ASLBFGS
+from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS as BlockLBFGS
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS as DifferenceLBFGS
+from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS as GrowingLBFGS
+from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS as LBFGS
+from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS as MBLBFGS
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS as MetricLBFGS
+from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS as MomentumLBFGS
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS as StagedLBFGS
+from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS as TableLBFGS
+from asyncqn.core.serialise import from_json, is_own, make_own, own_kind, own_parameters, suggestion, to_json
 from asyncqn.errors import BadInput
 from asyncqn.types import Algorithm
-
-__all__ = [
-    "ALGORITHMS",
-    "ASLBFGS",
-    "LBFGS",
-    "MBLBFGS",
-    "SGD",
-    "SGLD",
-    "Annealing",
-    "AsyncSAGA",
-    "AsyncSGD",
-    "BlockLBFGS",
-    "DelayAdaptiveSGD",
-    "DifferenceLBFGS",
-    "GrowingLBFGS",
-    "MetricLBFGS",
-    "MomentumLBFGS",
-    "Rennala",
-    "Ringmaster",
-    "StagedLBFGS",
-    "TableLBFGS",
-    "algorithm_from_json",
-    "algorithm_to_json",
-    "make_algorithm",
-]
 
 ALGORITHMS: dict[str, type] = {
     "as-lbfgs": ASLBFGS,

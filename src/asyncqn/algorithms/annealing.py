@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from asyncqn.algorithms.checks import check_positive
+from asyncqn.algorithms.checks import check_counts, check_positive
 from asyncqn.core.serialise import from_json
 from asyncqn.errors import require
 
@@ -29,10 +29,7 @@ class Annealing:
     def __post_init__(self) -> None:
         check_positive(start=self.start, end=self.end)
         require(max(self.start, self.end) < math.inf, "start and end of an annealing must be finite.")
-        require(
-            isinstance(self.steps, int) and not isinstance(self.steps, bool) and self.steps >= 1,
-            f"steps must be an integer of at least 1, not {self.steps!r}.",
-        )
+        check_counts(self, steps=1)
 
     def at(self, k: int) -> float:
         """beta at a worker's k-th step."""

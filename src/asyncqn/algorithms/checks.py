@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
+import numpy as np
+
 from asyncqn.core.streams import SAMPLING, shards_in
 from asyncqn.errors import require
+from asyncqn.types import Counters, Potential, Rows
 
 
 def check_positive(**numbers: float) -> None:
     """Every number must be positive (infinity allowed; NaN is not positive)."""
     for name, value in numbers.items():
-        require(
-            isinstance(value, Real) and value > 0.0,
-            f"{name} must be a positive number, not {value!r}.",
-        )
+        require(isinstance(value, Real) and value > 0.0, f"{name} must be a positive number, not {value!r}.")
 
 
 def check_counts(parameters: object, **least: int) -> None:
@@ -48,6 +48,20 @@ def check_batch(batch: int, overlap: int | None = None, n_data: int | None = Non
         )
     if n_data is not None:
         require(n_data >= 1, "the potential has no data points: n_data must be at least 1.")
+
+
+class OverlappingBatches:
+    """Base of those whose workers keep `overlap` of the `batch` rows of a step for the pair of the next."""
+
+    memory: int
+    batch: int
+    overlap: int
+
+    def check(self, potential: Potential) -> None:
+        check_batch(self.batch, self.overlap, potential.n_data)
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
 
 
 def check_step(h: float) -> None:

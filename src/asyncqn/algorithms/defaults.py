@@ -21,7 +21,7 @@ from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_fa
 from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
 from asyncqn.algorithms.scatter_metric import LONGEST
 from asyncqn.core.stages import Stages
-from asyncqn.errors import require
+from asyncqn.errors import is_count, require
 from asyncqn.types import Potential
 
 TOLERANCE = 1e-8
@@ -76,7 +76,7 @@ def default_algorithm(
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
-    require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
+    require(is_count(workers), f"there must be at least one worker, not {workers!r}.")
     if offers(potential, MetricLBFGS.requires):
         pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
         return default_metric_algorithm(potential, workers, pieces)

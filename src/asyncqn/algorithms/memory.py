@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,15 +114,8 @@ def consider_pair(
     return admitted
 
 
-class Ringed(Protocol):
-    """A memory of any kind, as far as its counters go."""
-
-    @property
-    def ring(self) -> Counters: ...
-
-
-def pair_totals(memories: Iterable[Ringed]) -> dict[str, int]:
-    """How many pairs these memories admitted and rejected, for an algorithm's `counters`."""
+def pair_totals(memories: Iterable[Any]) -> dict[str, int]:
+    """How many pairs these memories, each with a `ring`, admitted and rejected: an algorithm's `counters`."""
     rings = [memory.ring for memory in memories]
     return {
         "pairs_accepted": sum(int(ring[ACCEPTED]) for ring in rings),

@@ -3,6 +3,11 @@
     F <- F + w (x x' / 2 - F),    x = answer - the answer before,    w = 1 / min(k, WINDOW)
     H0 = c [(1 - a) F + a diag F]^-1,    a = 1 / (1 + (k / d)^p)     k differences seen, k at most WINDOW
 
+Differences in a row overlap, and k of them tell no more than 2 k / 3 answers would whose mean is known.  The
+table, which steps by F while there are few, takes what an answer differs by from a running mean of those
+before it, in which the newest weighs `RATE`: x x' / (1 + v) in place of x x' / 2, with v the variance of that
+mean over the variance of an answer.
+
 For a negative log-likelihood the covariance of a row's gradient is its mean curvature, at the truth (the
 information equality), so that F is about a multiple of the Hessian; what it is off by is left to curvature
 pairs.  A matrix of k differences has no more rank than k, so a share a is taken off what is beside its
@@ -26,13 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.kernels.gram import cholesky, solve
-from asyncqn.kernels.scatter import note_difference, note_products, shrink_products
+from asyncqn.kernels.scatter import note_deviation, note_difference, note_products, shrink_products
 from asyncqn.types import Array
 
 LONGEST, WINDOW = 200, 1000
 """Numbers in theta up to which F is a whole matrix; differences over which it forgets."""
 LEAST = 4
 """Differences before H0 is made."""
+RATE = 0.25
+"""The weight of the newest answer in the running mean: it follows theta within a few answers."""
 AGAIN = 1.25
 """H0 is made anew when so many times as many differences were seen."""
 
@@ -44,6 +51,7 @@ class ScatterMetric(NamedTuple):
     made: npt.NDArray[np.float64]
     """The triangular factor of what is inverted, or what is inverted itself where it is a diagonal."""
     last: npt.NDArray[np.float64]
+    """The answer before, or the running mean of those before."""
     counts: npt.NDArray[np.int64]
     """(2,): answers seen, and how many they were when H0 was made (0: never)."""
 
@@ -71,6 +79,19 @@ def note_answer(metric: ScatterMetric, answer: Array) -> None:
         note_products(F, last, answer, weight)
     else:
         note_difference(F[0], last, answer, weight)
+
+
+def note_from_mean(metric: ScatterMetric, answer: Array) -> None:
+    """One answer more, by what it differs by from the running mean; all must be scaled alike."""
+    F, _, mean, counts = metric
+    before = int(counts[0])
+    counts[0] += 1
+    if before == 0:
+        mean[:] = answer
+        return
+    variance = max(1.0 / before, RATE / (2.0 - RATE))
+    rate = max(1.0 / (before + 1), RATE)
+    note_deviation(F, mean, answer, 1.0 / min(before, WINDOW), 1.0 / (1.0 + variance), rate)
 
 
 def note_version(metric: ScatterMetric, answers: Sequence[Array]) -> None:

@@ -6,8 +6,12 @@ Nothing heavy is imported here: from its first moments on the program must be ab
 from __future__ import annotations
 
 import re
+import signal
 import sys
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncqn.core.run import Run
@@ -25,6 +29,24 @@ EXIT_CODES = {
 """The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run before
 its end where a limit was reached or every worker is gone.  130 and 143 are what a shell makes of SIGINT and
 SIGTERM."""
+
+ENDINGS = {signal.SIGINT: ("interrupted.", INTERRUPTED), signal.SIGTERM: ("terminated.", TERMINATED)}
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived where no run with checkpoints hears it."""
+
+
+@contextmanager
+def hearing(numbers: Iterable[int], hear: Callable[[int, Any], None]) -> Iterator[dict[int, Any]]:
+    """Inside, these signals call `hear`; yields who heard them before.  Only the main thread can hear."""
+    heard = numbers if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, hear) for number in heard}
+    try:
+        yield before
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def exit_code(run: Run) -> int:

@@ -47,16 +47,8 @@ PROBLEMS: dict[str, Callable[..., Potential]] = {
 DEFAULT_ALGORITHM = "as-lbfgs"
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
-    "as-lbfgs": {
-        "h": 4e-4,
-        "gamma": 0.03,
-        "beta": 500.0,
-        "memory": 3,
-        "batch": 60,
-        "overlap": 40,
-        "initial_scale": 0.02,
-        "cosine_floor": 0.4,
-    },
+    "as-lbfgs": {"h": 4e-4, "gamma": 0.03, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40}
+    | {"initial_scale": 0.02, "cosine_floor": 0.4},
     "async-sgd": {"h": 5e-5, "batch": 6},
     "delay-adaptive-sgd": {"h": 5e-5, "batch": 6, "tau": 40},
     "ringmaster": {"h": 5e-5, "batch": 6, "max_delay": 80},
@@ -85,7 +77,7 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How long to run, from which seed, and how many commits lie between two evaluations; see `minimize`."""
+    """How long to run, from which seed, and how often to evaluate: in the words of `minimize`."""
 
     commits: int = 5_000
     seed: int = 0
@@ -98,16 +90,9 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        for name in ("commits", "evaluate"):
-            value = getattr(self, name)
-            if name == "evaluate" and value is None:
-                continue
-            if not 1 <= value <= LARGEST:
+        for name, value in (("commits", self.commits), ("evaluate", self.evaluate)):
+            if value is not None and not 1 <= value <= LARGEST:
                 raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
-
-    def arguments(self) -> dict[str, Any]:
-        """These as arguments of `minimize`."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 @dataclass(frozen=True)
@@ -226,17 +211,10 @@ def job_schema() -> dict[str, Any]:
         Union[tuple(_section(kind, make) for kind, make in table.items())]  # noqa: UP007 - made at run time
         for table in (PROBLEMS, ALGORITHMS)
     )
-    job = msgspec.defstruct(
-        "Job",
-        [
-            ("problem", Union[problem, msgspec.UnsetType], msgspec.UNSET),  # noqa: UP007
-            ("algorithm", Union[algorithm, msgspec.UnsetType], msgspec.UNSET),  # noqa: UP007
-            ("cluster", _section(None, Cluster) | msgspec.UnsetType, msgspec.UNSET),
-            ("run", _section(None, RunOptions) | msgspec.UnsetType, msgspec.UNSET),
-        ],
-        forbid_unknown_fields=True,
-    )
-    schema = msgspec.json.schema(job)
+    sections = {"problem": problem, "algorithm": algorithm}
+    sections |= {"cluster": _section(None, Cluster), "run": _section(None, RunOptions)}
+    fields = [(name, Union[kind, msgspec.UnsetType], msgspec.UNSET) for name, kind in sections.items()]  # noqa: UP007
+    schema = msgspec.json.schema(msgspec.defstruct("Job", fields, forbid_unknown_fields=True))
     own = {
         "type": "object",
         "description": "A class of your own, for --allow-imports, with its parameters.",
@@ -252,26 +230,23 @@ def job_schema() -> dict[str, Any]:
 def _section(kind: str | None, make: Callable[..., Any]) -> Any:
     """A section as a structure of msgspec: the parameters of what it makes, and its kind."""
     known, needed = parameters_of(make)
-    usual = {name: p.default for name, p in inspect.signature(make).parameters.items()}
+    parameters = inspect.signature(make).parameters
     fields: list[Any] = []
     for name, hint in known.items():
+        usual = parameters[name].default
+        endless = isinstance(usual, float) and not math.isfinite(usual)  # which JSON has not
+        plain = isinstance(usual, int | float | str | None) and not endless
         if name in needed:
             fields.append((name, hint))
-        elif usual[name] is None or isinstance(usual[name], (int, str)) or _finite(usual[name]):
-            fields.append((name, hint, usual[name]))
+        elif plain:
+            fields.append((name, hint, usual))
         else:
             fields.append((name, Union[hint, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
-    title = kind or f"{make.__name__}"
     return msgspec.defstruct(
-        title.replace("-", "_"),
+        (kind or make.__name__).replace("-", "_"),
         fields,
         kw_only=True,
         tag_field="kind" if kind else None,
         tag=kind,
         forbid_unknown_fields=True,
     )
-
-
-def _finite(value: Any) -> bool:
-    """Whether JSON can hold it as a number: TOML has an infinity, JSON none."""
-    return isinstance(value, float) and math.isfinite(value)

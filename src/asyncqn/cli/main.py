@@ -8,50 +8,27 @@ import os
 import re
 import signal
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from asyncqn.cli.ending import BAD_INPUT, INTERRUPTED, TERMINATED, clean, complain
+from asyncqn.cli.ending import BAD_INPUT, ENDINGS, INTERRUPTED, Terminated, clean, complain, hearing
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 
-class Terminated(BaseException):
-    """SIGTERM arrived where no run with checkpoints hears it."""
-
-
-@contextmanager
-def _hearing_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM end the command with a sentence; under MPI the launcher speaks, and ends all ranks.
+def _hear(number: int, frame: Any) -> None:
+    """End the command with a sentence.
 
     An import that is broken into may leave a traceback of its own, or half a module: there the process ends
     at once.  Imports write nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def hear(number: int, frame: Any) -> None:
-        ending = ("terminated.", TERMINATED) if number == signal.SIGTERM else ("interrupted.", INTERRUPTED)
-        while frame is not None:
-            if frame.f_code.co_filename.startswith("<frozen importlib"):
-                complain(ending[0])
-                sys.stderr.flush()
-                os._exit(ending[1])
-            frame = frame.f_back
-        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-
-    heard = [signal.SIGINT]
-    if "OMPI_COMM_WORLD_RANK" not in os.environ:
-        heard.append(signal.SIGTERM)
-    before = {number: signal.signal(number, hear) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            sentence, code = ENDINGS[signal.Signals(number)]
+            complain(sentence)
+            sys.stderr.flush()
+            os._exit(code)
+        frame = frame.f_back
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -63,14 +40,16 @@ def main(arguments: list[str] | None = None) -> None:
     sentence, code = "", 0
     # A second Ctrl-C while the interpreter ends would print the traceback of whatever it breaks into.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ  # there the launcher speaks, and ends all ranks
     try:
-        with warnings.catch_warnings(), _hearing_signals():
+        with warnings.catch_warnings(), hearing((signal.SIGINT,) if under_mpi else ENDINGS, _hear):
             warnings.showwarning = _warn
             warnings.simplefilter("always", StabilityWarning)
             sentence, code = _call(given)
-    except (KeyboardInterrupt, Terminated) as signalled:
-        terminated = isinstance(signalled, Terminated)
-        sentence, code = ("terminated.", TERMINATED) if terminated else ("interrupted.", INTERRUPTED)
+    except KeyboardInterrupt:
+        sentence, code = ENDINGS[signal.SIGINT]
+    except Terminated:
+        sentence, code = ENDINGS[signal.SIGTERM]
     if sentence:
         complain(sentence)
         if "--json" in given:
@@ -99,54 +78,46 @@ def _call(arguments: list[str]) -> tuple[str, int]:
     except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
             return "", 0  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
-        return usage_sentence(error), BAD_INPUT
+        return usage_sentence(error, arguments), BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:
-        if not asks_too_much(error):
+        said = str(error).rstrip(".")
+        # NumPy has no error of its own for a size that no array can have.
+        too_large = re.search("Maximum allowed dimension|array is too big", said)
+        if isinstance(error, ValueError) and not too_large:
             raise
-        return memory_sentence(error), BAD_INPUT
+        what = f": {said}" if said else ""
+        advice = "ask for something smaller, or use a larger machine"
+        return f"this needs more memory than there is{what}; {advice}.", BAD_INPUT
     except BrokenPipeError:
         return "", 1
     except OSError as error:
-        return system_sentence(error), BAD_INPUT
+        name = f"{error.filename} cannot be used: " if error.filename else ""
+        return f"{name}{error.strerror or error}.", BAD_INPUT
 
 
-def system_sentence(error: OSError) -> str:
-    """What the system refused, and on which file."""
-    name = f"{error.filename} cannot be used: " if error.filename else ""
-    return f"{name}{error.strerror or error}."
-
-
-def asks_too_much(error: Exception) -> bool:
-    """Whether NumPy refused a size that no array can have: it has no error of its own for that."""
-    return not isinstance(error, ValueError) or any(
-        words in str(error) for words in ("Maximum allowed dimension", "array is too big")
-    )
-
-
-def memory_sentence(error: Exception) -> str:
-    """What did not fit; NumPy names the array, others say nothing."""
-    what = f": {str(error).rstrip('.')}" if str(error) else ""
-    return f"this needs more memory than there is{what}; ask for something smaller, or use a larger machine."
-
-
-def usage_sentence(error: Exception) -> str:
+def usage_sentence(error: Exception, arguments: list[str]) -> str:
     """What is wrong with a command line, and which help to read; empty where help was already printed."""
+    from asyncqn.cli.program import command_names
+
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     first = " ".join(message.split())
-    context = getattr(error, "ctx", None)
     if not first:
         return ""
     first = _mistake(error, first[0].lower() + first[1:].rstrip("."))
-    program = context.command_path if context is not None else "asyncqn"
-    return first if first.endswith("?") else f"{first}; try: {program} --help"
+    command = f"asyncqn {arguments[0]}" if arguments and arguments[0] in command_names() else "asyncqn"
+    return first if first.endswith("?") else f"{first}; try: {command} --help"
 
 
 def _mistake(error: Exception, said: str) -> str:
     """What typer said, in the words of the rest of the program where they are better."""
-    option, near = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    from asyncqn.cli.program import nearest
+
+    option = getattr(error, "option_name", None)
     if option and said.startswith("no such option"):
+        known = [name.lstrip("-") for name in getattr(error, "possibilities", None) or ()]
+        near = [f"--{name}" for name in nearest(option.lstrip("-"), known)]
         return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
     if wanted := re.match(r"invalid value for '(.+)': Input should be a valid (integer|number)\b", said):
         return f"{wanted[1]} must be {'an integer' if wanted[2] == 'integer' else 'a number'}"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from asyncqn.cli.output import Json, Quiet
+from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from asyncqn.cli.view.seen import Seen
+    from asyncqn.data import Reading
 
 AllowImports = Annotated[
     bool,
@@ -21,24 +28,11 @@ AllowImports = Annotated[
         "--allow-imports", help='Import classes of your own, named as "module:Class": this runs their code.'
     ),
 ]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--parameter",
-        "-p",
-        rich_help_panel="Algorithm",
-        metavar="KEY=VALUE",
-        help="A parameter, as in -p h=1e-3; any number of times.",
-    ),
-]
 Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", metavar="DIR")]
-Plot = Annotated[Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")]
-Html = Annotated[
-    Path | None, typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE")
-]
 CheckpointEvery = Annotated[
     float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
 ]
+Source = Annotated[str, typer.Argument(help="Name of a stored set (see 'asyncqn data list'), or a file.")]
 
 
 def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> Any:
@@ -53,6 +47,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 }
 """The options that have the name of an entry of a job file, by its section."""
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
+_FILE = "Reading a file"
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,10 @@ class SettingOptions:
     job: Annotated[
         Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
     ] = None
-    parameter: Parameters = None
+    parameter: Annotated[
+        list[str] | None,
+        option(_ALGORITHM, "As in -p h=1e-3; any number of times.", "--parameter", "-p", metavar="KEY=VALUE"),
+    ] = None
     max_time: Annotated[float | None, option(_WHEN, "End after so long on the run's clock.")] = None
     target: Annotated[float | None, option(_WHEN, "End when the metric is at or below this.")] = None
     metric: Annotated[
@@ -89,8 +87,6 @@ class SettingOptions:
     seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
     evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
     allow_imports: AllowImports = False
-    json: Json = False
-    quiet: Quiet = False
 
     def overrides(self) -> dict[str, dict[str, Any]]:
         """What is given, by section of a job file."""
@@ -127,12 +123,84 @@ class JobOptions(SettingOptions):
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every}
 
 
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What the command line says of a file of ratings."""
+
+    user_column: Annotated[str | None, option(_FILE, "Column that names the user.", metavar="NAME")] = None
+    item_column: Annotated[str | None, option(_FILE, "Column that names the item.", metavar="NAME")] = None
+    rating_column: Annotated[str | None, option(_FILE, "Column with the rating.", metavar="NAME")] = None
+    time_column: Annotated[
+        str | None, option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME")
+    ] = None
+    delimiter: Annotated[
+        str | None, option(_FILE, "What stands between fields [, tab ; or |].", metavar="C")
+    ] = None
+    duplicates: Annotated[
+        str | None,
+        option(
+            _FILE,
+            "Of several ratings of an item by a user: last, first, mean, sum, error [error; clicks: sum].",
+            metavar="WHICH",
+        ),
+    ] = None
+    clicks: Annotated[bool, option(_FILE, "Rows are clicks: they need no rating.", "--clicks")] = False
+    skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
+
+    def given(self) -> dict[str, Any]:
+        """What is said, in the words of `read_ratings`."""
+        said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
+        return {name: value for name, value in said.items() if value}
+
+    def read(self, source: str, out: Output) -> Reading:
+        """Ratings by name or from a file, with remarks on what was skipped."""
+        from asyncqn.data.cache import load_reading
+
+        found = load_reading(source, **self.given())
+        for sentence in found.remarks():
+            out.say(sentence)
+        return found
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """Where runs that are looked at are drawn, too."""
+
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw it to this .png or .svg file.", metavar="FILE")
+    ] = None
+    html: Annotated[
+        Path | None, typer.Option(help="Also write one interactive page, to open offline.", metavar="FILE")
+    ] = None
+
+    def check(self) -> None:
+        """Refuse, before any work is done, a picture that cannot be written after it."""
+        from asyncqn.cli.view.plots import check_ending
+
+        if self.plot is not None:
+            check_ending(self.plot)
+
+    def write(self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output) -> None:
+        """Write what was asked for: the picture that `draw` makes, the page of these runs."""
+        from asyncqn.cli.view.page import write_page
+        from asyncqn.cli.view.plots import save
+
+        if self.plot is not None:
+            out.say(f"picture: {save(draw(), self.plot)}")
+        if self.html is not None:
+            out.say(f"page: {write_page(self.html, runs)}")
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` on the command line: a parameter that is a dataclass stands for its fields, as options."""
+    """`command` on the command line: a parameter that is a dataclass stands for its fields, as options.
+
+    Those of `Output`, which all commands have, stand last.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = inspect.signature(command).parameters.items()
     shown = []
-    for name, own in inspect.signature(command).parameters.items():
+    for name, own in sorted(parameters, key=lambda parameter: hints[parameter[0]] is Output):
         members = fields(groups[name]) if name in groups else ()
         kinds = get_type_hints(groups[name], include_extras=True) if members else {}
         shown += [own.replace(name=f.name, default=f.default, annotation=kinds[f.name]) for f in members]
@@ -153,36 +221,33 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def parse_cluster(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE texts whose values are written as in a TOML file."""
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        try:
-            if not (key.strip() and equals):
-                raise ValueError
-            values[key.strip().replace("-", "_")] = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, KeyError, RecursionError):
-            raise BadInput(
-                "a field of the cluster is written key=value with a value as in TOML, as in "
-                f"--cluster link=2.0 or --cluster 'deaths={{3=500.0}}'; '{pair}' is not."
-            ) from None
-    return values
+    advice = (
+        "a field of the cluster is written key=value with a value as in TOML, as in --cluster link=2.0 or "
+    )
+    advice += "--cluster 'deaths={3=500.0}'"
+    return _parsed(pairs, lambda text: tomllib.loads(f"value = {text}")["value"], advice)
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
     """KEY=VALUE texts as numbers where they are numbers, else as words."""
-    values: dict[str, Any] = {}
+    return _parsed(pairs, _value, "a parameter is written key=value, as in -p h=1e-3")
+
+
+def _parsed(pairs: list[str], meaning: Callable[[str], Any], advice: str) -> dict[str, Any]:
+    values = {}
     for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not (key.strip() and equals and text.strip()):
-            raise BadInput(f"a parameter is written key=value, as in -p h=1e-3; '{pair}' is not.")
-        values[key.strip().replace("-", "_")] = _value(text.strip())
+        key, _, text = pair.partition("=")
+        try:
+            if not (key.strip() and text.strip()):
+                raise ValueError
+            values[key.strip().replace("-", "_")] = meaning(text.strip())
+        except (ValueError, KeyError, RecursionError):
+            raise BadInput(f"{advice}; '{pair}' is not.") from None
     return values
 
 
 def _value(text: str) -> int | float | str:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text

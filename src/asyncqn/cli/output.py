@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -18,17 +19,15 @@ from asyncqn.cli.ending import complain
 if TYPE_CHECKING:
     from asyncqn.cli.console import CleanConsole
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
 
-
-def check_run_folder(folder: Path) -> None:
+def check_run_folder(folder: Path | None) -> None:
     """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
     from asyncqn.core.run import RUN
     from asyncqn.storage import check_folder, check_place
 
-    check_folder(folder, RUN)
-    check_place(folder)
+    if folder is not None:
+        check_folder(folder, RUN)
+        check_place(folder)
 
 
 class Advance(Protocol):
@@ -37,35 +36,38 @@ class Advance(Protocol):
     def __call__(self, done: int, note: str = "") -> None: ...
 
 
+@dataclass(frozen=True)
 class Output:
     """People read `say` and `show`; scripts read `result`, one JSON object, when --json is given."""
 
-    def __init__(self, json_: bool, quiet: bool) -> None:
-        self.json, self.quiet = json_, quiet
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")] = False
 
     @cached_property
     def console(self) -> CleanConsole:
         """Where remarks and progress go."""
         from asyncqn.cli.console import CleanConsole
 
-        return CleanConsole(stderr=True, quiet=self.quiet, soft_wrap=True, highlight=False)
+        return CleanConsole(stderr=True, quiet=self.quiet)
 
     @cached_property
     def stdout(self) -> CleanConsole:
         """Where results go.  Off a terminal nothing is folded: a script or a file gets each line whole."""
         from asyncqn.cli.console import CleanConsole
 
-        return CleanConsole(stderr=self.json, highlight=False, soft_wrap=True)
+        return CleanConsole()
 
     def say(self, text: str) -> None:
         """A remark on the way; silent with --quiet."""
         if not self.quiet:
-            self.console.print(text, markup=False)
+            self.console.print(text)
 
     def show(self, renderable: Any) -> None:
-        """What the command is for: to stdout, or to stderr when stdout carries JSON."""
-        if not (self.json and self.quiet):
-            self.stdout.print(renderable, markup=False)
+        """The command's answer, for people; nothing with --json, where `result` gives it."""
+        if not self.json:
+            self.stdout.print(renderable)
 
     def fail(self, sentence: str) -> None:
         """What went wrong: to stderr, even with --quiet."""

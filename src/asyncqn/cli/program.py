@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from asyncqn.cli.options import grouped
 from asyncqn.errors import BadInput
 
 FOLDER = Path(__file__).parent / "commands"
@@ -90,7 +91,7 @@ class Program(TyperGroup):
         if cmd_name not in self.commands:
             app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             function = getattr(import_module(f"asyncqn.cli.commands.{cmd_name}"), cmd_name)
-            app.command(cmd_name, cls=Command)(function)
+            app.command(cmd_name, cls=Command)(grouped(function))
             self.commands[cmd_name] = get_command(app)
         return self.commands[cmd_name]
 
@@ -182,8 +183,11 @@ def _help(param: Any) -> str:
         if word in text:
             text = text.replace(word, ", ".join(getattr(import_module(module), registry)))
     usual = param.default
-    if _is_argument(param) or usual in (None, False, "", ()) or callable(usual):
-        return text
     if getattr(param, "is_flag", False):
-        usual = param.opts[0].lstrip("-")
+        chosen = param.opts if usual else param.secondary_opts
+        usual = chosen[0].lstrip("-") if chosen else None
+    elif param.required and not _is_argument(param):
+        return f"{text} [required]"
+    if _is_argument(param) or usual is None or usual in ("", ()) or callable(usual):
+        return text
     return f"{text} [default: {usual}]"

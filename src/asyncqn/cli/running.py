@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,26 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code
+from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code, hearing
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.core.run import Run
-    from asyncqn.types import Callback, Progress
+    from asyncqn.types import Progress
 
 
-def output_of_rank(
-    json: bool, quiet: bool, mpi: bool
-) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
+def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
     """Where this process talks, and a context in which the mistakes of several become one sentence."""
     if not mpi:
-        return Output(json, quiet), nullcontext
+        return out, nullcontext
     from asyncqn.engines.mpi.engine import first_rank, mistakes_at_rank_0
 
-    if first_rank():
-        return Output(json, quiet), mistakes_at_rank_0
-    warnings.simplefilter("ignore")
-    return Output(False, True), mistakes_at_rank_0
+    if not first_rank():
+        warnings.simplefilter("ignore")
+        out = Output(quiet=True)
+    return out, mistakes_at_rank_0
 
 
 def under_mpiexec() -> bool:
@@ -43,38 +40,25 @@ def under_mpiexec() -> bool:
     )
 
 
-class Heard:
-    """A signal that asks the run to end: the first is left as a note, a second breaks the command off."""
-
-    def __init__(self) -> None:
-        self.number = 0
-
-
 @contextmanager
-def ending_at_signals(wanted: bool) -> Iterator[Heard]:
-    """Inside, Ctrl-C and SIGTERM let a run end at its next evaluation, so that what it computed is kept."""
-    heard = Heard()
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield heard
-        return
-    before: dict[int, Any] = {}
+def ending_at_signals(wanted: bool) -> Iterator[list[int]]:
+    """Inside, Ctrl-C and SIGTERM let a run end at its next evaluation, so that what it computed is kept.
+
+    The first is left as a note in the list, a second breaks the command off.
+    """
+    heard: list[int] = []
 
     def hear(number: int, frame: Any) -> None:
-        if heard.number:
+        if heard:
             before[number](number, frame)
-        heard.number = number
+        heard.append(number)
 
-    for heeded in (signal.SIGINT, signal.SIGTERM):
-        before[heeded] = signal.signal(heeded, hear)
-    try:
+    with hearing((signal.SIGINT, signal.SIGTERM) if wanted else (), hear) as before:
         yield heard
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def show_run(
-    go: Callable[[Callback], Run | None],
+    go: Callable[..., Run | None],
     commits: int,
     save: Path | None,
     out: Output,
@@ -88,11 +72,11 @@ def show_run(
     # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
     signals = ending_at_signals(simulated and not checkpoint)
     with out.progress(label, commits) as advance, mistakes_at_rank_0(), signals as heard:
-        run = go(_Live(advance, heard, simulated).progressed)
+        run = go(callback=_live(advance, heard, simulated))
     if run is None:
         return 0
-    if heard.number and run.status == "stopped":
-        word = "terminated" if heard.number == signal.SIGTERM else "interrupted"
+    if heard and run.status == "stopped":
+        word = "terminated" if heard[0] == signal.SIGTERM else "interrupted"
         kept = "" if save is None else f"; what was computed is in {save}"
         run = replace(run, status=word, message=f"{word} after {run.nit} of {commits} commits{kept}.")
     if save is not None:
@@ -103,7 +87,7 @@ def show_run(
     if code:
         said = run.status in ("interrupted", "terminated")  # their messages begin with the word
         out.fail(run.message if said else f"{run.status}: {run.message}")
-    if not out.json and not (out.quiet and run.status == "diverged"):
+    if not (out.quiet and run.status == "diverged"):
         for name, value in numbers.items():
             if value is not None and not (code and name == "message"):
                 out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")
@@ -130,20 +114,19 @@ def real_summary(run: Run) -> dict[str, Any]:
     }
 
 
-class _Live:
+def _live(advance: Callable[..., None], heard: list[int], simulated: bool) -> Callable[[Progress], None]:
     """Turns a `Progress` into a line: objective, and of a real run commits per second, staleness, workers."""
+    before = 0, time.monotonic()
 
-    def __init__(self, advance: Callable[..., None], heard: Heard, simulated: bool) -> None:
-        self.advance, self.heard, self.simulated = advance, heard, simulated
-        self.commit, self.time = 0, time.monotonic()
-
-    def progressed(self, progress: Progress) -> None:
-        now, metrics = time.monotonic(), progress.metrics
-        rate = (progress.commit - self.commit) / max(now - self.time, 1e-9)
-        self.commit, self.time = progress.commit, now
+    def progressed(progress: Progress) -> None:
+        nonlocal before
+        now, metrics = (progress.commit, time.monotonic()), progress.metrics
+        rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
         note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
-        if not self.simulated:
+        if not simulated:
             note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {progress.workers} workers"
-        self.advance(progress.commit, note)
-        if self.heard.number:
+        advance(progress.commit, note)
+        if heard:
             raise StopIteration
+
+    return progressed

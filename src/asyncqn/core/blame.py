@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,21 +67,13 @@ def blame(
         raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
     taken = _removable(run) if workers is None else list(workers)
     own = int(run.manifest["seed"])
-    total, done = seeds * (2 + len(taken)), 0
-    table = np.empty((seeds, 2 + len(taken)))
-    for i in range(seeds):
-        seed = (own + i) % 2**63
-        for j in range(table.shape[1]):
-            if j == 0:
-                again = run.what_if(seed=seed)
-            elif j == 1:
-                again = run.what_if(seed=seed, fresh=True)
-            else:
-                again = run.what_if(seed=seed, without_worker=taken[j - 2])
-            table[i, j] = again.metrics[metric][-1]
-            done += 1
-            if tell is not None:
-                tell(done, total)
+    changes: list[dict[str, Any]] = [{}, {"fresh": True}, *({"without_worker": w} for w in taken)]
+    table = np.empty((seeds, len(changes)))
+    for done, (i, j) in enumerate(np.ndindex(table.shape), 1):
+        again = run.what_if(seed=(own + i) % 2**63, **changes[j])
+        table[i, j] = again.metrics[metric][-1]
+        if tell is not None:
+            tell(done, table.size)
     names = ["staleness", *(f"worker {w}" for w in taken)]
     effects = tuple(_effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names))
     return Blame(metric, float(table[:, 0].mean()), effects)

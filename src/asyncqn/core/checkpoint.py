@@ -47,6 +47,11 @@ class CheckpointWarning(UserWarning):
     """The newest checkpoint could not be used, one could not be written, or nothing locks the folder."""
 
 
+def under(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
 def flatten(name: str, tree: Any) -> Arrays:
     """The leaves of a state as copies, by path."""
     if isinstance(tree, tuple):
@@ -67,10 +72,12 @@ def flatten(name: str, tree: Any) -> Arrays:
     )
 
 
-def unflatten(name: str, template: Any, arrays: Arrays, in_place: bool = True) -> Any:
-    """`template` with its leaves replaced; by default its arrays are filled in place, so aliases stay."""
+def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True) -> Any:
+    """`template` with its leaves replaced; in_place: its arrays are filled, so that aliases stay."""
     if isinstance(template, tuple):
-        children = [unflatten(f"{name}.{i}", child, arrays, in_place) for i, child in enumerate(template)]
+        children = [
+            unflatten(f"{name}.{i}", child, arrays, in_place=in_place) for i, child in enumerate(template)
+        ]
         tree = template._make(children) if hasattr(template, "_make") else tuple(children)
         sound = getattr(tree, "sound", None)
         if sound is not None and not sound():
@@ -89,7 +96,7 @@ def unflatten(name: str, template: Any, arrays: Arrays, in_place: bool = True) -
         if in_place and template.flags.writeable:
             template[...] = stored
             return template
-        return np.ascontiguousarray(stored).reshape(template.shape)
+        return np.array(stored, order="C").reshape(template.shape)
     if template is None:
         return stored[()]
     like = np.asarray(template).dtype.kind
@@ -128,12 +135,9 @@ class Saved:
     def commit(self) -> int:
         return int(self.document["commit"])
 
-    def tree(self, name: str, template: Any, in_place: bool = True) -> Any:
-        """The state stored as `name`, in the shape of `template`."""
-        return unflatten(name, template, self.arrays, in_place)
-
-    def under(self, prefix: str) -> Arrays:
-        return {key.removeprefix(prefix): a for key, a in self.arrays.items() if key.startswith(prefix)}
+    def tree(self, name: str, template: Any, *, in_place: bool = True) -> Any:
+        """The state stored as `name`, shaped like `template`, whose arrays are filled in place or left."""
+        return unflatten(name, template, self.arrays, in_place=in_place)
 
     def of_worker(self, worker: int) -> Arrays:
         """The arrays of a worker's state, by their names here."""
@@ -141,7 +145,7 @@ class Saved:
 
     def schedule(self) -> Schedule:
         """What was recorded so far; computations under way count as dropped."""
-        columns = self.under("schedule.")
+        columns = under("schedule.", self.arrays)
         return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
 
 
@@ -245,15 +249,11 @@ class Checkpoints:
         return status, f"{status} after commit {commit}; go on with: asyncqn resume {self.folder}"
 
     def write(self, saved: Saved) -> None:
-        """Write a checkpoint; a signal does not break into it."""
-        self.writing = True
-        try:
-            self._write(saved)
-        finally:
-            self.writing = False
+        """Write a generation: what is new to the logs, then the states, beside the older generation.
 
-    def _write(self, saved: Saved) -> None:
-        """Write a generation: what is new to the logs, then the states, beside the older generation."""
+        A signal does not break into it.
+        """
+        self.writing = True
         target = GENERATIONS[1 - GENERATIONS.index(self._previous)]
         self._serial += 1
         try:
@@ -276,6 +276,8 @@ class Checkpoints:
                 CheckpointWarning,
                 stacklevel=2,
             )
+        finally:
+            self.writing = False
 
     def _append(self, name: str, log: Log) -> None:
         """Append to a log what it lacks; records of other columns than before begin a new one."""

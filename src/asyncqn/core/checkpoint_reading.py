@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import storage
 from asyncqn.core.checkpoint import (
     CHECKPOINT,
     FINGERPRINT,
@@ -23,28 +24,18 @@ from asyncqn.core.checkpoint import (
 from asyncqn.core.documents import Count, Manifest
 from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import (
-    FLOATS,
-    LogEntry,
-    LogFile,
-    Spec,
-    read_arrays,
-    read_document,
-    read_log,
-    telling_damage,
-)
 
 _NUMBERS = ("f", "i", "u", "b")
 
 SCHEMA = {
-    "theta0": Spec(FLOATS, ("dim",)),
-    "iterate.*": Spec(_NUMBERS, None),
-    "worker.*": Spec(_NUMBERS, None),
-    "pending.*": Spec(_NUMBERS, None),
-    "under_way.*": Spec(_NUMBERS, ("under way",)),
-    "fingerprints": Spec(("<u4",), ("commits",), optional=True),
-    "schedule.*": Spec(_NUMBERS, ("rows",)),
-    "metrics.*": Spec(_NUMBERS, ("evaluations",)),
+    "theta0": storage.Spec(storage.FLOATS, ("dim",)),
+    "iterate.*": storage.Spec(_NUMBERS, None),
+    "worker.*": storage.Spec(_NUMBERS, None),
+    "pending.*": storage.Spec(_NUMBERS, None),
+    "under_way.*": storage.Spec(_NUMBERS, ("under way",)),
+    "fingerprints": storage.Spec(("<u4",), ("commits",), optional=True),
+    "schedule.*": storage.Spec(_NUMBERS, ("rows",)),
+    "metrics.*": storage.Spec(_NUMBERS, ("evaluations",)),
 }
 
 
@@ -66,7 +57,7 @@ class CheckpointDocument(msgspec.Struct):
     joined: Count = 0
     pending: list[Count] = []
     rejected_pending: list[Count] = []
-    logs: dict[Literal["schedule", "fingerprints", "metrics"], LogEntry] = {}
+    logs: dict[Literal["schedule", "fingerprints", "metrics"], storage.LogEntry] = {}
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
@@ -105,21 +96,18 @@ def _read_all(folder: Path, seen: dict[str, str]) -> tuple[list[Saved], list[str
 
 
 def _read(path: Path, seen: dict[str, str]) -> Saved:
-    document = read_document(path, CHECKPOINT)
-    with telling_damage(path, CHECKPOINT):
+    document = storage.read_document(path, CHECKPOINT)
+    with storage.telling_damage(path, CHECKPOINT):
         said = document.typed(CheckpointDocument)
         sizes = {"dim": said.manifest.potential.dim}
-        arrays = read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
-        files: dict[str, LogFile] = {}
+        arrays = storage.read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
+        files: dict[str, storage.LogFile] = {}
         for name, entry in said.logs.items():
-            records, files[name] = read_log(path.parent, entry)
+            records, files[name] = storage.read_log(path.parent, entry)
             unpack_log(name, records, arrays)
-        for key in [key for key in arrays if key.startswith("under_way.")]:
-            del arrays[key]
+        arrays = {name: a for name, a in arrays.items() if not name.startswith("under_way.")}
         _check_lengths(path, said.commit, arrays)
-        filled = {name: getattr(said, name) for name in ("time", "next", "lost", "joined", "pending")}
-        filled["rejected_pending"] = said.rejected_pending
-        return Saved(filled | document.plain, arrays, files=files, seen=seen)
+        return Saved(msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen)
 
 
 def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from asyncqn.core.laws import TimeLaw, draw_times, law_from_json, law_to_json, mean_of, stretched
 from asyncqn.core.serialise import Json, to_json
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, is_count, require
 from asyncqn.kernels.random import DELAYS, fill_normals
 
 if TYPE_CHECKING:
@@ -63,10 +63,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         W = self.workers
-        require(
-            isinstance(W, int) and not isinstance(W, bool) and W >= 1,
-            f"a cluster needs at least one worker: workers = {W!r}.",
-        )
+        require(is_count(W), f"a cluster needs at least one worker: workers = {W!r}.")
+        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
         self._check_numbers()
         if self.times is not None:
             self._check_laws()

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.laws import LogNormal
 from asyncqn.core.serialise import from_json
 from asyncqn.core.simulation import simulate
-from asyncqn.core.stages import stage_at, time_share
+from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import BadInput, require
 from asyncqn.types import extra
 
@@ -35,24 +36,21 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
         raise BadInput(
             "the run does not say how long its workers computed: record it again with this version."
         )
-    require(
-        run.algorithm is not None, "the run's algorithm is not known: load it with load_run(algorithm=...)."
-    )
-    assert run.algorithm is not None
-    W = len(measured["workers"])
+    if run.algorithm is None:
+        raise BadInput("the run's algorithm is not known: load it with load_run(algorithm=...).")
     laws = _laws(measured["workers"], per_worker)
     counts = np.array([w["computations"] for w in measured["workers"].values()], float)
     fixed = np.array([w.get("fixed", 0.0) for w in measured["workers"].values()])
     link, master = _master(measured["master"])
     bare = Cluster(
-        W,
+        len(measured["workers"]),
         times=laws if per_worker else laws[0],
         master=master,
         link=link,
         rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["potential"]["n_data"])),
         fixed=float((counts * fixed).sum() / counts.sum()),
     )
-    fitted = replace(bare, message=_message(bare, run))
+    fitted = replace(bare, message=_message(bare, run.schedule.commit_times(), run.algorithm.stages))
     return fitted if workers is None else with_workers(fitted, workers)
 
 
@@ -111,17 +109,14 @@ def stretched_to(cluster: Cluster, algorithm: Any, commits: int, n_data: int) ->
     return cluster.scaled(rows / cluster.rows)
 
 
-def _message(bare: Cluster, run: Run) -> float:
-    """The message time at which the cluster keeps the run's pace."""
-    assert run.algorithm is not None
-    times = run.schedule.commit_times()
+def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> float:
+    """The message time at which the cluster keeps the pace of a run with these times of commits."""
     require(times.size >= 2, "the run is too short to fit a cluster to: it made less than two commits.")
     commits = min(times.size, _COMMITS)
     wanted = float(times[-1]) / times.size
 
     def pace(message: float) -> float:
-        cluster = replace(bare, message=message)
-        schedule = simulate(cluster, run.algorithm.stages, commits, 0)  # type: ignore[union-attr]
+        schedule = simulate(replace(bare, message=message), stages, commits, 0)
         return float(schedule.commit_times()[-1]) / commits
 
     if pace(0.0) >= wanted:

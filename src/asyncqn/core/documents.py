@@ -52,7 +52,7 @@ class Manifest(msgspec.Struct):
     engine: EngineEntry
     seed: int
     commits: Count
-    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None
     versions: dict[str, Any]
     stopping: dict[str, Any] = {}
     segments: list[SegmentEntry] = []

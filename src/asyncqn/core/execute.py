@@ -6,31 +6,24 @@ be executed the moment its version exists, before the next commit: no version is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
-from asyncqn.core.float32_wire import Float32Wire
-from asyncqn.core.master import (
-    CallbackFailed,
-    CallbackStopped,
-    Diverged,
-    Master,
-    new_tuple,
-    potential_stopped,
-)
+from asyncqn.core.master import Master, new_tuple, potential_stopped
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.segments import Segment, segments_after
-from asyncqn.core.stopping import Ended, converged, slope_of
+from asyncqn.core.stopping import Ended, EndedByCallback, converged, slope_of
 from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.table import Table
+from asyncqn.core.worker_steps import Float32Wire, WorkerSteps, sample_update
 from asyncqn.errors import DamagedFile
 from asyncqn.types import Array, Task, extra
 
@@ -40,33 +33,22 @@ def execute(
     schedule: Schedule,
     *,
     engine: dict[str, Any],
-    earlier: Sequence[Segment] = (),
-    began: tuple[int, int | None] = (0, 0),
+    segments: Sequence[Segment] = (),
 ) -> Run:
     """Compute all that the schedule says was computed, and commit it as the schedule says.
 
     `request.commits` is how many were asked for; a schedule in which every worker died has fewer.
-    earlier: what computed the first parts of a run that went on with something else, in their order; the
-    `potential` and the `algorithm` then `began` at this commit and row (see `Segment`).
+    segments: what computed the parts of a run that went on with something else, in their order.
     """
-    potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
-    commits, checkpoints = request.commits, request.checkpoints
+    algorithm, checkpoints = request.algorithm, request.checkpoints
     schedule.check_parts(algorithm.stages)
     N = schedule.commits
     # A part of a schedule may lack workers that came later; the engine knows how many there were.
     workers = max(schedule.workers, engine.get("workers", 0))
-    last = Segment(potential, algorithm, engine.get("wire") or "exact", *began)
-    segments = [*earlier, last]
+    segments = segments or [Segment(request.potential, algorithm, engine.get("wire") or "exact")]
+    first = segments[0]
     master = Master(
-        segments[0].algorithm,
-        segments[0].potential,
-        theta0,
-        workers=workers,
-        last=N,
-        evaluate=request.evaluate,
-        stopping=request.stopping,
-        callback=request.callback,
-        keep=request.keep,
+        replace(request, potential=first.potential, algorithm=first.algorithm, commits=N), workers
     )
     about = manifest(request, engine)
     loop = Loop(master, schedule, request.seed, segments)
@@ -83,27 +65,18 @@ def execute(
         loop.run(checkpoints, about)
         if checkpoints is not None and checkpoints.interrupted and master.version < N:
             status, message = checkpoints.ending(master.version)
-        elif commits > N:
-            status, message = "stopped", f"every worker was gone after {N} of {commits} commits."
+        elif request.commits > N:
+            status, message = "stopped", f"every worker was gone after {N} of {request.commits} commits."
     except Ended as ended:
-        status, message = ended.status, f"{ended}, after {master.version} commits."
-    except (CallbackStopped, CallbackFailed) as end:
-        if checkpoints is not None:
+        status, message, failure = ended.status, str(ended), ended.__cause__
+        if checkpoints is not None and isinstance(ended, EndedByCallback):
             checkpoints.write(loop.snapshot(about))
-        failure = end.__cause__
-        status, message = "stopped", f"the callback stopped the run after commit {master.version}."
     except StopIteration as error:
         raise potential_stopped(error, master.version) from error
-    except Diverged as divergence:
-        status = "diverged"
-        advice = advise(algorithm, potential, theta0, workers, list(loop.locals.values()))
-        message = f"{divergence}: {advice}"
     if failure is not None:
         raise failure
-    if status not in ("completed", "diverged"):
-        evaluate_the_end(master)
     done = schedule if master.version == N else schedule.until(master.version)
-    return conclude(master, done, list(loop.locals.values()), status, message, theta0, about)
+    return conclude(master, done, list(loop.locals.values()), status, message, about)
 
 
 class Loop:
@@ -132,7 +105,11 @@ class Loop:
         master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
         locals_, steps, pending = self.locals, self.steps, self.pending
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
-        time, part, passes = schedule.commit_times().tolist(), self._parts(), self._passes()
+        time, passes = schedule.commit_times().tolist(), None
+        if master.stopping.max_passes is not None:
+            n_data = master.potential.n_data
+            passes = np.cumsum(rows_computed(master.algorithm, schedule, n_data)) / n_data
+        part = None if schedule.part is None else schedule.part.tolist()
         first, N = master.version, schedule.commits
         begins = np.argsort(schedule.read, kind="stable")  # computations in the order they begin
         ends = np.flatnonzero(schedule.commit != DROPPED)  # and those delivered, in the order they end
@@ -170,15 +147,6 @@ class Loop:
             while segments and version >= segments[0].from_commit:
                 work = self._next_segment()
 
-    def _parts(self) -> list[int] | None:
-        return None if self.schedule.part is None else self.schedule.part.tolist()
-
-    def _passes(self) -> npt.NDArray[np.float64] | None:
-        if self.master.stopping.max_passes is None:
-            return None
-        n_data = self.master.potential.n_data
-        return np.cumsum(rows_computed(self.master.algorithm, self.schedule, n_data)) / n_data
-
     def snapshot(self, about: dict[str, Any]) -> Saved:
         """The master, all workers, and the updates that wait for their commit."""
         saved = self.master.save()
@@ -195,14 +163,10 @@ class Loop:
         return saved
 
     def restore(self, saved: Saved) -> None:
-        """Fill the loop's state from a checkpoint.
-
-        One step of a worker that is thrown away shows what an update of this algorithm is like.
-        """
+        """Fill the loop's state from a checkpoint."""
         master = self.master
         algorithm, potential, theta0 = master.algorithm, self.worker.potential, master.theta0
-        task = Task(0, 0, Stream(self.seed, 0, 0), algorithm.stages[0].first_part)
-        sample = algorithm.step(master.iterate, algorithm.init_worker(potential, theta0), potential, task)
+        sample = sample_update(algorithm, potential, theta0, self.seed)
         master.restore(saved)
         for worker, k in saved.document["workers"].items():
             self.locals[int(worker)] = saved.tree(
@@ -223,25 +187,26 @@ def conclude(
     locals_: Sequence[Any],
     status: str,
     message: str,
-    theta0: Array,
     about: dict[str, Any],
 ) -> Run:
     """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
+    if status != "diverged" and (diverged := _evaluate_the_end(master)) is not None:
+        status, message = "diverged", str(diverged)
+    if status == "diverged":
+        advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)
+        message = f"{message}: {advice}"
     totals = master.algorithm.counters(master.iterate, locals_)
     standing = master.standing()
     if standing is not None and status == "completed":
         message = f"{message[:-1]}; {slope_of(standing)}."
-    if standing is not None and status in ("converged", "stalled"):
-        theta, fun = standing.point.copy(), master.value(standing.point)
-    else:
-        theta, fun = answer(master)
+    theta, fun = answer(master, status)
     return Run(
         theta=theta,
         fun=fun,
         status=status,
         message=message,
         schedule=schedule,
-        metrics=master.metrics(),
+        metrics=Table.from_records(master.records),
         counters={
             "pairs_accepted": 0,
             "pairs_rejected": 0,
@@ -250,7 +215,7 @@ def conclude(
             "staleness_max": int(schedule.staleness.max(initial=0)),
         },
         manifest=about,
-        theta0=theta0.copy(),
+        theta0=master.theta0.copy(),
         fingerprints=np.array(master.fingerprints, np.uint32),
         algorithm=master.algorithm,
         potential=master.potential,
@@ -258,20 +223,33 @@ def conclude(
     )
 
 
-def evaluate_the_end(master: Master) -> None:
-    """The last row of the metric table, where the last commit was not due for one; nobody is told."""
+def _evaluate_the_end(master: Master) -> Ended | None:
+    """Add the last row of the metric table where it is missing; the end by divergence, if U is not finite."""
     master.callback = None
-    with suppress(Ended):
-        master.evaluate(master.time)
+    try:
+        if master.evaluates:
+            master.evaluate(master.time)
+    except Ended as ended:
+        return ended if ended.status == "diverged" else None
+    return None
 
 
-def answer(master: Master) -> tuple[Array, float]:
-    """The point that a run reports, and U there: where it converged, else the lowest that is offered."""
+def answer(master: Master, status: str = "") -> tuple[Array, float]:
+    """The point that a run reports, and U there: at its target, where it converged, or the lowest offered.
+
+    Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
+    """
     standing, tol = master.standing(), master.stopping.tol
-    if tol is not None and standing is not None and converged(standing, tol):
-        return np.array(standing.point, copy=True), master.value(standing.point)
+    if not master.evaluates:
+        theta, fun = (master.iterate.theta, math.nan) if standing is None else standing[:2]
+        return np.array(theta, copy=True), fun
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
+    if known and master.at_target(records[-1]):
+        return np.array(theta, copy=True), records[-1]["fun"]
+    settled = status == "stalled" or (tol is not None and standing is not None and converged(standing, tol))
+    if standing is not None and settled:
+        return np.array(standing.point, copy=True), master.value(standing.point)
     lowest = records[-1]["fun"] if known else master.value(theta)
     offer = extra(master.algorithm, "answers")
     for other in () if offer is None else offer(master.iterate):

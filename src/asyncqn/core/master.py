@@ -7,6 +7,7 @@ the order it is given them, rejects updates that are not finite, and evaluates m
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,31 +16,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten
+from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten, under
 from asyncqn.core.draws import Draws
 from asyncqn.core.read_only import read_only
-from asyncqn.core.stopping import TO_THE_END, Ended, Stopping
+from asyncqn.core.request import Request
+from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.table import Table
 from asyncqn.core.worker_steps import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
 from asyncqn.storage import GrowingRows, Log
-from asyncqn.types import Algorithm, Array, Callback, Commit, Potential, Progress, Standing, extra
+from asyncqn.types import Algorithm, Array, Commit, Potential, Progress, Standing, extra
 
 new_tuple = tuple.__new__
 """Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
-
-
-class Diverged(Exception):
-    """The iterate exploded or updates were rejected again and again."""
-
-
-class CallbackStopped(Exception):
-    """The callback raised StopIteration: the run ends in good order."""
-
-
-class CallbackFailed(Exception):
-    """The callback raised another error, the cause of this one; the run ends in good order too."""
 
 
 def potential_stopped(error: StopIteration, version: int) -> WorkerFailed:
@@ -69,44 +59,30 @@ class Master:
 
     fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
     A rejected update still takes its commit number; it just changes nothing.
-    stopping: when to end by itself; whoever drives the master keeps `passes` where `max_passes` needs it.
+    passes: kept by whoever drives the master, where the request's stopping rule needs them.
     pause: entered around every evaluation, so that an engine's clock can stand still.
     alive: how many workers there are, for the callback's `Progress`.
-    keep: every so many commits theta is kept for `Run.keep`.
     """
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        potential: Potential,
-        theta0: Array,
-        *,
+        request: Request,
         workers: int,
-        last: int,
-        evaluate: int,
-        callback: Callback | None = None,
-        stopping: Stopping = TO_THE_END,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-        keep: int | None = None,
     ) -> None:
-        self.stopping = stopping
-        self.go_on_with(algorithm, potential)
-        self.theta0 = theta0
-        self.iterate = algorithm.init(theta0)
-        self.version = 0
-        self.last = last
-        self.limit = explosion_limit(theta0)
+        self.theta0, self.stopping, self.callback = request.theta0, request.stopping, request.callback
+        self.go_on_with(request.algorithm, request.potential)
+        self.iterate = request.algorithm.init(self.theta0)
+        self.limit = explosion_limit(self.theta0)
         self.most_rejected = max(10, 2 * workers)
-        self.evaluate_every = evaluate
-        self.callback = callback
-        self.passes = 0.0
-        self.pause = pause
-        self.keep = keep
-        self._kept = GrowingRows(theta0.size, theta0.dtype)
-        self.time = 0.0
-        self.alive = workers
-        self.rejected = 0
-        self.rejected_in_a_row = 0
+        self.evaluates = request.evaluate is not None
+        self._every = request.evaluate or sys.maxsize
+        self._last = request.commits if self.evaluates else 0
+        self.pause, self.workers, self.alive = pause, workers, workers
+        self._keep = request.keep
+        self._kept = GrowingRows(self.theta0.size, self.theta0.dtype)
+        self.version, self.time, self.passes = 0, 0.0, 0.0
+        self.rejected = self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
         self._columns: dict[str, None] = {}
@@ -119,7 +95,8 @@ class Master:
         self.algorithm, self.potential = algorithm, potential
         self._asked = asked = read_only(potential)
         self._apply = algorithm.apply
-        self._value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
+        self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
+        """U over all data."""
         self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
         made = extra(potential, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
@@ -135,7 +112,7 @@ class Master:
     def commit(self, updates: Sequence[Any | None], time: float, staleness: Sequence[int]) -> None:
         """Add one update, or the answers of a round, as the next version; `staleness` has l_n of each.
 
-        Raises `Diverged`, `Ended`, and `CallbackStopped` or `CallbackFailed` where the callback raises.
+        Raises `Ended` where the run ends with it.
         """
         if self.callback is not None:
             self._delays += sum(staleness)
@@ -149,7 +126,7 @@ class Master:
         version = self.version + 1
         if good:
             self.rejected_in_a_row = 0
-            about = version, staleness, self._value, self._inverse_metric_from
+            about = version, staleness, self.value, self._inverse_metric_from
             self.iterate = self._apply(self.iterate, good, new_tuple(Commit, about))
         self.version = version
         self.time = time
@@ -158,14 +135,13 @@ class Master:
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
         if beyond:
-            raise Diverged(f"the iterate exploded at commit {version}")
+            raise Ended("diverged", f"the iterate exploded at commit {version}")
         if self.rejected_in_a_row >= self.most_rejected:
-            raise Diverged(
-                f"{self.rejected_in_a_row} updates in a row were not finite, up to commit {version}"
-            )
-        if self.keep is not None and version % self.keep == 0:
+            many = self.rejected_in_a_row
+            raise Ended("diverged", f"{many} updates in a row were not finite, up to commit {version}")
+        if self._keep is not None and version % self._keep == 0:
             self._kept.append(self._theta)
-        if version % self.evaluate_every == 0 or version == self.last:
+        if version % self._every == 0 or version == self._last:
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()
@@ -177,18 +153,16 @@ class Master:
     def stop_where_due(self) -> None:
         """Raise `Ended` where the run has what it was asked for, or may not go on."""
         rule = self.stopping
-        if self._standing is not None and rule.tol is not None:
-            standing = self._standing(self.iterate)
-            if standing is not None and (ended := rule.ends_at(standing)) is not None:
-                raise ended
+        standing = self.standing()
+        if standing is not None and (ended := rule.ends_at(standing)) is not None:
+            raise self._ended(ended.status, str(ended))
         if rule.max_passes is not None and self.passes >= rule.max_passes:
-            raise Ended("stopped", f"max_passes = {rule.max_passes:g} was reached")
+            raise self._ended("stopped", f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:
-            raise Ended("stopped", f"max_time = {rule.max_time:g} has passed")
+            raise self._ended("stopped", f"max_time = {rule.max_time:g} has passed")
 
-    def value(self, theta: Array) -> float:
-        """U(theta) over all data."""
-        return self._value(theta)
+    def _ended(self, status: str, reason: str) -> Ended:
+        return Ended(status, f"{reason}, after {self.version} commits.")
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
@@ -212,8 +186,9 @@ class Master:
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)
         self._columns.update(dict.fromkeys(record))
-        if not np.isfinite(fun):
-            raise Diverged(f"the objective is not finite at commit {self.version}")
+        if not np.isfinite(fun) and (self._standing is None or self.version == 0):
+            # Else theta is a trial, from which the method turns back by itself.
+            raise Ended("diverged", f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
             delay = self._delays / max(1, self._delayed)
             self._delays = self._delayed = 0
@@ -221,29 +196,31 @@ class Master:
             try:
                 self.callback(progress)
             except StopIteration:
-                raise CallbackStopped from None
+                sentence = f"the callback stopped the run after commit {self.version}."
+                raise EndedByCallback("stopped", sentence) from None
             except BaseException as error:
-                raise CallbackFailed from error
-        self._check_target(record)
+                sentence = f"the callback failed after commit {self.version}."
+                raise EndedByCallback("stopped", sentence) from error
+        if self.at_target(record):
+            rule, reached = self.stopping, record[self.stopping.metric]
+            raise self._ended(
+                "converged", f"{rule.metric} is {reached:.6g}, at or below the target {rule.target:g}"
+            )
 
-    def _check_target(self, record: dict[str, float]) -> None:
+    def at_target(self, record: dict[str, float]) -> bool:
+        """Whether a row of the metric table has what was asked for."""
         target, metric = self.stopping.target, self.stopping.metric
         if target is None:
-            return
+            return False
         require(
             metric in record,
             f"there is no metric '{metric}' to hold against the target; there are {', '.join(record)}.",
         )
-        if record[metric] <= target:
-            raise Ended("converged", f"{metric} is {record[metric]:.6g}, at or below the target {target:g}")
+        return record[metric] <= target
 
     def draws(self) -> Draws | None:
         """The iterates that were kept, where any were to be."""
-        return None if self.keep is None else Draws(self.keep, self._kept.table())
-
-    def metrics(self) -> Table:
-        table = Table.from_records(self.records)
-        return Table({n: c.astype(np.int64) if n == "commit" else c for n, c in table.items()})
+        return None if self._keep is None else Draws(self._keep, self._kept.table())
 
     def save(self) -> Saved:
         """What a checkpoint keeps of the master: numbers, copies of its arrays, and what only grows."""
@@ -260,14 +237,14 @@ class Master:
             some = self.records[start:stop]
             return np.array([tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some], columns)
 
+        def fingerprints_between(start: int, stop: int) -> npt.NDArray[Any]:
+            return np.array(self.fingerprints[start:stop], np.uint32).view(FINGERPRINT)
+
         logs = {
-            "fingerprints": Log(FINGERPRINT, len(self.fingerprints), self._fingerprints_between),
+            "fingerprints": Log(FINGERPRINT, len(self.fingerprints), fingerprints_between),
             "metrics": Log(columns, len(self.records), metrics_between),
         }
         return Saved(document, arrays, logs)
-
-    def _fingerprints_between(self, start: int, stop: int) -> npt.NDArray[Any]:
-        return np.array(self.fingerprints[start:stop], np.uint32).view(FINGERPRINT)
 
     def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint."""
@@ -276,7 +253,7 @@ class Master:
         self.rejected, self.rejected_in_a_row = document["rejected"], document["rejected_in_a_row"]
         self.iterate = saved.tree("iterate", self.iterate)
         self.fingerprints = array("I", saved.arrays["fingerprints"].tolist())
-        table = Table(saved.under("metrics."))
+        table = Table(under("metrics.", saved.arrays))
         self.records = [table.row(i) for i in range(table.rows)]
         self._columns = dict.fromkeys(table)
         self._view_theta()

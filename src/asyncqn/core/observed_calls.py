@@ -34,8 +34,7 @@ class ObservedCalls:
 
     def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
         """What `value` or `value_rows` returns."""
-        result = self._call(function, theta, rows)
-        return self._as_number(function, result)
+        return self._as_number(function, self._call(function, theta, rows))
 
     def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:
         out = np.full_like(theta, fill)

@@ -52,20 +52,34 @@ def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable
     repeated with writable copies: if they come back changed the potential is at fault, else it is
     handed plain arrays from then on.
     """
+    n = 1 + with_rows
     takes_views = True
     # Most calls come with the arrays of the call before, so their views are kept.  Array and view are one
     # pair: threads that share this function never see one without the other.
-    last_theta: tuple[Any, Any] = (None, None)
-    last_rows: tuple[Any, Any] = (None, None)
+    kept: list[tuple[Any, Any]] = [(None, None)] * n
+
+    def call(*arguments: Any) -> Any:
+        if not takes_views:
+            return method(*arguments)
+        views = []
+        for i in range(n):
+            array, view = kept[i]
+            if array is not arguments[i]:
+                view = _view(arguments[i])
+                kept[i] = arguments[i], view
+            views.append(view)
+        try:
+            return method(*views, *arguments[n:])
+        except Exception as error:
+            return with_copies(error, *arguments)
 
     def with_copies(error: Exception, *arguments: Any) -> Any:
         nonlocal takes_views
         if _READ_ONLY.search(str(error)) is None:
             raise error
-        given = arguments[: 1 + with_rows]
-        copies = [np.array(array) for array in given]
-        result = method(*copies, *arguments[1 + with_rows :])
-        for what, copy, array in zip(("theta", "rows"), copies, given):
+        copies = [np.array(array) for array in arguments[:n]]
+        result = method(*copies, *arguments[n:])
+        for what, copy, array in zip(("theta", "rows"), copies, arguments):
             if copy.tobytes() != array.tobytes():
                 raise BadInput(
                     f"{name} changes {what}: it must leave {what} unchanged, so let it work on a copy."
@@ -73,37 +87,7 @@ def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable
         takes_views = False
         return result
 
-    def of_theta(theta: Any) -> Any:
-        nonlocal last_theta
-        if not takes_views:
-            return method(theta)
-        known, view = last_theta
-        if known is not theta:
-            view = _view(theta)
-            last_theta = theta, view
-        try:
-            return method(view)
-        except Exception as error:
-            return with_copies(error, theta)
-
-    def of_rows(theta: Any, rows: Any, *out: Any) -> Any:
-        nonlocal last_theta, last_rows
-        if not takes_views:
-            return method(theta, rows, *out)
-        known, view = last_theta
-        if known is not theta:
-            view = _view(theta)
-            last_theta = theta, view
-        known, view_of_rows = last_rows
-        if known is not rows:
-            view_of_rows = _view(rows)
-            last_rows = rows, view_of_rows
-        try:
-            return method(view, view_of_rows, *out)
-        except Exception as error:
-            return with_copies(error, theta, rows, *out)
-
-    return of_rows if with_rows else of_theta
+    return call
 
 
 def _view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

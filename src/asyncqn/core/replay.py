@@ -12,11 +12,10 @@ import numpy as np
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
-from asyncqn.core.request import Request
-from asyncqn.core.run import Run, load_run, stopping_of
-from asyncqn.core.segments import Segment
+from asyncqn.core.run import Run, load_run, request_again
+from asyncqn.core.segments import Segment, value_at_start
 from asyncqn.core.serialise import is_own
-from asyncqn.errors import BadInput, ReplayMismatch, require
+from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.potentials import rebuild
 from asyncqn.types import Algorithm, Potential
 
@@ -60,24 +59,17 @@ def replay(
         f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
         "pass the potential that was minimised.",
     )
-    require(
-        keep is None or (isinstance(keep, int) and keep >= 1),
-        f"keep must be an integer of at least 1, not {keep!r}.",
-    )
+    require(keep is None or is_count(keep), f"keep must be an integer of at least 1, not {keep!r}.")
     check_fit(algorithm, potential)
     about = recorded.manifest
-    request = Request(
-        potential,
-        algorithm,
-        recorded.theta0,
+    request = request_again(
+        about,
+        *(potential, algorithm, recorded.theta0),
         commits=about["commits"] if recorded.status == "completed" else recorded.schedule.commits,
-        seed=about["seed"],
-        evaluate=about["evaluate"],
-        stopping=stopping_of(about),
         keep=about.get("keep") if keep is None else keep,
     )
     segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
-    again = execute(request, recorded.schedule, engine=about["engine"], **segments)
+    again = execute(request, recorded.schedule, engine=about["engine"], segments=segments)
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
@@ -111,15 +103,13 @@ def _segments(
     algorithm: Algorithm,
     given: Sequence[tuple[Potential | None, Algorithm | None]],
     allow_imports: bool,
-) -> dict[str, Any]:
-    """The arguments of `execute` for a run of several segments."""
+) -> list[Segment]:
+    """The segments of a run that has several, of which the last is computed by what is given."""
     entries = recorded.manifest.get("segments") or []
-    if not entries:
-        return {}
-    *before, last = entries
     segments = []
-    for i, entry in enumerate(before):
-        p, a = given[i] if i < len(given) else (None, None)
+    for i, entry in enumerate(entries):
+        last = entries[-1]
+        p, a = given[i] if entry is not last and i < len(given) else (None, None)
         if p is None:
             same = entry["potential"] == last["potential"] and entry["data"] == last["data"]
             p = potential if same else rebuild(entry["potential"]["reference"], allow_imports=allow_imports)
@@ -135,7 +125,7 @@ def _segments(
             kind = entry["algorithm"]["kind"]
             raise BadInput(f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}")
         segments.append(Segment(p, a, entry["wire"], entry["from_commit"], entry["from_row"]))
-    return {"earlier": segments, "began": (last["from_commit"], last["from_row"])}
+    return segments
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:
@@ -163,7 +153,7 @@ def _cause(recorded: Run, again: Run) -> str:
         f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
     ]
     changed += [f"the {part} is another" for part in ("potential", "algorithm") if old[part] != new[part]]
-    start, start_again = _start(recorded), _start(again)
+    start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
     if start != start_again:
         changed.append(f"U at the start is {start_again!r} instead of {start!r}")
     blamed = [fact for fact in changed if fact.startswith(("the potential", "U at"))]
@@ -178,9 +168,3 @@ def _cause(recorded: Run, again: Run) -> str:
     if type(again.potential).__module__.partition(".")[0] == "asyncqn":
         return f"{unchanged}: the files of the run were altered, or this is a mistake of asyncqn to report"
     return f"{unchanged}: the potential's gradient is not a function of its arguments, or its code changed"
-
-
-def _start(run: Run) -> float | None:
-    """U at theta0, where the run evaluated it."""
-    known = run.metrics.rows and run.metrics["commit"][0] == 0
-    return float(run.metrics["fun"][0]) if known else None

@@ -18,7 +18,9 @@ class Request:
     theta0: Array
     commits: int
     seed: int = 0
-    evaluate: int = 1
+    evaluate: int | None = 1
+    """Commits between two rows of the metric table, which has the start and the end as well; None: it has the
+    start alone, for whoever needs no value of the end."""
     callback: Callback | None = None
     stopping: Stopping = TO_THE_END
     checkpoints: Checkpoints | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import storage
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.core.checkpoint import under
 from asyncqn.core.documents import Manifest
 from asyncqn.core.draws import Draws
 from asyncqn.core.provenance import code_digest, versions
@@ -23,38 +25,25 @@ from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.potentials import POTENTIALS, rebuild, reference_of
-from asyncqn.storage import (
-    FLOATS,
-    INT32,
-    Kind,
-    Spec,
-    map_array,
-    npy,
-    npz,
-    read_arrays,
-    read_document,
-    telling_damage,
-    write_folder,
-)
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 if TYPE_CHECKING:
     from asyncqn.core.cluster import Cluster
 
-RUN = Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
+RUN = storage.Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
 """Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
 
 SCHEMA = {
-    "theta": Spec(FLOATS, ("dim",)),
-    "theta0": Spec(FLOATS, ("dim",)),
-    "fingerprints": Spec(("<u4",), ("commits",)),
-    "schedule.worker": Spec(INT32, ("rows",)),
-    "schedule.read": Spec(INT32, ("rows",)),
-    "schedule.commit": Spec(INT32, ("rows",)),
-    "schedule.time": Spec(("<f8",), ("rows",)),
-    "schedule.part": Spec(INT32, ("rows",), optional=True),
-    "draws": Spec(FLOATS, ("draws", "dim"), optional=True),
-    "metrics.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
+    "theta": storage.Spec(storage.FLOATS, ("dim",)),
+    "theta0": storage.Spec(storage.FLOATS, ("dim",)),
+    "fingerprints": storage.Spec(("<u4",), ("commits",)),
+    "schedule.worker": storage.Spec(storage.INT32, ("rows",)),
+    "schedule.read": storage.Spec(storage.INT32, ("rows",)),
+    "schedule.commit": storage.Spec(storage.INT32, ("rows",)),
+    "schedule.time": storage.Spec(("<f8",), ("rows",)),
+    "schedule.part": storage.Spec(storage.INT32, ("rows",), optional=True),
+    "draws": storage.Spec(storage.FLOATS, ("draws", "dim"), optional=True),
+    "metrics.*": storage.Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
 
@@ -208,10 +197,10 @@ class Run:
             "counters": self.counters,
             "manifest": self.manifest,
         }
-        files = {"arrays.npz": npz(arrays)}
+        files = {"arrays.npz": storage.npz(arrays)}
         if self.keep is not None:
-            files["draws.npy"] = npy(self.keep.theta)
-        return write_folder(folder, RUN, document, files)
+            files["draws.npy"] = storage.npy(self.keep.theta)
+        return storage.write_folder(folder, RUN, document, files)
 
 
 def load_run(
@@ -236,42 +225,55 @@ def load_run(
     >>> bool((loaded.theta == run.theta).all())
     True
     """
-    document = read_document(folder, RUN)
-    with telling_damage(folder, RUN):
+    document = storage.read_document(folder, RUN)
+    with storage.telling_damage(folder, RUN):
         said = document.typed(RunDocument)
-        arrays = read_arrays(document.path("arrays.npz"), SCHEMA, {"dim": said.manifest.potential.dim})
+        sizes = {"dim": said.manifest.potential.dim}
+        arrays = storage.read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
         plain = document.plain["manifest"]
         keep = None
         if "draws.npy" in document.files:
-            sizes = {"dim": said.manifest.potential.dim}
-            keep = Draws(int(plain["keep"]), map_array(document.path("draws.npy"), "draws", SCHEMA, sizes))
-        run = Run(
+            theta = storage.map_array(document.path("draws.npy"), "draws", SCHEMA, sizes)
+            keep = Draws(int(plain["keep"]), theta)
+        potential, algorithm = made_again(folder, plain, potential, algorithm, allow_imports)
+        return Run(
             theta=arrays["theta"],
             fun=float(said.fun),
             status=said.status,
             message=said.message,
-            schedule=_schedule(folder, _under("schedule.", arrays), arrays["fingerprints"].size),
-            metrics=Table(_under("metrics.", arrays)),
+            schedule=_schedule(folder, under("schedule.", arrays), arrays["fingerprints"].size),
+            metrics=Table(under("metrics.", arrays)),
             counters=said.counters,
             manifest=plain,
             theta0=arrays["theta0"],
             fingerprints=arrays["fingerprints"],
+            algorithm=algorithm,
+            potential=potential,
             keep=keep,
         )
-        if algorithm is None:
-            try:
-                algorithm = algorithm_from_json(plain["algorithm"], allow_imports=allow_imports)
-            except BadInput as error:
-                raise DamagedFile(f"{folder} cannot be used: {error}") from None
-        if potential is None:
-            potential = rebuilt(folder, said.manifest.potential.reference, allow_imports)
-        return replace(run, algorithm=algorithm, potential=potential)
 
 
-def rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
-    """The potential that a run or a checkpoint names, None where it names none."""
+def made_again(
+    folder: str | Path,
+    manifest: Mapping[str, Any],
+    potential: Potential | None,
+    algorithm: Algorithm | None,
+    allow_imports: bool,
+) -> tuple[Potential | None, Algorithm | None]:
+    """What is given, or what the manifest of a run or a checkpoint names; None where it names none."""
+    if algorithm is None:
+        try:
+            algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
+        except BadInput as error:
+            raise DamagedFile(f"{folder} cannot be used: {error}") from None
+    if potential is None:
+        potential = _rebuilt(folder, manifest["potential"]["reference"], allow_imports)
+    return potential, algorithm
+
+
+def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
     kind = reference.get("kind") if isinstance(reference, Mapping) else None
     try:
         return rebuild(reference, allow_imports=allow_imports)
@@ -296,10 +298,6 @@ def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits:
     return schedule
 
 
-def _under(prefix: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-
 def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
     """How many rows each computation of a schedule took the gradient of."""
     part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
@@ -307,13 +305,16 @@ def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArra
     return rows
 
 
-def stopping_of(manifest: Mapping[str, Any]) -> Stopping:
-    """When the run of a manifest was to end by itself; runs of format 2 and before did not say."""
+def request_again(
+    manifest: Mapping[str, Any], potential: Potential, algorithm: Algorithm, theta0: Array, **changes: Any
+) -> Request:
+    """What the run of a manifest was asked for, but for what changes; format 2 did not say when to stop."""
     try:
-        rule: Stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
+        stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
     except BadInput as error:
         raise DamagedFile(f"the run cannot be used: {error}") from None
-    return rule
+    asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
+    return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})
 
 
 def potential_entry(potential: Potential) -> dict[str, Any]:
@@ -336,7 +337,7 @@ def manifest(request: Request, engine: dict[str, Any]) -> dict[str, Any]:
         "engine": engine,
         "seed": request.seed,
         "commits": int(request.commits),
-        "evaluate": int(request.evaluate),
+        "evaluate": to_json(request.evaluate),
         **({} if request.keep is None else {"keep": int(request.keep)}),
         "versions": dict(versions()),
         "code": code_digest(),

@@ -88,10 +88,9 @@ class Schedule:
 
     def _validate(self) -> None:
         n = self.worker.size
-        for name in ("worker", "read", "commit", "time", "part"):
-            column = getattr(self, name)
+        for name, column in self.arrays().items():
             require(
-                column is None or column.shape == (n,),
+                column.shape == (n,),
                 f"schedule: column '{name}' must have {n} entries, one per computation.",
             )
         if n == 0:
@@ -129,14 +128,8 @@ class Schedule:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("worker", "read", "commit", "time")
-        ) and (
-            np.array_equal(self.part, other.part)
-            if self.part is not None and other.part is not None
-            else self.part is other.part
-        )
+        mine, others = self.arrays(), other.arrays()
+        return mine.keys() == others.keys() and all(np.array_equal(mine[n], others[n]) for n in mine)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -229,13 +222,8 @@ class Schedule:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, for storage."""
-        columns: dict[str, npt.NDArray[Any]] = {
-            "worker": self.worker,
-            "read": self.read,
-            "commit": self.commit,
-            "time": self.time,
-        }
-        return columns if self.part is None else {**columns, "part": self.part}
+        columns = {name: getattr(self, name) for name in ("worker", "read", "commit", "time", "part")}
+        return {name: column for name, column in columns.items() if column is not None}
 
     @classmethod
     def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
@@ -250,24 +238,17 @@ class Schedule:
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
         """From recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
-        part = rows["part"] if rows.dtype == ROW_OF_PART else None
-        return cls.from_recorded(rows["worker"], rows["read"], rows["time"], part)
-
-    @classmethod
-    def from_recorded(
-        cls, coded: Ints, read: Ints, time: npt.NDArray[np.float64], part: Ints | None
-    ) -> Schedule:
-        """From the columns of recorded rows."""
-        kind = coded & 3
+        kind = rows["worker"] & 3
         commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
-        return cls(coded >> 2, read, commit, time, part)
+        part = rows["part"] if rows.dtype == ROW_OF_PART else None
+        return cls(rows["worker"] >> 2, rows["read"], commit, rows["time"], part)
 
     def check_parts(self, stages: Stages) -> None:
         """Refuse rows whose part of the data does not exist where `stages` cut the data."""
         if len(self) == 0 or stages[0].parts is None:
             return
-        require(self.part is not None, "schedule: the algorithm needs the column 'part'.")
-        assert self.part is not None
+        if self.part is None:
+            raise BadInput("schedule: the algorithm needs the column 'part'.")
         stage = np.searchsorted(last_versions(stages), self.read, "right")
         most = np.array([s.parts or 0 for s in stages])[stage]
         require(

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
-from asyncqn.core.checkpoint import Arrays, Saved
+from asyncqn.core.checkpoint import Arrays, Saved, under
+from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Algorithm, Array, Potential, extra
 
@@ -87,7 +88,8 @@ def differences(
             for name in {**a, **b}
             if a.get(name) != b.get(name)
         ]
-    if given is not None and not found and (start := _start(saved)) is not None:
+    start = value_at_start(Table(under("metrics.", saved.arrays)))
+    if given is not None and not found and start is not None:
         value = float(given.value(theta0))
         rounding = 1e-9 if theta0.dtype == np.float64 else 1e-4
         if not math.isclose(value, start, rel_tol=rounding, abs_tol=1e-12):
@@ -96,10 +98,10 @@ def differences(
     return found
 
 
-def _start(saved: Saved) -> float | None:
-    commit, fun = saved.arrays.get("metrics.commit"), saved.arrays.get("metrics.fun")
-    known = commit is not None and fun is not None and commit.size > 0 and commit[0] == 0
-    return float(fun[0]) if known and fun is not None else None
+def value_at_start(metrics: Table) -> float | None:
+    """U at theta0, where the run evaluated it."""
+    known = metrics.rows > 0 and {"commit", "fun"} <= set(metrics) and metrics["commit"][0] == 0
+    return float(metrics["fun"][0]) if known else None
 
 
 def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: Algorithm | None) -> None:

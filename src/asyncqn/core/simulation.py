@@ -11,7 +11,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Order, Stage, Stages, check_stages
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, is_count, require
 from asyncqn.kernels import events
 from asyncqn.kernels.block_rule import new_parts
 from asyncqn.kernels.blocks import blocks, new_queue
@@ -36,10 +36,8 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
     >>> round(float(schedule.staleness.mean()))                       # W - 1
     9
     """
-    require(
-        isinstance(commits, (int, np.integer)) and 1 <= commits < 2**31,
-        f"commits must be an integer of at least 1, not {commits!r}.",
-    )
+    few = is_count(commits) and commits < 2**31
+    require(few, f"commits must be an integer of at least 1, not {commits!r}.")
     seed = check_seed(seed)
     stages = (stages,) if isinstance(stages, Stage) else stages
     check_stages(stages, "the algorithm")
@@ -59,9 +57,13 @@ class _Clocks:
     """What a queue asks of a cluster; times by laws are drawn in advance, and more where a worker ran out."""
 
     def __init__(
-        self, cluster: Cluster, seed: int, longer: float = 1.0,
-        birth: np.ndarray | None = None, since: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: Cluster,
+        seed: int,
+        longer: float = 1.0,
+        birth: np.ndarray | None = None,
+        since: float = 0.0,
+    ) -> None:
         """longer: what computations are stretched by; birth: instead of joins; since: when time begins."""
         W, worker = cluster.workers, np.zeros(cluster.workers, events.WORKER)
         m, s = cluster.time_law()

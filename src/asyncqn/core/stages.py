@@ -205,8 +205,8 @@ def last_versions(stages: Stages) -> list[float]:
 def check_stages(stages: object, name: str) -> None:
     """Raise `BadInput` unless this is a sequence of stages of which only the last has no end."""
     wanted = f"{name}.stages must be a tuple of asyncqn.core.stages.Stage, such as ASYNCHRONOUS"
-    require(isinstance(stages, tuple) and len(stages) > 0, f"{wanted}, not {stages!r}.")
-    assert isinstance(stages, tuple)
+    if not isinstance(stages, tuple) or not stages:
+        raise BadInput(f"{wanted}, not {stages!r}.")
     for stage in stages:
         if not isinstance(stage, Stage):
             raise BadInput(f"{wanted}; it holds {stage!r}.")

@@ -30,11 +30,15 @@ _LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
 
 
 class Ended(Exception):
-    """The run has ended by its own rule, as `status`; the text says why."""
+    """The run has ended, as `status` (see `Run.status`); the text says why."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class EndedByCallback(Ended):
+    """The callback asked for the end, or failed: then its error is the cause of this one."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.errors import require
+from asyncqn.errors import is_count, require
 from asyncqn.kernels import random, shuffling
 from asyncqn.types import Array, Rows
 
@@ -63,8 +63,6 @@ class Stream(NamedTuple):
 
 def check_seed(seed: int) -> int:
     """The seed as the Philox key: an integer from 0 to 2^63 - 1."""
-    require(
-        isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= seed < 2**63,
-        f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.",
-    )
+    fits = is_count(seed, 0) and seed < 2**63
+    require(fits, f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.")
     return int(seed)

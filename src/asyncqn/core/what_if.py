@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.cluster_fit import fit, stretched_to, with_workers
+from asyncqn.core.cluster_fit import fit, stretched_to
 from asyncqn.core.execute import execute
 from asyncqn.core.replay import needs_algorithm, needs_potential
-from asyncqn.core.request import Request
-from asyncqn.core.run import Run, stopping_of
+from asyncqn.core.run import Run, request_again
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.serialise import to_json
 from asyncqn.core.simulation import simulate
@@ -51,29 +50,19 @@ def changed(run: Run, change: Change) -> Run:
     if change.fresh:
         schedule = schedule.with_fresh_reads()
     require(schedule.commits > 0, "nothing is left of the run: no commit came from anybody else.")
-    request = Request(
-        run.potential,
-        algorithm,
-        run.theta0,
-        commits=schedule.commits,
-        seed=seed,
-        evaluate=about["evaluate"],
-        stopping=stopping_of(about),
-        keep=about.get("keep"),
-    )
-    return execute(request, schedule, engine=_engine(run, change, schedule, cluster))
+    request = request_again(about, run.potential, algorithm, run.theta0, commits=schedule.commits, seed=seed)
+    return execute(request, schedule, engine=_engine(run, change, cluster))
 
 
-def _engine(run: Run, change: Change, schedule: Schedule, cluster: Cluster | None) -> dict[str, Any]:
+def _engine(run: Run, change: Change, cluster: Cluster | None) -> dict[str, Any]:
     """What the manifest says of the engine: that of the run, and what was changed."""
     asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
     if change.algorithm is not None:
         asked["algorithm"] = type(change.algorithm).__name__
-    before = run.manifest["engine"]
     if cluster is not None:
         engine = {"kind": "simulator", "workers": cluster.workers, "cluster": to_json(cluster)}
     else:
-        engine = {name: value for name, value in before.items() if name != "measured"}
+        engine = {name: value for name, value in run.manifest["engine"].items() if name != "measured"}
     return {**engine, "what_if": to_json(asked)}
 
 
@@ -84,17 +73,15 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
         cluster is None or change.workers is None,
         "say either cluster, which has its own workers, or workers, not both.",
     )
-    if cluster is None and change.workers is not None:
-        cluster = with_workers(fit(run, None, False), change.workers)
-    elif cluster is None and (run.algorithm is None or algorithm.stages != run.algorithm.stages):
-        cluster = fit(run, None, False)
+    other_messages = run.algorithm is None or algorithm.stages != run.algorithm.stages
+    if cluster is None and (change.workers is not None or other_messages):
+        cluster = fit(run, change.workers, False)
     if cluster is None:
         return run.schedule, None
     n_data = int(run.manifest["potential"]["n_data"])
     commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
-    return simulate(
-        stretched_to(cluster, algorithm, commits, n_data), algorithm.stages, commits, seed
-    ), cluster
+    stretched = stretched_to(cluster, algorithm, commits, n_data)
+    return simulate(stretched, algorithm.stages, commits, seed), cluster
 
 
 def _without(schedule: Schedule, algorithm: Algorithm, worker: int) -> Schedule:

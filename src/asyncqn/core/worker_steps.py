@@ -1,13 +1,20 @@
-"""The worker's side of an algorithm: what it computes and sends, and what it learns after sending."""
+"""The worker's side of an algorithm: what it computes and sends, and what it learns after sending.
+
+Rounding to a float32 wire is part of the numbers, so it has one place: what a worker reads and what it sends
+pass through float32 around `step` and `learn`, on the wire as in a replay.  The master's iterate and a
+worker's memory keep the precision of theta.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from asyncqn.core.read_only import read_only
+from asyncqn.core.streams import Stream
 from asyncqn.kernels.vectors import sum_of_squares, sum_of_two_squares
 from asyncqn.types import Algorithm, Array, Potential, Task, extra
 
@@ -18,6 +25,12 @@ EXPLOSION = 1e12
 def explosion_limit(theta0: Array) -> float:
     """The largest entry an iterate that started at theta0 may have."""
     return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
+
+
+def sample_update(algorithm: Algorithm, potential: Potential, theta0: Array, seed: int) -> Any:
+    """One step in states that are thrown away: its update shows the shape of all, and kernels are loaded."""
+    task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
+    return algorithm.step(algorithm.init(theta0), algorithm.init_worker(potential, theta0), potential, task)
 
 
 class WorkerSteps:
@@ -70,3 +83,46 @@ def _sound(part: Any, bound: float) -> bool:
     if isinstance(part, (float, np.floating)):
         return math.isfinite(part)
     return not isinstance(part, (tuple, list)) or all(_sound(inner, bound) for inner in part)
+
+
+def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
+    """A (named) tuple with its float64 arrays rounded to float32 and back; single numbers stay as they are.
+
+    Beyond float32's range lie infinities: such an update is rejected like any that is not finite.
+    """
+    with np.errstate(over="ignore"):
+        if fields is None:
+            return _rounded(message)
+        return message._replace(**{name: _rounded(getattr(message, name)) for name in fields})
+
+
+def _rounded(tree: Any) -> Any:
+    if isinstance(tree, np.ndarray) and tree.ndim and tree.dtype == np.float64:
+        return tree.astype(np.float32).astype(np.float64)
+    if isinstance(tree, tuple):
+        children = [_rounded(child) for child in tree]
+        return tree._make(children) if hasattr(tree, "_make") else tuple(children)
+    return tree
+
+
+@dataclass(frozen=True)
+class Float32Wire:
+    """`algorithm` as a worker runs it behind a float32 wire.
+
+    arrived: the views come from such a wire, so that they are rounded already.
+    """
+
+    algorithm: Algorithm
+    arrived: bool = False
+
+    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        return rounded(self.algorithm.step(self._view(view), local, potential, task))
+
+    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        return self.algorithm.learn(self._view(view), local, potential, task)
+
+    def forget(self, local: Any) -> Any:
+        return self.algorithm.forget(local)
+
+    def _view(self, view: Any) -> Any:
+        return view if self.arrived else rounded(view, extra(self.algorithm, "sent"))

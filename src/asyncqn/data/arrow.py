@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.data.columns import Names
 from asyncqn.data.ids import Ids, Index, encode, settle
 from asyncqn.data.times import Times, plain_times
 from asyncqn.errors import BadInput, MissingExtra
@@ -53,23 +54,24 @@ def encode_text_column(column: Any, what: str) -> tuple[Index, Ids]:
     return settle(indices, table) if table.dtype.kind == "U" else (indices, table)
 
 
-def usable_rows(users: Any, items: Any, values: Any) -> npt.NDArray[np.bool_]:
+def usable_rows(table: Any, names: Names) -> npt.NDArray[np.bool_]:
     """Which rows have a user, an item and a finite rating."""
     compute = arrow("pyarrow.compute")
     floating = arrow("pyarrow.types").is_floating
-    mask = np.ones(len(values), dtype=bool)
-    for column in (users, items, values):
+    mask = np.ones(len(table), dtype=bool)
+    for column in (table[names.user], table[names.item], as_float32(table, names.rating)):
         # pandas writes a missing number as NaN, which Arrow counts as valid.
         good = compute.is_finite(column) if floating(column.type) else compute.is_valid(column)
         mask &= compute.fill_null(good, False).to_numpy()
     return mask
 
 
-def as_float32(column: Any, name: str | None, length: int) -> Any:
-    """The rating column in the precision ratings are kept in; without one, `length` clicks."""
+def as_float32(table: Any, name: str | None) -> Any:
+    """The rating column in the precision ratings are kept in; without one, a click per row."""
     lib = arrow()
-    if column is None:
-        return lib.chunked_array([np.ones(length, np.float32)])
+    if name is None:
+        return lib.chunked_array([np.ones(len(table), np.float32)])
+    column = table[name]
     try:
         if lib.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)

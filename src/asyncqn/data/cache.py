@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.data.download import MD5, download, md5_of
+from asyncqn.data.duplicates import check_policy
 from asyncqn.data.ratings import Ratings
 from asyncqn.data.readers import Reading, read_ratings
 from asyncqn.data.server import SCHEME, read_remote
@@ -106,33 +107,32 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
     """As `load`, with what was skipped."""
     word = os.fspath(name_or_path)
     asked = {key: value for key, value in reading.items() if value}
-    stored: Path | None = None
+    check_policy(asked.get("duplicates"))
     if word.startswith(SCHEME):
         require(
             not set(asked) - {"clicks"},
             f"{word[:200]} is a set of a data server, whose columns are known: name none.",
         )
-        return Reading(read_remote(word), 0, ())
-    if isinstance(name_or_path, str) and _NAME.fullmatch(word):
-        if is_store(stored_path(word)) or word in PRESETS:
-            stored = fetch(word)
-        elif word in MD5 and not os.path.exists(word):
-            raise BadInput(f"the set {word} is not stored yet: run 'asyncqn data {word}' first.")
+        return Reading(read_remote(word))
     place = Path(word)
-    if stored is None and (not word or not os.path.exists(place)):
+    named = isinstance(name_or_path, str) and _NAME.fullmatch(word) is not None
+    if named and (is_store(stored_path(word)) or word in PRESETS):
+        place = fetch(word)
+    elif not word or not os.path.exists(place):
+        require(
+            not (named and word in MD5), f"the set {word} is not stored yet: run 'asyncqn data {word}' first."
+        )
         raise BadInput(
             f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
         )
-    if stored is None and is_store(place):
-        stored = place
-    if stored is None:
+    if not is_store(place):
         return read_ratings(place, **asked)
     # A stored set has no bad rows, no columns to choose from and no repeated pairs.
     require(
         not set(asked) - {"skip_bad", "duplicates", "clicks"},
         f"{word[:200]} is a stored set, whose columns are known: columns are named for files.",
     )
-    return Reading(open_ratings(stored), 0, ())
+    return Reading(open_ratings(place))
 
 
 def _is_sound(target: Path) -> bool:

@@ -55,14 +55,11 @@ def choose(found: Sequence[str], where: str, asked: Columns, clicks: bool = Fals
         if name is None:
             fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
             if not fits and role != "time" and not (clicks and role == "rating"):
-                rows = (
-                    "; if every row is a click, say clicks=True, --clicks, or --feedback implicit"
-                    if role == "rating"
-                    else ""
-                )
+                clicked = "; if every row is a click, say clicks=True, --clicks, or --feedback implicit"
                 raise BadInput(
                     f"{where}: no column looks like the {role}; there are {listed}: name the right one with "
-                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter{rows}."
+                    f"as_ratings(..., {role}=...) or --{role}-column, or check the delimiter"
+                    f"{clicked if role == 'rating' else ''}."
                 )
             # A second column of a time's name is no reason to refuse a file that needs none.
             usable = fits and (role != "time" or list(found).count(fits[0]) == 1)

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from asyncqn.data.columns import Columns, choose
-from asyncqn.data.sources import ZIP_ERRORS, Source, unreadable
+from asyncqn.data.sources import Source, telling_unreadable
 from asyncqn.errors import BadInput, require
 
 _DELIMITERS = (",", "\t", ";", "|")
@@ -48,11 +48,8 @@ def detect(
     clicks: bool = False,
 ) -> Dialect:
     """The dialect of `source`, judged by its name and its first lines."""
-    try:
-        with source.open() as stream:
-            head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
-    except ZIP_ERRORS as error:
-        raise unreadable(source, error) from error
+    with telling_unreadable(source), source.open() as stream:
+        head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
     lines = re.split("\r\n|\r|\n", head)
     above = next((k for k, line in enumerate(lines) if line.strip()), None)
     if above is None:
@@ -105,11 +102,7 @@ def _with_header(
 def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:
     """Whether the first row has a number at this place."""
     try:
-        fields = next((row for row in csv.reader(lines, delimiter=delimiter) if row), [])
-    except csv.Error:
-        return False
-    try:
-        float(fields[place] if len(fields) > place else "")
-    except ValueError:
+        float(next(row for row in csv.reader(lines, delimiter=delimiter) if row)[place])
+    except (csv.Error, StopIteration, IndexError, ValueError):
         return False
     return True

@@ -24,15 +24,13 @@ MD5 = {
 
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0
+_NETWORK = (urllib.error.URLError, http.client.HTTPException, ValueError, TimeoutError, ConnectionError)
 
 
 def md5_of(path: Path) -> str:
     """MD5 of a file's bytes, in hexadecimal; only to recognise published archives, not for safety."""
-    total = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            total.update(block)
-    return total.hexdigest()
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
@@ -54,21 +52,7 @@ def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
 
 
 def _fetch(url: str, part: Path) -> None:
-    try:
-        _continue(url, part)
-    except (
-        urllib.error.URLError,
-        http.client.HTTPException,
-        ValueError,
-        TimeoutError,
-        ConnectionError,
-    ) as error:
-        raise BadInput(
-            f"cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
-        ) from error
-
-
-def _continue(url: str, part: Path) -> None:
+    """Download to `part`, behind what is there."""
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -81,7 +65,9 @@ def _continue(url: str, part: Path) -> None:
                 out.write(block)
             if answer.length:
                 raise ConnectionError(f"the connection closed {answer.length} bytes early")
-    except urllib.error.HTTPError as error:
+    except _NETWORK as error:
         # 416: nothing is left to send, the part is complete or too long; the checksum decides.
-        if error.code != 416 or not have:
-            raise
+        if not (have and isinstance(error, urllib.error.HTTPError) and error.code == 416):
+            raise BadInput(
+                f"cannot download {url}: fetch the archive elsewhere and name it with --from FILE."
+            ) from error

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
-from asyncqn.data.columns import Columns, choose
+from asyncqn.data.columns import Columns, Names, choose
 from asyncqn.data.duplicates import check_policy, repeated_rows, resolve
 from asyncqn.data.ids import Ids, Index, encode, lookup
-from asyncqn.data.splits import last_of_each_user, latest
+from asyncqn.data.splits import drawn, last_of_each_user, latest
 from asyncqn.data.times import Times, plain_times
 from asyncqn.errors import BadInput, require
 
@@ -83,11 +83,9 @@ class Ratings:
             f"Users, items and ratings must be of one length, not {len(user_index)}, {len(item_index)} and "
             f"shape {numbers.shape}.",
         )
-        table = (
-            None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], dtype=str)
-        )
+        words = None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
         stamps = None if times is None else plain_times(times, len(numbers))
-        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, table, stamps), duplicates)
+        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps), duplicates)
 
     @classmethod
     def from_pandas(
@@ -131,21 +129,11 @@ class Ratings:
         if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
             table = arrow().Table.from_batches([table])
         names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
-        users, items = table[names.user], table[names.item]
-        values = as_float32(None if names.rating is None else table[names.rating], names.rating, len(table))
-        usable = usable_rows(users, items, values)
+        usable = usable_rows(table, names)
         if not usable.all():
             row = int(np.argmin(usable))
             raise BadInput(f"row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
-        user_index, user_ids = encode_column(users, "user")
-        item_index, item_ids = encode_column(items, "item")
-        times = None if names.time is None else time_column(table[names.time])
-        require(
-            time is None or times is not None,
-            f"the time column {names.time!r} does not tell a number or a date in every row.",
-        )
-        found = cls(user_index, item_index, values.to_numpy(), user_ids, item_ids, None, times)
-        return checked(found, duplicates)
+        return checked(from_usable(table, names, time is not None, "the Arrow table"), duplicates)
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Ratings:
@@ -197,16 +185,7 @@ class Ratings:
 
         Both keep the tables and the order of rows.  Equal seeds give equal splits.
         """
-        require(0.0 < test_fraction < 1.0, f"test_fraction must lie between 0 and 1, not {test_fraction}.")
-        n_test = round(test_fraction * len(self))
-        require(
-            0 < n_test < len(self),
-            f"A test fraction of {test_fraction} leaves one side of {len(self)} ratings empty.",
-        )
-        require(seed >= 0, f"the seed must not be negative, as {seed} is.")
-        test = np.zeros(len(self), dtype=bool)
-        rng = np.random.default_rng(seed)
-        test[rng.choice(len(self), size=n_test, replace=False, shuffle=False)] = True
+        test = drawn(self, test_fraction, seed)
         return self.take(~test), self.take(test)
 
     def split_by_time(self, test_fraction: float, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
@@ -235,6 +214,19 @@ class Ratings:
             total.update(f"{array.dtype.str}{array.shape}".encode())
             total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         return total.hexdigest()
+
+
+def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratings:
+    """Ratings of an Arrow table in which every row has a user, an item and a finite rating."""
+    user_index, user_ids = encode_column(table[names.user], "user")
+    item_index, item_ids = encode_column(table[names.item], "item")
+    values = as_float32(table, names.rating).to_numpy()
+    times = None if names.time is None else time_column(table[names.time])
+    require(
+        not time_asked or times is not None,
+        f"{where}: the column {names.time!r} does not tell a time in every row: give numbers or dates.",
+    )
+    return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
 
 
 def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:

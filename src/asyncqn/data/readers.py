@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
+from asyncqn.data.arrow import arrow, usable_rows
 from asyncqn.data.columns import Columns, choose
 from asyncqn.data.dialect import detect
 from asyncqn.data.duplicates import check_policy, repeated_rows, resolve
-from asyncqn.data.ratings import Ratings
+from asyncqn.data.ratings import Ratings, from_usable
 from asyncqn.data.scan import BadRows, line_of, scan
-from asyncqn.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, unreadable
+from asyncqn.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, telling_unreadable
 from asyncqn.data.text import read_clean
 from asyncqn.data.titles import read_titles, with_titles
 from asyncqn.errors import BadInput, DamagedFile
@@ -27,8 +27,8 @@ class Reading(NamedTuple):
     """
 
     ratings: Ratings
-    skipped: int
-    problems: tuple[str, ...]
+    skipped: int = 0
+    problems: tuple[str, ...] = ()
     repeated: int = 0
 
     def remarks(self) -> list[str]:
@@ -65,14 +65,10 @@ def read_ratings(
     duplicates = duplicates or ("sum" if clicks else None)
     asked = Columns(user, item, rating, time)
     source, title_source = find(path)
-    try:
+    with telling_unreadable(source):
         source.check_size()
         if title_source is not None:
             title_source.check_size(MOST_TITLES)
-    except ZIP_ERRORS as error:
-        if isinstance(error, BadInput):
-            raise
-        raise unreadable(source, error) from error
     bad = BadRows(source.label, skip_bad)
     if source.name.lower().endswith((".parquet", ".pq")):
         ratings, place = _read_parquet(source, bad, asked, clicks)
@@ -80,7 +76,9 @@ def read_ratings(
         ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
     ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
     if title_source is not None and ratings.item_ids.dtype.kind == "i":
-        titles, bad_lines = _titles(title_source, skip_bad)
+        with telling_unreadable(title_source), title_source.open() as stream:
+            data = stream.read()
+        titles, bad_lines = read_titles(data, title_source.label, skip_bad=skip_bad)
         ratings = with_titles(ratings, titles)
         bad.count += bad_lines
     return Reading(ratings, bad.count, tuple(bad.shown), repeated)
@@ -101,10 +99,7 @@ def _read_text(
         ratings, lines = scan(source, dialect, bad)
     if len(ratings) == 0:
         raise BadInput(f"{source.label}, line {dialect.skip + 1}: the file has no usable row of ratings.")
-    return ratings, lambda row: (
-        "line",
-        int(lines[row]) if lines is not None else line_of(source, dialect, row),
-    )
+    return ratings, lambda row: ("line", line_of(source, dialect, row) if lines is None else int(lines[row]))
 
 
 def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Place]:
@@ -120,23 +115,13 @@ def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) ->
             raise
         source.check()
         raise DamagedFile(f"{source.label} is not a whole Parquet file: fetch or write it again.") from error
-    users, items = table[names.user], table[names.item]
-    values = as_float32(None if names.rating is None else table[names.rating], names.rating, len(table))
-    usable = usable_rows(users, items, values)
+    usable = usable_rows(table, names)
     rows = np.flatnonzero(usable)
     for row in np.flatnonzero(~usable).tolist():
         bad.add(row + 1, "a user, an item or a finite rating is missing", "row")
     if len(rows) == 0:
         raise BadInput(f"{source.label}, row 1: the file has no usable row of ratings.")
-    mask = lib.array(usable)
-    (user_index, user_ids), (item_index, item_ids) = (
-        encode_column(column.filter(mask), what) for column, what in ((users, "user"), (items, "item"))
-    )
-    times = None if names.time is None else time_column(table[names.time].filter(mask))
-    if asked.time is not None and times is None:
-        raise BadInput(f"{source.label}: the column {asked.time!r} does not tell a time in every row.")
-    values = values.filter(mask).to_numpy()
-    ratings = Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
+    ratings = from_usable(table.filter(lib.array(usable)), names, asked.time is not None, source.label)
     return ratings, lambda row: ("row", int(rows[row]) + 1)
 
 
@@ -168,12 +153,3 @@ def _without_repeats(
         bad.count += max(0, len(rows) - 5)
         return resolve(ratings, "last").ratings, 0
     return resolve(ratings, duplicates)
-
-
-def _titles(source: Source, skip_bad: bool) -> tuple[dict[int, str], int]:
-    try:
-        with source.open() as stream:
-            data = stream.read()
-    except ZIP_ERRORS as error:
-        raise unreadable(source, error) from error
-    return read_titles(data, source.label, skip_bad=skip_bad)

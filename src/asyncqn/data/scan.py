@@ -50,22 +50,22 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
     item_words: dict[str, int] = {}
     users, items, values, lines, times = array("i"), array("i"), array("f"), array("q"), array("d")
     # Ids and ratings come again and again: one that was found good once needs no second look.
-    numbers: dict[str, float] = {}
+    known: dict[str, float] = {}
     user, item, rating, width = dialect.user, dialect.item, dialect.rating, dialect.width
     for line, fields in records(source, dialect):
         if (
             len(fields) != width
             or fields[user] not in user_words
             or fields[item] not in item_words
-            or (word := "1" if rating is None else fields[rating]) not in numbers
+            or (word := "1" if rating is None else fields[rating]) not in known
         ):
             if fault := _fault(fields, dialect):
                 bad.add(line, fault)
                 continue
-            if len(numbers) >= _REMEMBERED:
-                numbers.clear()
+            if len(known) >= _REMEMBERED:
+                known.clear()
             word = "1" if rating is None else fields[rating]
-            numbers[word] = float(word)
+            known[word] = float(word)
             user_words.setdefault(fields[user], len(user_words))
             item_words.setdefault(fields[item], len(item_words))
         if dialect.time is not None:
@@ -76,21 +76,14 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             times.append(math.nan if time is None else time)
         users.append(user_words[fields[user]])
         items.append(item_words[fields[item]])
-        values.append(numbers[word])
+        values.append(known[word])
         lines.append(line)
     user_index, user_ids = _encode(users, user_words)
     item_index, item_ids = _encode(items, item_words)
     stamps = np.array(times, dtype=np.float64)
     told = dialect.time is not None and bool(np.isfinite(stamps).all())
-    ratings = Ratings(
-        user_index,
-        item_index,
-        np.array(values, dtype=np.float32),
-        user_ids,
-        item_ids,
-        None,
-        stamps if told else None,
-    )
+    numbers = np.array(values, dtype=np.float32)
+    ratings = Ratings(user_index, item_index, numbers, user_ids, item_ids, None, stamps if told else None)
     return ratings, np.array(lines, dtype=np.int64)
 
 
@@ -102,12 +95,8 @@ def line_of(source: Source, dialect: Dialect, row: int) -> int:
 def records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Line number (from 1) and fields of every row that is not blank."""
     with source.open() as stream:
-        text = io.TextIOWrapper(
-            io.BufferedReader(_Raw(stream)),
-            encoding="utf-8-sig",
-            errors="surrogateescape",
-            newline="" if dialect.quoted else None,
-        )
+        newline = "" if dialect.quoted else None
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
         for _ in range(dialect.skip):
             text.readline()
         if dialect.quoted:
@@ -117,23 +106,6 @@ def records(source: Source, dialect: Dialect) -> Iterator[tuple[int, list[str]]]
             stripped = record.rstrip("\n")
             if stripped:
                 yield line, stripped.split(dialect.delimiter)
-
-
-class _Raw(io.RawIOBase):
-    """A stream of bytes as `io.BufferedReader` wants it; closing it leaves the stream open."""
-
-    def __init__(self, stream: object) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill `buffer` with the next bytes."""
-        block: bytes = self._stream.read(len(buffer))  # type: ignore[attr-defined]
-        buffer[: len(block)] = block
-        return len(block)
 
 
 def _quoted(text: io.TextIOWrapper, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from asyncqn.data.arrow import arrow
 from asyncqn.data.ratings import Ratings
-from asyncqn.data.store import SCHEMA, Header
+from asyncqn.data.store import SCHEMA, Header, columns_of
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, require
 
 SCHEME = "flight://"
@@ -119,7 +119,7 @@ def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | 
             """One column of a set, in messages of at most `ROWS` rows."""
             try:
                 name, column = json.loads(ticket.ticket)
-                values = _columns(sets[name])[column]
+                values = columns_of(sets[name])[column]
             except (ValueError, TypeError, KeyError):
                 raise flight.FlightServerError("there is no such column") from None
             lib = arrow()
@@ -132,24 +132,13 @@ def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | 
     return Service(location, middleware={"doorkeeper": Doorkeeper()})
 
 
-def _columns(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
-    return {name: getattr(ratings, name) for name in SCHEMA if getattr(ratings, name) is not None}
-
-
 def _header(ratings: Ratings) -> Served:
-    columns = {name: values.dtype.str for name, values in _columns(ratings).items()}
+    columns = {name: values.dtype.str for name, values in columns_of(ratings).items()}
     return Served(ratings.digest, len(ratings), ratings.n_users, ratings.n_items, {}, columns)
 
 
-class _Place(NamedTuple):
-    """What an address names."""
-
-    host: str
-    port: int
-    name: str
-
-
-def _place(address: str) -> _Place:
+def _place(address: str) -> tuple[str, str]:
+    """HOST:PORT and NAME of an address."""
     try:
         parts = urlsplit(address)
         host, port, name = parts.hostname, parts.port, parts.path.strip("/")
@@ -157,7 +146,7 @@ def _place(address: str) -> _Place:
         host, port, name = None, None, ""
     if not host or not port or not name or "/" in name:
         raise BadInput(f"{address[:200]!r} names no set of a data server: write {SCHEME}HOST:PORT/NAME.")
-    return _Place(host, port, name)
+    return f"{_bracketed(host)}:{port}", name
 
 
 def read_remote(address: str, *, token: str | None = None, timeout: float = 600.0) -> Ratings:
@@ -165,28 +154,27 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
 
     `token`: `$ASYNCQN_DATA_TOKEN` by default; `timeout`: seconds for every column.
     """
-    place, flight, lib = _place(address), arrow("pyarrow.flight"), arrow()
+    (where, name), flight = _place(address), arrow("pyarrow.flight")
     token = os.environ.get(TOKEN) if token is None else token
     headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
     options = flight.FlightCallOptions(timeout=timeout, headers=headers)
-    with _telling(address, place), flight.connect(f"grpc://{_bracketed(place.host)}:{place.port}") as client:
-        action = flight.Action("describe", place.name.encode())
+    with _telling(address, where), flight.connect(f"grpc://{where}") as client:
+        action = flight.Action("describe", name.encode())
         answer = next(iter(client.do_action(action, options))).body.to_pybytes()
-        header = _understood(answer, address, place)
-        sizes = {"ratings": header.ratings, "users": header.users, "items": header.items}
+        header = _understood(answer, name)
         arrays = {}
         for column, dtype in header.columns.items():
-            ticket = flight.Ticket(json.dumps([place.name, column]).encode())
-            (size,) = (sizes[str(word)] for word in SCHEMA[column].shape or ())
+            ticket = flight.Ticket(json.dumps([name, column]).encode())
+            (size,) = (header.sizes[str(word)] for word in SCHEMA[column].shape or ())
             stream = (chunk.data for chunk in client.do_get(ticket, options))
-            arrays[column] = _gathered(stream, size, np.dtype(dtype), lib)
+            arrays[column] = _gathered(stream, size, np.dtype(dtype))
         ratings = Ratings(**arrays)
     if ratings.digest != header.digest:
         raise DamagedFile(f"{address} gave other ratings than it announced: read it again.")
     return ratings
 
 
-def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any], lib: Any) -> npt.NDArray[Any]:
+def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """One column; memory is taken as rows arrive, never for what is only announced."""
     parts, rows = [], 0
     for batch in stream:
@@ -199,12 +187,12 @@ def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any], lib: Any) 
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
-def _understood(answer: bytes, address: str, place: _Place) -> Served:
+def _understood(answer: bytes, wanted: str) -> Served:
     """The header of the set, once its columns are such as stored sets have."""
     plain = msgspec.json.decode(answer)
     if "sets" in plain:
         there = ", ".join(str(name)[:64] for name in plain["sets"][:10])
-        raise BadInput(f"the data server has no set {place.name!r}: it has {there}.")
+        raise BadInput(f"the data server has no set {wanted!r}: it has {there}.")
     header = msgspec.convert(plain, Served)
     for name, spec in SCHEMA.items():
         if name not in header.columns and spec.optional:
@@ -219,10 +207,10 @@ def _understood(answer: bytes, address: str, place: _Place) -> Served:
 
 
 @contextmanager
-def _telling(address: str, place: _Place) -> Iterator[None]:
+def _telling(address: str, where: str) -> Iterator[None]:
     """Failures of the network in one sentence each."""
     flight, lib = arrow("pyarrow.flight"), arrow()
-    where = f"{place.host}:{place.port}"
+    odd = (lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, KeyError, StopIteration)
     try:
         yield
     except AsyncqnError:
@@ -235,14 +223,7 @@ def _telling(address: str, place: _Place) -> Iterator[None]:
         raise BadInput(f"no data server answers at {where}: start one there with asyncqn serve.") from None
     except flight.FlightTimedOutError:
         raise BadInput(f"the data server at {where} did not answer in time: try again.") from None
-    except (
-        lib.ArrowException,
-        msgspec.MsgspecError,
-        ValueError,
-        TypeError,
-        KeyError,
-        StopIteration,
-    ) as error:
+    except odd as error:
         raise DamagedFile(f"{address} did not answer as a data server does: check the address.") from error
 
 

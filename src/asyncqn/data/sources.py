@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from asyncqn.data.arrow import zstd_stream
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
@@ -63,17 +63,16 @@ class Source:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """The bytes, from the beginning."""
-        if self.member is None and self.packed is None:
-            with self.path.open("rb") as stream:
+        if self.member is not None:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
-            return
-        if self.packed is not None:
+        elif self.packed is not None:
             opened = gzip.GzipFile if self.packed == ".gz" else zstd_stream
             with opened(self.path) as stream:
-                yield cast(IO[bytes], _Bounded(stream, self))
-            return
-        with zipfile.ZipFile(self.path) as archive, archive.open(str(self.member)) as stream:
-            yield stream
+                yield io.BufferedReader(_Bounded(stream, self))
+        else:
+            with self.path.open("rb") as stream:
+                yield stream
 
     def check_size(self, most: int | None = None) -> None:
         """Refuse, before it is read, a packed file that swells beyond reason, or one longer than `most`.
@@ -94,12 +93,9 @@ class Source:
 
     def check(self) -> None:
         """Read a packed file to its end, where its checksum is compared; `DamagedFile` if that fails."""
-        try:
-            with self.open() as stream:
-                while not self.plain and stream.read(1 << 22):
-                    pass
-        except ZIP_ERRORS as error:
-            raise unreadable(self, error) from error
+        with telling_unreadable(self), self.open() as stream:
+            while not self.plain and stream.read(1 << 22):
+                pass
 
 
 class _Bounded(io.RawIOBase):
@@ -114,13 +110,14 @@ class _Bounded(io.RawIOBase):
         """Always."""
         return True
 
-    def read(self, size: int = -1) -> bytes:
+    def readinto(self, buffer: Any) -> int:
         """The next bytes; `DamagedFile` once there are more than any file of ratings has."""
-        block: bytes = self._stream.read(size if size >= 0 else self._most - self._given + 1)
+        block: bytes = self._stream.read(len(buffer))
         self._given += len(block)
         if self._given > self._most:
             raise _swollen(self._source, self._given / self._source.path.stat().st_size)
-        return block
+        buffer[: len(block)] = block
+        return len(block)
 
 
 def _swollen(source: Source, times: float) -> DamagedFile:
@@ -130,14 +127,20 @@ def _swollen(source: Source, times: float) -> DamagedFile:
     )
 
 
-def unreadable(source: Source, error: Exception) -> AsyncqnError:
-    """The sentence for a file that cannot be opened, or an archive that is not whole."""
-    if isinstance(error, AsyncqnError):
-        return error
-    if isinstance(error, OSError) and error.errno is not None:
-        return BadInput(f"cannot read {source.path}: {error.strerror}.")
-    kind = f"{source.packed} file" if source.packed else "zip archive"
-    return DamagedFile(f"{source.path} is a damaged, truncated or encrypted {kind}: fetch it again.")
+@contextmanager
+def telling_unreadable(source: Source) -> Iterator[None]:
+    """A file that cannot be opened, or an archive that is not whole, is refused in one sentence."""
+    try:
+        yield
+    except AsyncqnError:
+        raise
+    except ZIP_ERRORS as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise BadInput(f"cannot read {source.path}: {error.strerror}.") from error
+        kind = f"{source.packed} file" if source.packed else "zip archive"
+        raise DamagedFile(
+            f"{source.path} is a damaged, truncated or encrypted {kind}: fetch it again."
+        ) from error
 
 
 def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
@@ -147,7 +150,7 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
         return _in_directory(place)
     if not os.path.isfile(place):
         raise BadInput(f"there is no file or directory {str(place)[:200]}.")
-    with _opened(place) as stream:
+    with telling_unreadable(Source(place)), place.open("rb") as stream:
         beginning = stream.read(4)
     if beginning[:2] == b"PK" or place.suffix.lower() == ".zip":
         return _in_zip(place)
@@ -158,18 +161,9 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     return source, Source(titles) if known else None
 
 
-def _opened(place: Path) -> IO[bytes]:
-    try:
-        return place.open("rb")
-    except OSError as error:
-        raise unreadable(Source(place), error) from error
-
-
 def _in_directory(place: Path) -> tuple[Source, Source | None]:
-    try:
+    with telling_unreadable(Source(place)):
         below = sorted(p for p in place.iterdir() if p.is_dir())
-    except OSError as error:
-        raise unreadable(Source(place), error) from error
     for folder in (place, *below):
         for name in (name + suffix for name in _RATINGS for suffix in ("", *_PACKED.values())):
             if (folder / name).is_file():
@@ -178,11 +172,8 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
 
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
-    try:
-        with zipfile.ZipFile(place) as archive:
-            members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
-    except ZIP_ERRORS as error:
-        raise unreadable(Source(place), error) from error
+    with telling_unreadable(Source(place)), zipfile.ZipFile(place) as archive:
+        members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
     by_name = {PurePosixPath(m).name: m for m in reversed(members)}
     for name in _RATINGS:
         if name in by_name:

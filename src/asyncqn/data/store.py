@@ -30,22 +30,11 @@ from asyncqn.storage import (
     Spec,
     decode,
     map_array,
+    npy,
     read_document,
     telling_damage,
     write_folder,
 )
-
-_COLUMNS = ("users", "items", "values", "user_ids", "item_ids", "titles", "times")
-RATINGS = Kind(
-    "asyncqn ratings",
-    "stored set of ratings",
-    "header.json",
-    2,
-    tuple(f"{name}.npy" for name in _COLUMNS),
-    checksum="crc32",
-    advice=": import the ratings again",
-)
-"""Format 1 had its columns under their plain names and another header; it is still read."""
 
 SCHEMA = {
     "users": Spec(INT32, ("ratings",)),
@@ -56,6 +45,16 @@ SCHEMA = {
     "titles": Spec(TEXT, ("items",), optional=True),
     "times": Spec(("<f8",), ("ratings",), optional=True),
 }
+RATINGS = Kind(
+    "asyncqn ratings",
+    "stored set of ratings",
+    "header.json",
+    2,
+    tuple(f"{name}.npy" for name in SCHEMA),
+    checksum="crc32",
+    advice=": import the ratings again",
+)
+"""Format 1 had its columns under their plain names and another header; it is still read."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
 
@@ -69,6 +68,16 @@ class Header(msgspec.Struct):
     items: Count
     origin: dict[str, Any]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The dimensions by the words of `SCHEMA`."""
+        return {"ratings": self.ratings, "users": self.users, "items": self.items}
+
+
+def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
+    """The columns that are there, by name."""
+    return {name: getattr(ratings, name) for name in SCHEMA if getattr(ratings, name) is not None}
+
 
 def save_ratings(
     ratings: Ratings, path: str | os.PathLike[str], *, origin: dict[str, Any] | None = None
@@ -77,14 +86,9 @@ def save_ratings(
 
     `origin` is plain data about where the ratings came from, kept in the header.
     """
-    columns = {name: getattr(ratings, name) for name in _COLUMNS if getattr(ratings, name) is not None}
     counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
     header = {"digest": ratings.digest, **counts, "origin": origin or {}}
-
-    def saver(column: npt.NDArray[Any]) -> Any:
-        return lambda file: np.save(file, np.ascontiguousarray(column), allow_pickle=False)
-
-    files = {f"{name}.npy": saver(column) for name, column in columns.items()}
+    files = {f"{name}.npy": npy(column) for name, column in columns_of(ratings).items()}
     return write_folder(Path(path), RATINGS, header, files)
 
 
@@ -94,7 +98,7 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
     document = _document(folder)
     with telling_damage(folder, RATINGS):
         header = document.typed(Header)
-        sizes = {"ratings": header.ratings, "users": header.users, "items": header.items}
+        sizes = header.sizes
         arrays: dict[str, npt.NDArray[Any]] = {}
         for name, spec in SCHEMA.items():
             if spec.optional and f"{name}.npy" not in document.files:

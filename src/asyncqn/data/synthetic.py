@@ -10,8 +10,6 @@ MovieLens 1M (train RMSE 0.813 against 0.814 there, by alternating least squares
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -31,21 +29,14 @@ REVISION = 1
 """Raised when the same arguments give other ratings, so that stored presets are made again."""
 
 
-class Shape(NamedTuple):
-    """The size of a synthetic set."""
-
-    n_users: int
-    n_items: int
-    n_ratings: int
-
-
 PRESETS = {
-    "synthetic-demo": Shape(300, 200, 12_000),
-    "synthetic-100k": Shape(943, 1_682, 100_000),
-    "synthetic-1m": Shape(6_040, 3_883, 1_000_209),
-    "synthetic-10m": Shape(71_567, 10_681, 10_000_054),
-    "synthetic-20m": Shape(138_493, 27_278, 20_000_263),
+    "synthetic-demo": (300, 200, 12_000),
+    "synthetic-100k": (943, 1_682, 100_000),
+    "synthetic-1m": (6_040, 3_883, 1_000_209),
+    "synthetic-10m": (71_567, 10_681, 10_000_054),
+    "synthetic-20m": (138_493, 27_278, 20_000_263),
 }
+"""Users, items and ratings of the synthetic sets that have a name."""
 
 
 def synthetic_ratings(

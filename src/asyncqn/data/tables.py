@@ -34,7 +34,7 @@ def write_table(path: str | Path, parts: Iterable[Columns]) -> int:
         nonlocal rows
         writer = None
         for part in parts:
-            table = arrow().table({name: _column(values) for name, values in part.items()})
+            table = arrow().table(dict(part))
             if writer is None:
                 kind = "csv" if Path(path).suffix.lower() == ".csv" else "parquet"
                 module = arrow(f"pyarrow.{kind}")
@@ -56,7 +56,3 @@ def write_ratings(path: str | Path, ratings: Ratings) -> int:
         "rating": ratings.values,
     }
     return write_table(path, [columns if ratings.times is None else {**columns, "time": ratings.times}])
-
-
-def _column(values: npt.NDArray[Any]) -> Any:
-    return arrow().array(values.tolist(), arrow().string()) if values.dtype.kind == "U" else values

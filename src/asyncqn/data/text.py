@@ -73,9 +73,7 @@ def read_clean(source: Source, dialect: Dialect) -> Ratings | None:
         except (lib.ArrowException, BadInput, *ZIP_ERRORS):
             parsed = None
         except BaseException as error:
-            clear_frames(
-                error.__traceback__
-            )  # they hold the stream: what follows would wait for them in vain
+            clear_frames(error.__traceback__)  # they hold the stream, whose end is awaited below
             raise
         finally:
             _await_release(waiting)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import time
 import warnings
@@ -12,14 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.ending import concluded, written_beside
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
-from asyncqn.engines.real import RealEngine, is_count
-from asyncqn.errors import WorkerFailed, require
+from asyncqn.engines.real import RealEngine, concluded, written_beside
+from asyncqn.errors import WorkerFailed, is_count, require
 from asyncqn.types import extra
 
 LONGEST_WAIT = 0.1
@@ -32,24 +29,20 @@ class ElasticMaster(ABC):
     start_timeout: seconds within which workers must be ready.
     """
 
-    def __init__(
-        self, core: MasterState, clock: Clock, start_timeout: float, checkpoints: Checkpoints | None
-    ) -> None:
-        self.core, self.clock, self.checkpoints = core, clock, checkpoints
-        self.start_timeout = start_timeout
+    def __init__(self, core: MasterState, clock: Clock, start_timeout: float) -> None:
+        self.core, self.clock, self.start_timeout = core, clock, start_timeout
         self.at: dict[int, Any] = {}
         """What is kept of each worker, by its number."""
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.states: dict[int, Any] = {}
         self.begun = False
-        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
 
     def run(self) -> Run:
-        core, checkpoints = self.core, self.checkpoints
+        core = self.core
         core.begin()
         try:
             self._join_workers()
-            with written_beside(core, checkpoints) as write_whole:
+            with written_beside(core) as write_whole:
                 while not core.done:
                     self._turn()
                     write_whole()
@@ -57,7 +50,7 @@ class ElasticMaster(ABC):
         finally:
             self._end_all()
         states = {w: state for w, state in self.states.items() if w in core.members}
-        return concluded(core, states, checkpoints)
+        return concluded(core, states)
 
     def _join_workers(self) -> None:
         """Start everyone, wait until all are ready, and send them to work."""
@@ -83,16 +76,15 @@ class ElasticMaster(ABC):
     def _turn(self) -> None:
         """Serve who has arrived, and do what time demands."""
         core = self.core
-        wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
+        wait = self.clock.remaining(core.deadline) if core.timed else LONGEST_WAIT
         self._serve(min(wait, LONGEST_WAIT))
         while not core.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)
-        if self.timed:
+        if core.timed:
             self._send_orders(core.tick(self.clock.now()))
         self._look_for_lost()
-        if self.checkpoints is not None and self.checkpoints.interrupted:
-            core.stop(*self.checkpoints.ending(core.version))
+        core.stop_where_interrupted()
 
     def _now(self) -> float:
         """The time of the run: it stands still until everyone has been sent to work."""
@@ -105,10 +97,6 @@ class ElasticMaster(ABC):
         self.at[slot.worker] = slot
         if self.begun:
             self._send_orders(self.core.ask(slot.worker, now))
-
-    def _stop_without_workers(self) -> None:
-        core = self.core
-        core.stop("stopped", f"every worker was gone after {core.version} of {core.commits} commits.")
 
     @abstractmethod
     def _start(self, returning: int | None) -> None:
@@ -151,7 +139,7 @@ class ElasticEngine(RealEngine):
 
     def add(self, n: int = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
-        require(is_count(n, 1), f"at least one worker can be added, not {n!r}.")
+        require(is_count(n), f"at least one worker can be added, not {n!r}.")
         require(bool(self._running), "workers can be added only while a run is under way.")
         algorithm = self._running[-1].core.algorithm
         require(

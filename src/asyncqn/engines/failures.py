@@ -23,7 +23,7 @@ class Failure(NamedTuple):
 
 
 def failure(what: Assign | str, error: Exception) -> Failure:
-    """What is said of an error while it is handled; what: was computed, or happened otherwise."""
+    """What is said of an error while it is handled; what: the order under way, or who failed where."""
     if isinstance(what, Assign):
         what = f"worker {what.worker} failed in its step {what.k}, computing on version {what.read}"
     reason = " ".join(str(error).split()).rstrip(".")

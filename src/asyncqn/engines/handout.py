@@ -14,17 +14,7 @@ import numpy as np
 
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Stage, Stages, stage_at
-from asyncqn.kernels import part_order
-from asyncqn.kernels.block_rule import (
-    answer,
-    choose,
-    help_after,
-    new_parts,
-    note_time,
-    open_version,
-    settle,
-    take_up,
-)
+from asyncqn.kernels import block_rule, part_order
 
 
 class HandOut:
@@ -33,10 +23,12 @@ class HandOut:
     def __init__(self, stages: Stages, seed: int = 0) -> None:
         self.stages, self.seed = stages, seed
         self._last: Stage | None = None
-        self._open(stage_at(stages, 0))
+        self.opened(0)
 
-    def _open(self, stage: Stage) -> None:
-        """A new version wants every part; another sample takes other times, another cut other parts."""
+    def opened(self, version: int) -> None:
+        """The master has made this version, which wants every part; another sample takes other times, another
+        cut other parts."""
+        stage = stage_at(self.stages, version)
         last, self._last = self._last, stage
         self._own: dict[int, tuple[int, int]] = {}  # the pieces in a worker's hand: next and last
         if stage.closes is not Closes.ALL_PARTS:
@@ -45,14 +37,10 @@ class HandOut:
             return
         if last is None or (last.closes, last.parts) != (stage.closes, stage.parts):
             assert stage.blocks is not None
-            self._parts = new_parts(stage.blocks, stage.pieces)
+            self._parts = block_rule.new_parts(stage.blocks, stage.pieces)
         elif last.share != stage.share:
             self._parts.times[:] = 0.0
-        open_version(self._parts, stage.pieces)
-
-    def opened(self, version: int) -> None:
-        """The master has made this version."""
-        self._open(stage_at(self.stages, version))
+        block_rule.open_version(self._parts, stage.pieces)
 
     def resume(self, schedule: Schedule) -> None:
         """Go on after the computations of `schedule`."""
@@ -60,18 +48,16 @@ class HandOut:
             return
         self.opened(schedule.commits)
         stage = stage_at(self.stages, schedule.commits)
+        each = stage.closes is Closes.EACH_ANSWER
         asked = [stage_at(self.stages, read) for read in schedule.read.tolist()]
-        if stage.closes is Closes.EACH_ANSWER:
-            mine = np.array([other is stage for other in asked], bool)
-        else:
-            mine = np.array([other.closes is stage.closes for other in asked], bool)
+        mine = np.array([s is stage if each else s.closes is stage.closes for s in asked], bool)
         kept = mine & (schedule.commit != DROPPED)
         part, read = schedule.part[kept], schedule.read[kept]
-        if stage.closes is Closes.EACH_ANSWER:
+        if each:
             part_order.go_on_after(self._order, int(mine.sum()), part, read)
         else:
             np.maximum.at(self._parts.part["answered"], part, read)
-            open_version(self._parts, stage.pieces)
+            block_rule.open_version(self._parts, stage.pieces)
 
     @property
     def complete(self) -> bool:
@@ -88,7 +74,7 @@ class HandOut:
         return float(part["handed"][out].min(initial=math.inf)) + self._help_after(self._last)
 
     def _help_after(self, stage: Stage) -> float:
-        return float(help_after(self._parts.times, stage.backup_after))
+        return float(block_rule.help_after(self._parts.times, stage.backup_after))
 
     def choose(self, worker: int, version: int, now: float) -> int | None:
         """The part for an idle worker, handed out with this call; None: there is nothing to do yet."""
@@ -99,10 +85,10 @@ class HandOut:
         following, last = self._own.get(worker, (0, -1))
         if following > last:
             home = worker % stage.blocks
-            following = int(choose(self._parts, home, now, self._help_after(stage), stage.pieces))
+            following = int(block_rule.choose(self._parts, home, now, self._help_after(stage), stage.pieces))
             if following < 0:
                 return None
-            last = take_up(self._parts, following, now, stage.pieces)
+            last = block_rule.take_up(self._parts, following, now, stage.pieces)
         self._own[worker] = (following + 1, last)
         return following
 
@@ -115,9 +101,9 @@ class HandOut:
         stage = stage_at(self.stages, version)
         asked = stage_at(self.stages, read)
         if asked.share == stage.share:
-            note_time(self._parts.times, took * stage.pieces)
+            block_rule.note_time(self._parts.times, took * stage.pieces)
         # An earlier version closed with all its parts; this one may be cut into others.
-        return read == version and bool(answer(self._parts, part, read, stage.pieces))
+        return read == version and bool(block_rule.answer(self._parts, part, read, stage.pieces))
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:
         """Whoever computed this part of the open version is gone, with the pieces in its hand."""
@@ -130,4 +116,4 @@ class HandOut:
         for q in {part, *range(following, last + 1)}:
             self._parts.part["copies"][q] -= 1
             self._parts.part["handed"][q] = -math.inf  # nobody need wait for it
-            settle(self._parts, q // stage.pieces, stage.pieces)
+            block_rule.settle(self._parts, q // stage.pieces, stage.pieces)

@@ -4,7 +4,7 @@
     core.begin()                            once, before anything else: evaluates the start
     w      = core.join(now)                 a worker came; its number (never used twice)
     orders = core.ask(w, now)               it is free and wants work
-    orders = core.answer(w, update, now)    its update arrived (None: rejected by `master.compute`)
+    orders = core.answer(w, update, now)    its update arrived (None: it was rejected)
     orders = core.lost(w, now)              it is gone, and what it was computing with it
     orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
     core.stop(status, message)              end early; what is under way counts as dropped
@@ -21,15 +21,12 @@ from one thread).  `now` is in the run's unit of time; a `now` before the last o
 
 The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
 core holds the answers until the round closes (answers of blocks, whose workers go on before, it
-copies).  A worker computes with `master.compute`, sends, then
-`master.learn`s with the view it read; computations under way at the end are finished by their
-workers, learned from, and recorded as dropped, as a replay will do.
+copies).  Computations under way at the end are finished by their workers, learned from
+(`core.worker_steps`), and recorded as dropped, as a replay will do.
 
-Checkpoints: `due(commit)` is asked after every commit; where it says yes, a snapshot of the master
-is taken and every worker owes its state.  `Assign.hand_in` tells the engine to fetch the worker's
-state *before* it begins the assigned step; `core.snapshots.whole` hands it out to be written.  To
-go on from a checkpoint: `MasterState(..., start=saved)`, join every worker of `core.returning` by its
-number, with the state `saved.tree(f"worker.{w}", algorithm.init_worker(potential, theta0))`.
+`Assign.hand_in` tells the engine to fetch the worker's state for a checkpoint (`engines.snapshots`)
+*before* it begins the assigned step.  Where a run goes on from a checkpoint,
+every worker of `core.returning` joins by its number, with the state that it had.
 """
 
 from __future__ import annotations
@@ -41,10 +38,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncqn.algorithms.stability import advise
 from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.execute import conclude, evaluate_the_end
-from asyncqn.core.master import CallbackFailed, CallbackStopped, Diverged, Master, potential_stopped
+from asyncqn.core.cluster import Cluster
+from asyncqn.core.execute import conclude
+from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest
 from asyncqn.core.serialise import to_json
@@ -63,11 +60,8 @@ class MasterState:
     """See the top of this file.
 
     workers: how many are expected (for guards and advice); engine: describes the engine in the
-    manifest (`kind` at least); pause: entered around every evaluation,
-    so that the engine's clock can stand still; max_staleness: an asynchronous update that is older
-    is dropped; give_up_after: a worker that computes longer counts as lost; reach: time a broadcast needs
-    to reach the workers, from which a round's timeout counts; service: time that a commit takes (the
-    engine waits until `core.time` before it carries out orders); start: a checkpoint to go on from.
+    manifest (`kind` at least); pause: entered around every evaluation, so that the engine's clock can
+    stand still; the others are options of `RealEngine`.
     """
 
     def __init__(
@@ -79,26 +73,11 @@ class MasterState:
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         max_staleness: int | None = None,
         give_up_after: float = math.inf,
-        reach: float = 0.0,
-        service: float = 0.0,
-        due: Callable[[int], bool] | None = None,
-        start: Saved | None = None,
+        timing_model: Cluster | None = None,
     ) -> None:
         algorithm = request.algorithm
         check_stages(algorithm.stages, type(algorithm).__name__)
-        master = Master(
-            algorithm,
-            request.potential,
-            request.theta0,
-            workers=workers,
-            last=request.commits,
-            evaluate=request.evaluate,
-            callback=request.callback,
-            stopping=request.stopping,
-            pause=pause,
-            keep=request.keep,
-        )
-        self.request, self.master = request, master
+        self.request, self.master = request, Master(request, workers, pause)
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
@@ -119,16 +98,25 @@ class MasterState:
         self.time = 0.0
         """Of the last event."""
         self.measured = Measured()
-        self.snapshots = Snapshots(due)
+        self.checkpoints = request.checkpoints
+        self.start = None if self.checkpoints is None else self.checkpoints.start
+        """The checkpoint that the run goes on from."""
+        self.snapshots = Snapshots(None if self.checkpoints is None else self.checkpoints.due)
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
         self._time_share = time_share(self.stages, 0) if len(self.stages) == 1 else None
-        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, reach)
-        self.give_up_after, self.reach, self.service = give_up_after, reach, service
+        self.give_up_after, self.timing_model = give_up_after, timing_model
+        self.reach = 0.0 if timing_model is None else timing_model.message / 2
+        """Time that a broadcast needs to reach the workers."""
+        self.service = 0.0 if timing_model is None else timing_model.master
+        """Time that a commit takes: the engine waits until `core.time` before it carries out orders."""
+        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach)
+        self.timed = self.stages[-1].waits or give_up_after < math.inf
+        """Whether `tick` has anything to do."""
         self._sent = sent_fields(algorithm, self.master.iterate)
         self._all_sent = self._sent == self.master.iterate._fields
-        if start is not None:
-            restore(self, start)
+        if self.start is not None:
+            restore(self, self.start)
             self.stage = stage_at(self.stages, self.version)
             self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
         self.waiting.open_round(self.stage, self.time)
@@ -252,7 +240,7 @@ class MasterState:
             self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
         if not self.members and not replacing and not self.done:
-            self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
+            self.stop_without_workers()
         return orders
 
     def tick(self, now: float) -> list[Assign]:
@@ -337,17 +325,11 @@ class MasterState:
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
             call(*arguments)
-        except CallbackStopped:
-            self.stop("stopped", f"the callback stopped the run after commit {self.version}.")
-        except CallbackFailed as failure:
-            self.failure = failure.__cause__
-            self.stop("stopped", f"the callback failed after commit {self.version}.")
         except StopIteration as error:
             raise potential_stopped(error, self.version) from error
-        except Diverged as divergence:
-            self.stop("diverged", str(divergence))
         except Ended as ended:
-            self.stop(ended.status, f"{ended}, after {self.version} commits.")
+            self.failure = ended.__cause__
+            self.stop(ended.status, str(ended))
         return not self.done
 
     # -- the end
@@ -356,6 +338,20 @@ class MasterState:
         """End the run with a status (`Run.status`), and why in a sentence."""
         if not self.done:
             self.done, self.status, self.message = True, status, message
+
+    def stop_without_workers(self) -> None:
+        """End the run: nobody is there to go on with it."""
+        self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
+
+    def stop_where_interrupted(self) -> None:
+        """End the run after a signal."""
+        if self.checkpoints is not None and self.checkpoints.interrupted:
+            self.stop(*self.checkpoints.ending(self.version))
+
+    @property
+    def hurried(self) -> bool:
+        """Whether a second signal asks not to wait for workers that still compute."""
+        return self.checkpoints is not None and self.checkpoints.hurry
 
     def manifest(self) -> dict[str, Any]:
         """What is run, with what, and where."""
@@ -383,14 +379,6 @@ class MasterState:
         self.waiting.take()
         for member in self.members.values():
             member.read = None
-        if self.status != "diverged":
-            try:
-                evaluate_the_end(self.master)
-            except Diverged as divergence:
-                self.status, self.message = "diverged", str(divergence)
         locals_ = [states[w] for w in sorted(states)]
-        if self.status == "diverged":
-            advice = advise(self.algorithm, self.potential, self.theta0, self.workers, locals_)
-            self.message = f"{self.message}: {advice}"
         schedule, about = self.recorder.schedule(), self.manifest()
-        return conclude(self.master, schedule, locals_, self.status, self.message, self.theta0, about)
+        return conclude(self.master, schedule, locals_, self.status, self.message, about)

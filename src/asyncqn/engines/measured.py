@@ -29,7 +29,7 @@ class Measured:
     def __init__(self) -> None:
         self._computed: dict[int, dict[float, npt.NDArray[np.float64]]] = {}
         self._new: dict[int, list[tuple[float, float]]] = {}
-        self._served = {True: [0.0, 0.0], False: [0.0, 0.0]}
+        self._served = {"commit": [0.0, 0.0], "answer": [0.0, 0.0]}
 
     def computed(self, worker: int, time: float, share: float = 1.0) -> None:
         """A worker needed so long for a computation: for the step, and for learning from the one before.
@@ -54,7 +54,7 @@ class Measured:
 
     def served(self, time: float, *, commit: bool) -> None:
         """The master needed so long for an answer, with or without a commit, and for what it then sent."""
-        sums = self._served[commit]
+        sums = self._served["commit" if commit else "answer"]
         sums[0] += 1.0
         sums[1] += time
 
@@ -63,12 +63,8 @@ class Measured:
         for worker in self._new:
             self._add_up(worker)
         workers = {str(worker): _summary(sums) for worker, sums in sorted(self._computed.items())}
-        names = {True: "commit", False: "answer"}
-        master = {
-            names[kind]: {"count": int(n), "mean": total / n}
-            for kind, (n, total) in self._served.items()
-            if n > 0
-        }
+        served = {kind: sums for kind, sums in self._served.items() if sums[0] > 0}
+        master = {kind: {"count": int(n), "mean": total / n} for kind, (n, total) in served.items()}
         return {"workers": workers, "master": master}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, flatten
@@ -32,16 +33,16 @@ class Assign(NamedTuple):
         return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
 
 
+@dataclass(slots=True)
 class Member:
     """What the master knows of a worker; `read` is the version it computes on, None while it does not."""
 
-    __slots__ = ("k", "last_read", "part", "read", "since", "waiting")
-
-    def __init__(self, k: int = 0) -> None:
-        self.k, self.since, self.waiting = k, 0.0, False
-        self.read: int | None = None
-        self.last_read: int | None = None
-        self.part: int | None = None
+    k: int
+    since: float = 0.0
+    waiting: bool = False
+    read: int | None = None
+    last_read: int | None = None
+    part: int | None = None
 
 
 class Answer(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 
 from asyncqn.core.master import Master
 from asyncqn.core.read_only import OF_ROWS, read_only
+from asyncqn.core.request import Request
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker_steps import WorkerSteps
@@ -36,11 +37,10 @@ def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: 
     An error is left to the worker that will meet it again and can name its step.
     """
     stage = stage_at(algorithm.stages, 0)
-    every = stage.closes is Closes.ALL_PARTS and stage.parts is not None
-    parts = list(range(stage.parts or 1)) if every else [stage.first_part]
+    parts = range(stage.parts or 1) if stage.closes is Closes.ALL_PARTS else [stage.first_part]
     few: Any = FewRows(potential)
     try:
-        master = Master(algorithm, few, theta0, workers=1, last=10**9, evaluate=10**9)
+        master = Master(Request(few, algorithm, theta0, commits=_COMMITS, evaluate=None), workers=1)
         steps = WorkerSteps(algorithm, few, master.limit)
         local = algorithm.init_worker(steps.potential, theta0)
         for k in range(_COMMITS):

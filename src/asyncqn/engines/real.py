@@ -1,16 +1,21 @@
-"""What all real engines share: their options, and the master's state that these and a request make."""
+"""What all real engines share: options, the master's state, checkpoints while a run lasts, and its end."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
+from asyncqn.core.run import Run
 from asyncqn.core.serialise import to_json
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
 
 
@@ -61,29 +66,47 @@ class RealEngine:
         clock: of the run, which stands still while metrics are evaluated.
         gives_up: whether it is the state that gives up silent workers, and not the engine itself.
         """
-        model, checkpoints = self.timing_model, request.checkpoints
         state = MasterState(
             request,
             workers=workers,
-            engine={"kind": kind, **self.options()},
+            engine={"kind": kind, **to_json(self)},
             pause=clock.paused,
             max_staleness=self.max_staleness,
             give_up_after=self.give_up_after if gives_up else math.inf,
-            reach=0.0 if model is None else model.message / 2,
-            service=0.0 if model is None else model.master,
-            due=None if checkpoints is None else checkpoints.due,
-            start=None if checkpoints is None else checkpoints.start,
+            timing_model=self.timing_model,
         )
-        if checkpoints is not None:
-            checkpoints.prepare()
+        if request.checkpoints is not None:
+            request.checkpoints.prepare()
         return state
 
-    def options(self) -> dict[str, Any]:
-        """The engine's parameters as plain data, for the manifest."""
-        plain: dict[str, Any] = to_json(self)
-        return plain
+
+@contextmanager
+def written_beside(core: MasterState) -> Iterator[Callable[[], None]]:
+    """Inside the block checkpoints are written by a thread; the call begins with one once it is whole."""
+    with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
+        writing: list[Future[None]] = []
+
+        def write_whole() -> None:
+            if core.checkpoints is not None and (saved := core.snapshots.whole()) is not None:
+                writing[:] = [writer.submit(core.checkpoints.write, saved)]
+
+        yield write_whole
+        for last in writing:
+            last.result()
 
 
-def is_count(value: object, least: int) -> bool:
-    """Whether it is an integer of at least so much, and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def concluded(core: MasterState, states: Mapping[int, Any]) -> Run:
+    """The run, from the states of the workers that are still there, after its last checkpoint is written.
+
+    Raises what the callback raised.
+    """
+    run = core.finish(states)
+    if core.checkpoints is not None and run.status != "diverged":
+        core.checkpoints.write(last_checkpoint(core, states))
+    if core.failure is None:
+        return run
+    failure, core.failure = core.failure, None
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame and, by it, the workers' memory: no circle of the two

@@ -28,14 +28,6 @@ class ScheduleRecorder:
     def __len__(self) -> int:
         return len(self._read)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the columns, without what they keep in reserve."""
-        return sum(column.itemsize * len(column) for column in self._columns())
-
-    def _columns(self) -> tuple[array[int], array[int], array[float], array[int]]:
-        return self._worker, self._read, self._time, self._part
-
     def delivered(self, rows: Iterable[tuple[int, int, int | None, Any, bool]], time: float) -> None:
         """The next commit: (worker, read, part, _, whether it counts), in the order of summation.
 
@@ -69,10 +61,7 @@ class ScheduleRecorder:
         return Log(ROW_OF_PART if self._part else ROW, len(self), self.rows)
 
     def schedule(self) -> Schedule:
-        part = np.array(self._part, np.int32) if self._part else None
-        return Schedule.from_recorded(
-            np.array(self._worker, np.int32), np.array(self._read, np.int32), np.array(self._time), part
-        )
+        return Schedule.from_rows(self.rows(0, len(self)))
 
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleRecorder:

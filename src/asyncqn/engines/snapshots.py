@@ -68,15 +68,14 @@ def take(state: MasterState) -> Saved:
     saved.logs["schedule"] = state.recorder.log()
     rows = under_way.rows(0, len(under_way))
     saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
-    about = {
-        "time": state.time,
-        "next": state.next_worker,
-        "lost": state.lost_workers,
-        "joined": state.joined_later,
-        "workers": {str(w): member.k for w, member in state.members.items()},
-        "manifest": state.manifest(),
-    }
-    saved.document.update(about)
+    saved.document.update(
+        time=state.time,
+        next=state.next_worker,
+        lost=state.lost_workers,
+        joined=state.joined_later,
+        workers={str(w): member.k for w, member in state.members.items()},
+        manifest=state.manifest(),
+    )
     return saved
 
 

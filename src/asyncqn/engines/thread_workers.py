@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Checkpoints, Saved
+from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
-from asyncqn.engines.ending import concluded
 from asyncqn.engines.failures import failure
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
+from asyncqn.engines.real import concluded
 from asyncqn.errors import WorkerFailed
 
 LONGEST_WAIT = 0.2
@@ -58,10 +58,8 @@ class Delays:
 class ThreadWorkers:
     """Runs `core` with one thread per worker; see the top of this file."""
 
-    def __init__(
-        self, core: MasterState, clock: Clock, timing_model: Cluster | None, checkpoints: Checkpoints | None
-    ) -> None:
-        self.core, self.clock, self.timing_model, self.checkpoints = core, clock, timing_model, checkpoints
+    def __init__(self, core: MasterState, clock: Clock) -> None:
+        self.core, self.clock, self.timing_model = core, clock, core.timing_model
         self.lock = threading.Lock()
         self.alert = threading.Event()  # wakes the watching thread, which must never wait for the lock alone
         self.parked: dict[int, threading.Condition] = {}
@@ -77,7 +75,6 @@ class ThreadWorkers:
         self.failure: BaseException | None = None
         self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
-        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
 
     # -- the watching thread
 
@@ -85,12 +82,12 @@ class ThreadWorkers:
         """Start the workers, watch until the run is done, and conclude it."""
         core = self.core
         core.begin()
-        threads = [
-            threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
+        threads = {
+            w: threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
             for w, joins in self._join_workers().items()
-        ]
+        }
         try:
-            for thread in threads:
+            for thread in threads.values():
                 thread.start()
             self._watch()
             self._wait_for(threads, math.inf)
@@ -100,11 +97,10 @@ class ThreadWorkers:
         if self.failure is not None:
             self._write_pending()
             raise self.failure
-        over = {_number(thread) for thread in threads if not thread.is_alive()}
-        states = {w: self.states[w] for w in core.members if w in over}
-        return concluded(core, states, self.checkpoints)
+        states = {w: self.states[w] for w in core.members if not threads[w].is_alive()}
+        return concluded(core, states)
 
-    def _break_off(self, threads: list[threading.Thread]) -> None:
+    def _break_off(self, threads: dict[int, threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
         held = self.lock.acquire(timeout=HURRY)
         self.core.stop("stopped", "the run was broken off.")
@@ -112,9 +108,7 @@ class ThreadWorkers:
             self._wake()
             self.lock.release()
         self._wait_for(threads, LAST_WAIT)
-        saved, self.saved = self.saved, None
-        if saved is not None and self.checkpoints is not None:
-            self.checkpoints.write(saved)
+        self._write(self.saved)
 
     def _join_workers(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
@@ -131,19 +125,20 @@ class ThreadWorkers:
         return come
 
     def _watch(self) -> None:
-        core, checkpoints = self.core, self.checkpoints
+        core = self.core
         while not core.done:
             with self.lock:
                 self.alarm = core.deadline
-                wait = self.clock.remaining(core.deadline) if self.timed else LONGEST_WAIT
+                wait = self.clock.remaining(core.deadline) if core.timed else LONGEST_WAIT
                 idle = self.saved is None and not core.done
             if idle:
                 self.alert.wait(min(wait, LONGEST_WAIT))
             self.alert.clear()
             with self.lock:
-                if checkpoints is not None and checkpoints.interrupted:
-                    self._end(*checkpoints.ending(core.version))
-                if self.timed:
+                core.stop_where_interrupted()
+                if core.done:
+                    self._wake()
+                if core.timed:
                     self._send_orders(core.tick(self.clock.now()))
             if not core.done:
                 self._write_pending()
@@ -152,19 +147,21 @@ class ThreadWorkers:
         """Write the checkpoint that is whole, if there is one; the workers go on meanwhile."""
         with self.lock:
             saved, self.saved = self.saved, None
-        if saved is not None and self.checkpoints is not None:
-            self.checkpoints.write(saved)
+        self._write(saved)
 
-    def _wait_for(self, threads: list[threading.Thread], seconds: float) -> None:
+    def _write(self, saved: Saved | None) -> None:
+        if saved is not None and self.core.checkpoints is not None:
+            self.core.checkpoints.write(saved)
+
+    def _wait_for(self, threads: dict[int, threading.Thread], seconds: float) -> None:
         """Wait for the threads, except for those of workers that were given up, or computed too long."""
         until = time.monotonic() + seconds
-        for thread in threads:
-            worker = _number(thread)
+        for worker, thread in threads.items():
             while thread.is_alive() and time.monotonic() < until:
                 thread.join(min(LONGEST_WAIT, seconds))
                 if self.core.done and worker not in self.core.members:
                     break
-                if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
+                if until == math.inf and self.core.hurried:
                     until = time.monotonic() + HURRY
 
     # -- what all threads do, with the lock held
@@ -194,7 +191,7 @@ class ThreadWorkers:
                 self.parked[order.worker].notify()
         if core.done:
             self._wake()
-        elif self.timed and core.deadline < self.alarm:
+        elif core.timed and core.deadline < self.alarm:
             self.alert.set()
 
     # -- a worker's thread
@@ -261,9 +258,8 @@ class ThreadWorkers:
         """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
         core = self.core
         local = core.algorithm.init_worker(core.potential, core.theta0)
-        start = self.checkpoints.start if self.checkpoints is not None else None
-        if start is not None and str(worker) in start.document["workers"]:
-            local = start.tree(f"worker.{worker}", local)
+        if core.start is not None and str(worker) in core.start.document["workers"]:
+            local = core.start.tree(f"worker.{worker}", local)
         with self.lock:
             self.states[worker] = local
             iterate = core.master.iterate
@@ -325,7 +321,3 @@ class ThreadWorkers:
                 self._send_orders(self.core.lost(order.worker, now, replacing=others))
             return False
         return True
-
-
-def _number(thread: threading.Thread) -> int:
-    return int(thread.name.split()[-1])

@@ -13,10 +13,10 @@ from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.precompile import precompile
-from asyncqn.engines.real import RealEngine, is_count
+from asyncqn.engines.real import RealEngine
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import ThreadWorkers
-from asyncqn.errors import require
+from asyncqn.errors import is_count, require
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Threads(RealEngine):
         if self.workers == 0 and isinstance(self.timing_model, Cluster):
             object.__setattr__(self, "workers", self.timing_model.workers)
         W = self.workers
-        require(is_count(W, 1), f"threads need at least one worker: workers = {W!r}.")
+        require(is_count(W), f"threads need at least one worker: workers = {W!r}.")
+        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
         self.check_options(W, mortal=True)
 
     def minimize(self, request: Request) -> Run:
         precompile(request.potential, request.algorithm, request.theta0, request.seed)
-        checkpoints = request.checkpoints
-        start = checkpoints.start if checkpoints is not None else None
-        clock = Clock(self.time_unit, float(start.document["time"]) if start is not None else 0.0)
+        clock = Clock(self.time_unit)
         state = self.master_state(request, "threads", self.workers, clock)
+        clock.restart(state.time)
         state.waiting.lasting = True
-        with one_thread_pools(), listening_for_interrupts(checkpoints):
-            return ThreadWorkers(state, clock, self.timing_model, checkpoints).run()
+        with one_thread_pools(), listening_for_interrupts(request.checkpoints):
+            return ThreadWorkers(state, clock).run()

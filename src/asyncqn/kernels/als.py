@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.kernels import grouping, profiled
+from asyncqn.kernels import profiled
+from asyncqn.kernels.jit import kernel
 
 if TYPE_CHECKING:
     from asyncqn.types import Array
@@ -37,15 +38,36 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
     result then holds `others` and `values` themselves where kernels can use them, and copies nothing.
     """
     start = np.zeros(n_rows + 1, np.int64)
-    grouping.count(keys, start)
-    if grouping.in_order(keys):
+    np.cumsum(np.bincount(keys, minlength=n_rows), out=start[1:])
+    if not (keys[1:] < keys[:-1]).any():
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
     if len(keys) <= FEW:
         order = np.argsort(keys, kind="stable")
         return Grouped(start, _usable(others[order], np.int32), _usable(values[order], np.float32))
     result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
-    grouping.group(keys, others, values, start[:-1].copy(), result.others, result.values)
+    _group(keys, others, values, start[:-1].copy(), result.others, result.values)
     return result
+
+
+@kernel
+def _group(keys, others, values, place, grouped, sorted_values):
+    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
+    for row in range(len(keys)):
+        goal = place[keys[row]]
+        grouped[goal] = others[row]
+        sorted_values[goal] = values[row]
+        place[keys[row]] = goal + 1
+
+
+@kernel
+def repeats(start, others, stamp):
+    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each of them."""
+    for r in range(start.size - 1):
+        for place in range(start[r], start[r + 1]):
+            if stamp[others[place]] == r:
+                return True
+            stamp[others[place]] = r
+    return False
 
 
 def _usable(column: Any, dtype: Any) -> Any:

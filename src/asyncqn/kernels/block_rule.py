@@ -61,21 +61,15 @@ class Parts(NamedTuple):
 
     part: np.ndarray  # (P,) of PART
     block: np.ndarray  # (B,) of BLOCK
-    node: (
-        np.ndarray
-    )  # (2 L,) of NODE, L >= B a power of two: children of i are 2 i and 2 i + 1, leaves from L
+    node: np.ndarray  # (2 L,) of NODE, L >= B a power of two: children of i at 2 i and 2 i + 1, leaves from L
     times: np.ndarray  # (3,) answers seen, the sum of the times a block takes at their pace, and of squares
 
 
 def new_parts(n_blocks: int, pieces: int) -> Parts:
     """Nothing answered, and no version open."""
     leaves = 1 << max(0, math.ceil(math.log2(n_blocks)))
-    parts = Parts(
-        np.zeros(n_blocks * pieces, PART),
-        np.zeros(n_blocks, BLOCK),
-        np.zeros(2 * leaves, NODE),
-        np.zeros(3),
-    )
+    part, block = np.zeros(n_blocks * pieces, PART), np.zeros(n_blocks, BLOCK)
+    parts = Parts(part, block, np.zeros(2 * leaves, NODE), np.zeros(3))
     parts.part["answered"] = -1
     parts.node["best"], parts.node["soonest"] = -1, np.inf
     return parts

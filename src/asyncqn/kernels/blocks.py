@@ -19,10 +19,7 @@ from asyncqn.kernels.jit import kernel, strict_piece
 HAND = np.dtype(
     [
         ("busy", np.int64),
-        (
-            "received",
-            np.int64,
-        ),  # whether its event is when the master has received the answer, beyond the link
+        ("received", np.int64),  # whether the master has received the answer at its event, beyond the link
         ("computed", np.int64),  # times drawn so far
         ("piece", np.int64),
         ("last", np.int64),  # of the pieces in hand
@@ -67,17 +64,8 @@ def new_queue(timing: Timing, versions: int) -> Queue:
     now = np.flatnonzero(event <= 0.0)
     idle[: now.size] = now
     count, returning = np.array([later.size, now.size]), np.flatnonzero(again & ~late)
-    return Queue(
-        hand,
-        event,
-        waiting,
-        idle,
-        np.zeros(W),
-        returning,
-        count,
-        np.zeros(W, np.int64),
-        np.full(versions, np.inf),
-    )
+    arrived, closed = np.zeros(W, np.int64), np.full(versions, np.inf)
+    return Queue(hand, event, waiting, idle, np.zeros(W), returning, count, arrived, closed)
 
 
 @strict_piece
@@ -213,11 +201,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
     too short the last number returned is the length to try again with; see also `no_time_left`.
     """
     N, hands, arrived = shares.size, queue.hand, queue.arrived
-    now, opens, link = (
-        0.0,
-        -1.0,
-        0.0,
-    )  # opens >= 0: the master is at work until then, else the version is open
+    now, opens, link = 0.0, -1.0, 0.0  # opens >= 0: until then the master is at work, no version is open
     n, rows, first = np.int64(0), 0, 0  # rows before `first` have the time of their commit
     left = parts.part.size  # parts of the open version that are not answered
     open_version(parts, pieces)

@@ -26,7 +26,7 @@ class _Listener(event.Listener):
         self.own: Counter[str] = Counter()
         self.times: Counter[str] = Counter()
         self.open: list[tuple[str, float]] = []
-        self.inner: list[float] = []
+        self.inner = [0.0]
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
@@ -38,8 +38,7 @@ class _Listener(event.Listener):
         took = time.process_time() - began
         self.own[name] += took - self.inner.pop()  # type: ignore[assignment]
         self.times[name] += 1
-        if self.inner:
-            self.inner[-1] += took
+        self.inner[-1] += took
 
 
 @contextmanager

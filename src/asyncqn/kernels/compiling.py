@@ -1,80 +1,65 @@
-"""While numba compiles one of our kernels: no collection of garbage, and its flags compared quickly.
+"""What numba need not do for our kernels: collect garbage while it compiles one, and load a BLAS.
 
-Both change nothing but the time.  A compiler makes many objects that live until it is done, so looking for
-garbage among them finds little.  And numba asks for every expression that it types which flags are in force,
-as the key of a table: all keys have the same hash, and two are compared by building two dictionaries of all
-options.  Comparing what was set, and stopping at the first difference, gives the same answer.
+A compiler makes many objects that live until it is done, so looking for garbage among them finds little.
+numba loads scipy.linalg in every process to learn whether there is a BLAS, which takes longer than any kernel
+takes to compile; no kernel of ours calls one, so here it only looks for it.  Functions of the user's own that
+numba compiles load it when they call it, as before.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from numba.core import event, targetconfig
-
-_OURS = "asyncqn."
-TargetConfig: Any = targetconfig.TargetConfig
+from numba.core import event
 
 
-def same_flags(one: Any, other: Any) -> Any:
-    """Whether all options of two configurations are equal, set or by default: numba's own answer, sooner."""
-    if one is other:
-        return True
-    if not isinstance(other, TargetConfig):
-        return NotImplemented
-    if type(one) is not type(other):
-        return one.values() == other.values()
-    left, right, options = one._values, other._values, one.options
-    return left == right or all(
-        left.get(name, options[name].default) == right.get(name, options[name].default)
-        for name in left.keys() | right.keys()
-    )
-
-
-def hash_of_names(flags: Any) -> int:
-    """The hash of the names of all options, which is numba's own, looked up."""
-    kind = type(flags)
-    if kind not in _HASHES:
-        _HASHES[kind] = hash(tuple(sorted(kind.options)))
-    return _HASHES[kind]
-
-
-_HASHES: dict[type, int] = {}
-_THEIRS = TargetConfig.__eq__, TargetConfig.__hash__
-_KNOWN = "_values" in getattr(TargetConfig, "__slots__", ()) and hash_of_names(TargetConfig()) == hash(
-    TargetConfig()
-)
-"""Whether this numba is as the one that the above was written for; else its own comparison stays."""
-
-
-class _Quickly(event.Listener):
+class _WithoutCollecting(event.Listener):
     """From the beginning of the outermost of our compilations to its end; numba's lock lets one thread in."""
 
     def __init__(self) -> None:
-        self.depth = 0
-        self.collects = False
+        self.depth, self.collects = 0, False
 
     def on_start(self, event: Any) -> None:
-        if not self.depth and not event.data["dispatcher"].py_func.__module__.startswith(_OURS):
-            return
-        self.depth += 1
-        if self.depth == 1:
-            self.collects = gc.isenabled()
-            gc.disable()
-            if _KNOWN:
-                TargetConfig.__eq__, TargetConfig.__hash__ = same_flags, hash_of_names
+        if self.depth or event.data["dispatcher"].py_func.__module__.startswith("asyncqn."):
+            self.depth += 1
+            if self.depth == 1:
+                self.collects = gc.isenabled()
+                gc.disable()
 
     def on_end(self, event: Any) -> None:
-        if not self.depth:
-            return
-        self.depth -= 1
-        if self.depth == 0:
-            TargetConfig.__eq__, TargetConfig.__hash__ = _THEIRS
-            if self.collects:
+        if self.depth:
+            self.depth -= 1
+            if self.depth == 0 and self.collects:
                 gc.enable()
 
 
-def compile_quickly() -> None:
+def compile_without_collecting() -> None:
     """From now on, in this process."""
-    event.register("numba:compile", _Quickly())
+    event.register("numba:compile", _WithoutCollecting())
+
+
+def _is_there() -> None:
+    if find_spec("scipy") is None:
+        raise ImportError("scipy is not installed")
+
+
+def load_without_blas() -> bool:
+    """Let numba load its own modules, with a look for scipy in place of loading it; whether that was done."""
+    if "numba.np.arraymath" in sys.modules:
+        return False
+    linalg: Any = import_module("numba.np.linalg")
+    theirs = getattr(linalg, "ensure_blas", None)
+    if theirs is None:
+        return False  # another numba: it will do as it does
+    linalg.ensure_blas = _is_there
+    try:
+        arrays: Any = import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = theirs
+    if getattr(arrays, "ensure_blas", None) is _is_there:
+        arrays.ensure_blas = theirs
+    return True

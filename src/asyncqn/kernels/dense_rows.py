@@ -4,8 +4,6 @@ Rows go four at a time, so that theta and the sums are loaded once for all four.
 more than a row: the intercept.  `weights` of rows may be empty: then each counts once.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -35,16 +33,16 @@ def _four_dots(a, b, c, e, theta, z):
 
 
 @reducing_piece
-def _fits(X, theta, rows):
+def fits(n, d, theta, rows):
     """Whether sizes fit and every row exists: compiled code would read beyond its arrays."""
     beyond = 0
     for r in range(rows.size):
-        beyond += rows[r] < 0 or rows[r] >= X.shape[0]
-    return X.shape[1] <= theta.size <= X.shape[1] + 1 and rows.size > 0 and beyond == 0
+        beyond += rows[r] < 0 or rows[r] >= n
+    return d <= theta.size <= d + 1 and rows.size > 0 and beyond == 0
 
 
 @reducing_piece
-def _half_square(theta):
+def half_square(theta):
     """|theta|^2 / 2 in float64."""
     total = 0.0
     for j in range(theta.size):
@@ -61,7 +59,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
     nothing is written where sizes do not fit or a row does not exist.
     """
     D, d, m = theta.size, X.shape[1], rows.size
-    if out.size != D or not _fits(X, theta, rows):
+    if out.size != D or not fits(X.shape[0], d, theta, rows):
         return False, 0.0
     slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
     total, g, squares, h = fine[:D], work[:D], fine[D:], work[D:]
@@ -113,7 +111,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
             diagonal[j] = weight * (squares[j] + h[j])
         if d < D:
             diagonal[d] = weight * all_bends
-    return True, prior * _half_square(slopes_of) + weight * loss
+    return True, prior * half_square(slopes_of) + weight * loss
 
 
 @reducing_kernel

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.kernels.heap import sink, sort_by_key
-from asyncqn.kernels.jit import inlined, kernel, strict_piece
+from asyncqn.kernels.heap import FIRST, sink, sort_by_key
+from asyncqn.kernels.jit import kernel, strict_piece
 from asyncqn.kernels.part_order import BY_AGE, PartOrder, hand_out, take_back
 from asyncqn.kernels.random import BLOCK, DELAYS, normals_block
 
@@ -64,7 +64,7 @@ def draw_time(timing, w, k, seed):
     return np.exp(law["m"] + law["s"] * timing.normals[w, k % BLOCK])
 
 
-@inlined
+@strict_piece
 def no_time_left(w):
     """What a queue returns in the place of a length when worker w needs more times than were drawn."""
     return -2 - w
@@ -95,10 +95,10 @@ class AtWork(NamedTuple):
 
 def all_at_work(timing: Timing, commits: int) -> AtWork:
     """Nobody has joined."""
-    W = timing.worker.size
-    hand = np.zeros(W, BUSY)
+    hand = np.zeros(timing.worker.size, BUSY)
     hand["death"] = timing.worker["death"]
-    return AtWork(hand, timing.worker["birth"].copy(), np.zeros(W, np.int64), np.empty(commits))
+    event = timing.worker["birth"].copy()
+    return AtWork(hand, event, np.argsort(event, kind="stable"), np.empty(commits))  # sorted: a heap
 
 
 @strict_piece
@@ -133,9 +133,8 @@ def asynchronous(
     returned is the length to try again with; see also `no_time_left`.
     """
     hands, event, heap, closed = at_work
-    W, half, link = hands.size, timing.message / 2.0, timing.link
-    sort_by_key(event, W, heap)  # a sorted array is a heap
-    size, n, rows, waiting, first, free = W, 0, 0, 0, 0, 0.0  # rows before `first` have their time
+    half, link = timing.message / 2.0, timing.link
+    size, n, rows, waiting, first, free = heap.size, 0, 0, 0, 0, 0.0  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
         hand = hands[w]
@@ -148,11 +147,8 @@ def asynchronous(
                 if rows == columns.worker.size:
                     return n, rows, 2 * rows
                 free = max(event[w], free) + link
-                columns.worker[rows], columns.read[rows], columns.part[rows] = (
-                    w,
-                    hand["version"],
-                    hand["part"],
-                )
+                columns.worker[rows], columns.read[rows] = w, hand["version"]
+                columns.part[rows] = hand["part"]
                 columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, free
                 rows += 1
                 waiting += fresh
@@ -186,7 +182,7 @@ def asynchronous(
         if gone and _leave(timing, hand, w, event):
             size -= 1
             heap[0] = heap[size]
-        sink(heap, size, event, 0)
+        sink(heap, size, event, FIRST)
     for row in range(first, rows):
         columns.commit[row] = 0 if columns.commit[row] > n else columns.commit[row]
         columns.time[row] = columns.time[rows - 1]
@@ -210,7 +206,7 @@ ROUND = np.dtype(
 """What a worker does where work goes in rounds."""
 
 
-@inlined
+@strict_piece
 def _alive(timing, w, now):
     return timing.worker[w]["birth"] <= now and (
         now < timing.worker[w]["death"] or timing.worker[w]["rebirth"] <= now

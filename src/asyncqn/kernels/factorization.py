@@ -58,13 +58,13 @@ class VectorRow:
         function = declare(self.builder.module, signature, name)
         return self.builder.call(function, arguments, fastmath=flags)
 
-    def load(self) -> Any:
+    def load(self):
         if self.rank == self.type.count:
             return self.builder.load(self.pointer, align=self.align)
         arguments = [self.pointer, ir.Constant(_I32, self.align), self.mask, self.zero]
         return self._call(f"llvm.masked.load.{self.suffix}.p0{self.suffix}", self.type, arguments)
 
-    def store(self, vector: Any) -> None:
+    def store(self, vector):
         if self.rank == self.type.count:
             self.builder.store(vector, self.pointer, align=self.align)
         else:
@@ -75,7 +75,7 @@ class VectorRow:
         """The k-th number as a scalar, read from memory: broadcasting from there costs nothing."""
         return self.builder.load(self.builder.gep(self.first, [ir.Constant(_I32, k)]))
 
-    def total(self, vector: Any) -> Any:
+    def total(self, vector):
         start = ir.Constant(self.type.element, 0.0)
         name = f"llvm.vector.reduce.fadd.{self.suffix}"
         return self._call(name, self.type.element, [start, vector], _FLAGS)
@@ -85,17 +85,17 @@ class VectorRow:
         pick = ir.Constant(ir.VectorType(_I32, self.type.count), [lane] * self.type.count)
         return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), pick)
 
-    def splat(self, scalar: Any) -> Any:
+    def splat(self, scalar):
         hole = ir.Constant(self.type, ir.Undefined)
         return self.picked(self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0)
 
-    def scaled(self, scalar: Any, vector: Any) -> Any:
+    def scaled(self, scalar, vector):
         return self.times(self.splat(scalar), vector)
 
-    def times(self, a: Any, b: Any) -> Any:
+    def times(self, a, b):
         return self.builder.fmul(a, b, flags=_FLAGS)
 
-    def plus(self, a: Any, b: Any) -> Any:
+    def plus(self, a, b):
         return self.builder.fadd(a, b, flags=_FLAGS)
 
 
@@ -110,7 +110,7 @@ def operation(
     `VectorRow` at `start` of the array in that place.  `width` is always the last argument.
     """
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def generate(context, builder, sig, args):
         if loops is not None and isinstance(sig.args[-1], types.Array):
             return context.compile_internal(builder, loops, sig, args)
         rank = len(sig.args[-1])
@@ -164,45 +164,45 @@ def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
     return shuffled(ab, cd, [0, 1, 2, 3])
 
 
-def _dot(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
+def _dot(_, a, i, b, j, width):
     """The inner product of the row at `i` of `a` and the row at `j` of `b`."""
 
-    def loops(a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
+    def loops(a, i, b, j, width):
         total = a[i] * b[j]
         for k in range(np.uintp(1), np.uintp(len(width))):
             total += a[i + k] * b[j + k]
         return total
 
-    def emit(row: Any, args: Any) -> Any:
+    def emit(row, args):
         x, y = row(0, args[1]), row(2, args[3])
         return x.total(x.times(x.load(), y.load()))
 
     return operation(a.dtype, (a, i, b, j, width), loops, emit)
 
 
-def _add(_: Any, out: Any, i: Any, scale: Any, b: Any, j: Any, width: Any) -> Any:
+def _add(_, out, i, scale, b, j, width):
     """out[i row] += scale * b[j row]."""
 
-    def loops(out: Any, i: Any, scale: Any, b: Any, j: Any, width: Any) -> None:
+    def loops(out, i, scale, b, j, width):
         for k in range(np.uintp(len(width))):
             out[i + k] += scale * b[j + k]
 
-    def emit(row: Any, args: Any) -> None:
+    def emit(row, args):
         for target, source in zip(pieces(row, 0, args[1], width), pieces(row, 3, args[4], width)):
             target.store(target.plus(target.load(), target.scaled(args[2], source.load())))
 
     return operation(types.void, (out, i, scale, b, j, width), loops, emit)
 
 
-def _cross(_: Any, out: Any, i: Any, j: Any, scale: Any, a: Any, width: Any) -> Any:
+def _cross(_, out, i, j, scale, a, width):
     """out[i row] += scale * a[j row] and out[j row] += scale * a[i row]."""
 
-    def loops(out: Any, i: Any, j: Any, scale: Any, a: Any, width: Any) -> None:
+    def loops(out, i, j, scale, a, width):
         for k in range(np.uintp(len(width))):
             out[i + k] += scale * a[j + k]
             out[j + k] += scale * a[i + k]
 
-    def emit(row: Any, args: Any) -> None:
+    def emit(row, args):
         _out, i, j, scale, _a, _width = args
         for to_i, to_j, at_i, at_j in zip(
             *(pieces(row, place, start, width) for place, start in ((0, i), (0, j), (4, i), (4, j)))
@@ -222,9 +222,7 @@ row_cross: Any = intrinsic(_cross)
 
 
 @reducing_kernel
-def gradient_range(
-    ratings: Any, start: int, stop: int, theta: Any, first_user: int, scale: Any, out: Any, width: Any
-) -> float:
+def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
     """Add scale * d/dtheta of sum (f.g - y)^2 / 2 over ratings[start:stop] to `out`; return sum (f.g - y)^2.
 
     theta holds the item rows, then from `first_user` on the user rows.
@@ -242,7 +240,7 @@ def gradient_range(
 
 
 @kernel
-def deal(ratings: Any, piles: Any, end: Any, out: Any) -> None:
+def deal(ratings, piles, end, out):
     """Put every rating on its pile; `end` holds where the piles start in `out`, and then where they end."""
     for row in range(len(ratings)):
         pile = piles[row]
@@ -251,7 +249,7 @@ def deal(ratings: Any, piles: Any, end: Any, out: Any) -> None:
 
 
 @kernel
-def gather(ratings: Any, rows: Any, start: int, stop: int, buffer: Any) -> bool:
+def gather(ratings, rows, start, stop, buffer):
     """Copy ratings[rows[start:stop]] to the head of `buffer`; False where a row does not exist.
 
     A loop of nothing but loads keeps many cache misses in flight, which the gradient's own
@@ -268,9 +266,7 @@ def gather(ratings: Any, rows: Any, start: int, stop: int, buffer: Any) -> bool:
 
 
 @kernel
-def gradient_rows(
-    ratings: Any, rows: Any, theta: Any, first_user: int, scale: Any, out: Any, buffer: Any, width: Any
-) -> bool:
+def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
     """`gradient_range` over any rows, through `buffer`; False where a row does not exist."""
     valid, block = True, len(buffer)
     for start in range(0, len(rows), block):
@@ -281,7 +277,7 @@ def gradient_rows(
 
 
 @kernel
-def is_range(rows: Any) -> bool:
+def is_range(rows):
     """Whether rows = first, first + 1, first + 2, ...; random rows are found out at once."""
     first, n = rows[0], len(rows)
     if rows[n - 1] - first != n - 1:
@@ -293,7 +289,7 @@ def is_range(rows: Any) -> bool:
 
 
 @reducing_kernel
-def squared_error(ratings: Any, theta: Any, first_user: int, width: Any) -> float:
+def squared_error(ratings, theta, first_user, width):
     """Sum (f.g - y)^2 over all of `ratings`."""
     rank, users = np.uintp(len(width)), np.uintp(first_user)
     squares = 0.0
@@ -307,7 +303,7 @@ def squared_error(ratings: Any, theta: Any, first_user: int, width: Any) -> floa
 
 
 @reducing_kernel
-def square_norms(theta: Any, rank: int, weights: Any) -> float:
+def square_norms(theta, rank, weights):
     """Sum over rows of weights[row] * |theta[row]|^2, in float64."""
     total = 0.0
     for row in range(len(weights)):
@@ -319,7 +315,7 @@ def square_norms(theta: Any, rank: int, weights: Any) -> float:
 
 
 @kernel
-def add_curvature(ratings: Any, theta: Any, first_user: int, rank: int, out: Any) -> None:
+def add_curvature(ratings, theta, first_user, rank, out):
     """Add the diagonal of the Gauss-Newton matrix: sum over ratings of g_k^2 for items, f_k^2 for users."""
     for rating in ratings:
         item, user = rating.item * rank, first_user + rating.user * rank

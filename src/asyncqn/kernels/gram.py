@@ -3,8 +3,6 @@
 BLAS changes its bits with the number of its threads, and these numbers decide where a run goes.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,6 +11,8 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 CHUNK = 248
 """Rows of the data in one product; not a power of two, whose columns would share few lines of the cache."""
+_BAND = 16
+"""Columns of S that are finished together: what they are made of stays in the cache."""
 
 
 @reducing_kernel
@@ -20,9 +20,11 @@ def add_gram(a, b, S):
     """S += a b' in and above the diagonal, where a b' is symmetric; tiles of 4 x 2 share what they load."""
     D, m = a.shape
     full = D - D % 4
-    for j in range(0, full, 4):
-        for k in range(j, full, 2):
-            _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
+    for left in range(0, full, _BAND):
+        right = min(left + _BAND, full)
+        for j in range(0, right, 4):
+            for k in range(max(j, left), right, 2):
+                _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
     for k in range(full, D):
         for j in range(k + 1):
             total = a.dtype.type(0.0)

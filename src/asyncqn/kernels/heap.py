@@ -1,11 +1,14 @@
 """A heap of numbers, the one with the least key first and ties by number: events, idle workers, parts."""
 
-from __future__ import annotations
+import numpy as np
 
-from asyncqn.kernels.jit import inlined, strict_piece
+from asyncqn.kernels.jit import strict_piece
+
+FIRST = np.int64(0)
+"""The place of what comes first; a literal would be compiled apart."""
 
 
-@inlined
+@strict_piece
 def _before(key, a, b):
     return key[a] < key[b] or (key[a] == key[b] and a < b)
 
@@ -42,7 +45,7 @@ def pop(heap, size, key):
     """Take out the first of `size`."""
     first = heap[0]
     heap[0] = heap[size - 1]
-    sink(heap, size - 1, key, 0)
+    sink(heap, size - 1, key, FIRST)
     return first
 
 
@@ -58,6 +61,6 @@ def sort_by_key(key, size, order):
         sink(order, size, key, i)
     for last in range(size - 1, 0, -1):
         order[0], order[last] = order[last], order[0]
-        sink(order, last, key, 0)
+        sink(order, last, key, FIRST)
     for i in range(size // 2):
         order[i], order[size - 1 - i] = order[size - 1 - i], order[i]

@@ -16,8 +16,7 @@ from numba.core.cpu import CPUTargetOptions
 from numba.core.registry import CPUDispatcher
 from numba.extending import register_jitable
 
-from asyncqn.kernels.blas_later import load_without_blas
-from asyncqn.kernels.compiling import compile_quickly
+from asyncqn.kernels.compiling import compile_without_collecting, load_without_blas
 from asyncqn.kernels.linking import KernelCompiler, PieceCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,11 +97,6 @@ def reducing_call(function: F) -> F:
     return _piece(function, fastmath=REDUCTION_FLAGS, forceinline=False)
 
 
-def inlined(function: F) -> F:
-    """A strict piece that is compiled into the kernels that call it, as if it stood there."""
-    return _kernel(function, inline="always")
-
-
 def shared_rule(function: F) -> F:
     """A strict piece of kernels; called from Python it runs as it stands, uncompiled."""
     rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
@@ -147,4 +141,4 @@ def nothing_compiled_yet() -> bool:
 
 drop_stale_cache(Path(__file__).parent, cache_folder())
 load_without_blas()
-compile_quickly()
+compile_without_collecting()

@@ -1,7 +1,5 @@
 """Kernels of the linear Gaussian model; no BLAS, whose bits change with its thread count."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
@@ -43,11 +41,6 @@ def value(A, y, noise_var, theta):
     residuals = (np.einsum("ij,j->i", A, theta) - y).astype(np.float64)
     prior = np.add.reduce(np.square(theta, dtype=np.float64))
     return 0.5 * prior + 0.5 * np.add.reduce(residuals * residuals) / noise_var
-
-
-def times(A, x):
-    """A x, for once: in NumPy, without BLAS and without compiling."""
-    return np.add.reduce(A * x, axis=1)
 
 
 def normal_equations(A, y, noise_var):

@@ -5,8 +5,7 @@ links the result into the callers, inlines it and does both once more.  A piece 
 calls it optimises it, once.
 
 Some of numba's steps look for what no kernel contains, as functions inside functions and arithmetic with
-whole arrays.  And what numba compiles of its own for a kernel, an allocation for instance, it compiles
-again for a kernel with other options, also where none of them concerns it.
+whole arrays.
 """
 
 from __future__ import annotations
@@ -15,14 +14,10 @@ from typing import Any
 
 from numba.core import codegen as untyped_codegen
 from numba.core import compiler as untyped_compiler
-from numba.core.targetconfig import ConfigStack as UntypedConfigStack
 
 codegen: Any = untyped_codegen
 compiler: Any = untyped_compiler
-ConfigStack: Any = UntypedConfigStack
 
-NOT_FOR_CALLEES = ("release_gil", "no_cpython_wrapper", "no_cfunc_wrapper")
-"""Options of a kernel that change nothing in what it calls."""
 NOTHING_FOUND = {
     "inline_closure_likes",
     "make_function_op_code_to_jit_function",
@@ -77,15 +72,10 @@ class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
     """numba's compiler without the steps that find nothing."""
 
     def define_pipelines(self) -> Any:
-        options = ConfigStack.top_or_none()
-        for name in NOT_FOR_CALLEES:
-            if name in getattr(options, "options", ()):
-                options.discard(name)
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
-            pipeline.passes = [
-                one for one in pipeline.passes if getattr(one[0], "_name", "") not in NOTHING_FOUND
-            ]
+            kept = [step for step in pipeline.passes if getattr(step[0], "_name", "") not in NOTHING_FOUND]
+            pipeline.passes = kept
         return pipelines
 
 

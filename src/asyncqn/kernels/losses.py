@@ -3,8 +3,6 @@
 A model names its loss by a number, so that one compiled kernel per storage serves all of them.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""L-BFGS products from inner products: H v for two vectors in one pass over the memory.
+"""L-BFGS products from inner products: H v for two vectors in one pass over the memory; draws from N(0, H).
 
 With the pairs (s_i, y_i) in order of age, R_ij = s_i'y_j for i <= j (else 0), D = diag(s_i'y_i)
 and H0 diagonal, the BFGS matrix is (Byrd, Nocedal, Schnabel 1994)
@@ -23,6 +23,7 @@ import numpy as np
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 from asyncqn.kernels.stack import stack_array
+from asyncqn.kernels.vectors import dot
 
 TILE = 16 * BLOCK
 """Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK.
@@ -210,3 +211,27 @@ def product(memory, middle, scale, diagonal, v, out, work):
         else:
             _scale(out[lo:hi], kind(scale), v[lo:hi])
         _add_memory(out[lo:hi], memory, c, 1.0, lo, hi)
+
+
+@reducing_kernel
+def correlate(memory, gram, count, newest, scale, zeta, x):
+    """Turn x ~ N(0, I) into a draw from N(0, H), H0 = scale I, with zeta ~ N(0, I) of one entry per slot.
+
+    x <- sqrt(scale) x; then, oldest pair first, with rho = 1/(s'y),
+
+        x <- x - rho s (y'x) + sqrt(rho) zeta s
+
+    which takes a covariance C to (I - rho s y') C (I - rho y s') + rho s s', the BFGS recursion.
+    """
+    kind = memory.dtype.type
+    root = kind(np.sqrt(scale))
+    for i in range(x.size):
+        x[i] *= root
+    m = memory.shape[1]
+    for a in range(count):
+        slot = (newest - (count - 1) + a) % m
+        s, y = memory[0, slot], memory[1, slot]
+        rho = 1.0 / gram[0, slot, slot]
+        c = kind(np.sqrt(rho) * zeta[slot] - rho * dot(y, x))
+        for i in range(x.size):
+            x[i] += c * s[i]

@@ -1,10 +1,8 @@
 """Kernels of the Gaussian mixture with unknown centres."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_kernel
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 
 @reducing_kernel
@@ -19,12 +17,7 @@ def value(X, scale, theta, rows):
     for i in rows:
         if i < 0 or i >= n:
             return np.nan
-        nearest = np.inf
-        for k in range(K):
-            nearest = min(nearest, _half_square(X[i], theta, k * d))
-        mass = 0.0
-        for k in range(K):
-            mass += np.exp(nearest - _half_square(X[i], theta, k * d))
+        nearest, mass = _nearest_and_mass(X[i], theta, K)
         total += nearest - np.log(mass / K)
     prior = 0.0
     for j in range(theta.size):
@@ -50,12 +43,7 @@ def gradient(X, scale, theta, rows, out):
     weight = n / rows.size
     for i in rows:
         x = X[i]
-        nearest = np.inf
-        for k in range(K):
-            nearest = min(nearest, _half_square(x, theta, k * d))
-        mass = 0.0
-        for k in range(K):
-            mass += np.exp(nearest - _half_square(x, theta, k * d))
+        nearest, mass = _nearest_and_mass(x, theta, K)
         for k in range(K):
             r = weight * np.exp(nearest - _half_square(x, theta, k * d)) / mass
             for j in range(d):
@@ -63,7 +51,18 @@ def gradient(X, scale, theta, rows, out):
     return True
 
 
-@reducing_kernel
+@reducing_piece
+def _nearest_and_mass(x, theta, K):
+    """The least of the K |x - theta_k|^2 / 2, and sum_k exp of what the others are beyond it."""
+    nearest, mass = np.inf, 0.0
+    for k in range(K):
+        nearest = min(nearest, _half_square(x, theta, k * x.size))
+    for k in range(K):
+        mass += np.exp(nearest - _half_square(x, theta, k * x.size))
+    return nearest, mass
+
+
+@reducing_piece
 def _half_square(x, theta, first):
     """|x - theta_k|^2 / 2 of the centre that begins at `first`."""
     total = 0.0

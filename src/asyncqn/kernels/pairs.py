@@ -3,8 +3,6 @@
 Pairs live in ring slots in any order; only `factor` looks at their age.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece

@@ -1,7 +1,5 @@
 """Kernels of phase retrieval: squares of linear measurements."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel

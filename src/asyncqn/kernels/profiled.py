@@ -77,9 +77,7 @@ def padded_rows(rows: Any, rank: int) -> Any:
 
 
 @reducing_piece
-def _set_across(
-    others: Any, values: Any, weights: Any, begin: Any, count: Any, n: Any, fixed: Any, size: Any, work: Any
-) -> None:
+def _set_across(others, values, weights, begin, count, n, fixed, size, work):
     """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding.
 
     With weights, f sqrt(w) and y / sqrt(w).
@@ -101,9 +99,7 @@ def _set_across(
 
 
 @reducing_piece
-def fit_row(
-    others: Any, values: Any, weights: Any, begin: Any, end: Any, fixed: Any, size: Any, ridge: Any, work: Any
-) -> None:
+def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
     """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
     eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
     count = end - begin
@@ -147,7 +143,7 @@ def fit_row(
 
 
 @reducing_piece
-def _term(dot: Any, value: Any, weights: Any, place: Any) -> tuple[Any, Any]:
+def _term(dot, value, weights, place):
     """Of a rating, with f.g = dot: the factor e of its gradient e g, and twice its part of the objective."""
     if weights is None:
         error = dot - value
@@ -157,10 +153,7 @@ def _term(dot: Any, value: Any, weights: Any, place: Any) -> tuple[Any, Any]:
 
 
 @reducing_piece
-def _add_errors(
-    others: Any, values: Any, weights: Any, begin: Any, end: Any, fixed: Any, size: Any, scale: Any,
-    goal: Any, sums: Any,
-) -> float:  # fmt: skip
+def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, sums):
     """sums[row] += scale * e * g for every rating, with g = goal; returns twice their part of the objective.
 
     e = f.g - y, and e^2 is summed; with weights, where y = 1 + w, e = w f.g - y and y (1 - f.g)^2 - (f.g)^2.
@@ -198,10 +191,7 @@ def _add_errors(
 
 
 @reducing_kernel
-def solve_rows(
-    start: Any, others: Any, values: Any, weights: Any, order: Any, rows: Any, fixed: Any, ridges: Any,
-    scale: Any, sums: Any, second: Any, work: Any, out: Any,
-) -> tuple[bool, float, float, int]:  # fmt: skip
+def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale, sums, second, work, out):
     """Solve the row r = order[i] for every i of `rows`, given the padded other side `fixed`; into out[r].
 
     With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} e g is added to row m of
@@ -241,7 +231,7 @@ def solve_rows(
 
 
 @reducing_kernel
-def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
+def squared_error(ratings, fixed, solved):
     """Sum of (f.g - y)^2 over `ratings`; f a row of `fixed` (items x K), g a row of `solved` (users x K)."""
     squares = 0.0
     for row in range(len(ratings)):
@@ -254,7 +244,7 @@ def squared_error(ratings: Any, fixed: Any, solved: Any) -> float:
 
 
 @reducing_piece
-def rows_to_columns(rows: Any, first: Any, here: Any, step: Any, work: Any, columns: Any) -> None:
+def rows_to_columns(rows, first, here, step, work, columns):
     """The rows first:first + here of `rows`, which stand `step` apart and end there, as eight columns."""
     size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
     missing = size - step  # rows that come without their padding
@@ -267,7 +257,7 @@ def rows_to_columns(rows: Any, first: Any, here: Any, step: Any, work: Any, colu
 
 
 @reducing_piece
-def add_turned(columns: Any, matrix: Any, work: Any, out: Any) -> None:
+def add_turned(columns, matrix, work, out):
     """out += M' columns for eight columns; the rows of M are padded, and padding stands in front of M."""
     size, zero, eights, four = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE), np.uintp(4)
     for top in range(zero, size, four):
@@ -278,9 +268,7 @@ def add_turned(columns: Any, matrix: Any, work: Any, out: Any) -> None:
 
 
 @reducing_kernel
-def apply_metric(
-    v: Any, basis: Any, transposed: Any, spectrum: Any, counts: Any, base: Any, out: Any, work: Any
-) -> None:
+def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
     """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`.
 
     Q in `basis` and Q' in `transposed`, padded; eight items at a time, one column each, through `work`.

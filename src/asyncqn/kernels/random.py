@@ -10,17 +10,14 @@ every machine.  The radius comes from (x + 1/2)/2^32, so |z| never exceeds 6.77;
 does that once in 10^11 draws.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from asyncqn.kernels.jit import inlined, kernel, strict_piece
+from asyncqn.kernels.jit import kernel, strict_piece
 from asyncqn.kernels.stack import stack_array
 
 ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
@@ -34,20 +31,20 @@ _QUARTER = BLOCK // 4
 
 
 @intrinsic
-def _bits_of(typing_context: Any, value: Any) -> Any:
+def _bits_of(typing_context, value):
     """The 64 bits of a float64."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
 
     return types.uint64(types.float64), build
 
 
 @intrinsic
-def _float_of(typing_context: Any, value: Any) -> Any:
+def _float_of(typing_context, value):
     """The float64 with these 64 bits."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context, builder, signature, args):
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.uint64), build
@@ -140,7 +137,7 @@ def fill_upper_tails(z, out):
         out[i] = 0.5 * math.erfc(z[i] / math.sqrt(2.0))
 
 
-@inlined
+@strict_piece
 def _two_rows(i, key, k, worker, n):
     """Rows 2i and 2i + 1 of a stream."""
     k0, k1 = key & _LOW, key >> _32
@@ -163,10 +160,3 @@ def fill_rows(key, k, worker, n, out):
             rows[2 * i + 1] = odd[i]
         if rows.size % 2:
             rows[rows.size - 1] = even[pairs - 1]
-
-
-@kernel
-def philox_block(counter, key):
-    """The four words of one block, for tests against the published vectors."""
-    c = counter
-    return philox(c[0], c[1], c[2], c[3], key[0], key[1])

@@ -4,13 +4,9 @@ Arithmetic is strict and goes item by item in the order of the factors, so that 
 the same bits alone, in any batch and on any number of threads.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.jit import kernel, strict_piece
 
 USERS_AT_ONCE = 8
 """Users whose scores are computed from one tile of items while it is in the cache."""
@@ -18,8 +14,8 @@ TILE = 512
 """Items of a tile, whose factors lie together in memory, rank x items."""
 
 
-@inlined
-def _products(g: Any, h: Any, tile: Any, of_g: Any, of_h: Any) -> None:
+@strict_piece
+def _products(g, h, tile, of_g, of_h):
     """of_g[m] = sum over k of g[k] tile[k, m], and of_h by h: two users for one reading of the tile."""
     rank = tile.shape[0]
     of_g[:] = 0
@@ -42,18 +38,16 @@ def _products(g: Any, h: Any, tile: Any, of_g: Any, of_h: Any) -> None:
         k += 1
 
 
-@inlined
-def _blend(
-    products: Any, w_user: float, b_user: float, w_items: Any, b_items: Any, add: Any, row: Any
-) -> None:
+@strict_piece
+def _blend(products, w_user, b_user, w_items, b_items, add, row):
     """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, p the product plus add b."""
     for m in range(row.size):
         w, b = min(w_user, w_items[m]), b_user + b_items[m]
         row[m] = w * (products[m] + add * b) + (1.0 - w) * b
 
 
-@inlined
-def _sift_down(scores: Any, items: Any, size: int) -> None:
+@strict_piece
+def _sift_down(scores, items, size):
     """Restore the heap below its first place, where the worst stands: lowest score, then highest item."""
     at = 0
     score, item = scores[0], items[0]
@@ -74,7 +68,7 @@ def _sift_down(scores: Any, items: Any, size: int) -> None:
 
 
 @kernel
-def select(row: Any, places: Any, tops: Any) -> None:
+def select(row, places, tops):
     """The items with the highest scores, best first, ties to the lower item; the rest of `places` is -1.
 
     `places` and `tops` have room for as many as are wanted; -inf is never chosen.
@@ -98,21 +92,9 @@ def select(row: Any, places: Any, tops: Any) -> None:
 
 @kernel
 def best_items(
-    users: Any,
-    user_factors: Any,
-    tiles: Any,
-    user_weights: Any,
-    item_weights: Any,
-    user_base: Any,
-    item_base: Any,
-    residual: bool,
-    usable: Any,
-    start: Any,
-    seen: Any,
-    scores: Any,
-    places: Any,
-    tops: Any,
-) -> None:
+    users, user_factors, tiles, user_weights, item_weights, user_base, item_base, residual, usable, start,
+    seen, scores, places, tops,
+):  # fmt: skip
     """places[j], tops[j]: the best items of users[j] and their scores w p + (1 - w) b, best first.
 
     p is the product of factors (plus b if `residual`), b = user_base + item_base and w the smaller of the

@@ -1,12 +1,8 @@
 """Loops over ratings: repeated pairs, and the drawing of synthetic ones."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel
+from asyncqn.kernels.jit import kernel, strict_piece
 
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -15,7 +11,7 @@ _TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
 
 
 @kernel
-def mark_repeats(users: Any, items: Any, start: Any, order: Any, stamp: Any, repeated: Any) -> int:
+def mark_repeats(users, items, start, order, stamp, repeated):
     """Set `repeated[row]` where an earlier row holds the same (user, item); return how many.
 
     `start` (n_users + 2 zeros) and `order` (one place a row) receive the rows grouped by user in
@@ -39,8 +35,8 @@ def mark_repeats(users: Any, items: Any, start: Any, order: Any, stamp: Any, rep
     return count
 
 
-@inlined
-def _next_unit(state: Any) -> float:
+@strict_piece
+def _next_unit(state):
     """A uniform number in [0, 1) from the SplitMix64 sequence whose state is `state[0]`."""
     state[0] += _STEP
     z = state[0]
@@ -51,7 +47,7 @@ def _next_unit(state: Any) -> float:
 
 
 @kernel
-def draw_items(start: Any, light: Any, accept: Any, alias: Any, state: Any, stamp: Any, items: Any) -> None:
+def draw_items(start, light, accept, alias, state, stamp, items):
     """Draw distinct items for every user of `light`, into items[start[u]:start[u + 1]].
 
     Items come from an alias table (`accept`, `alias`); one that the user already has is drawn
@@ -73,16 +69,7 @@ def draw_items(start: Any, light: Any, accept: Any, alias: Any, state: Any, stam
 
 
 @kernel
-def rate(
-    users: Any,
-    items: Any,
-    user_offset: Any,
-    item_offset: Any,
-    taste: Any,
-    trait: Any,
-    noise: Any,
-    values: Any,
-) -> None:
+def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
     """Rate: user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
     rank = taste.shape[1]
     for row in range(len(users)):

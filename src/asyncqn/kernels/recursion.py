@@ -1,9 +1,7 @@
-"""H v by the two-loop recursion (Nocedal 1980), for memories whose H0 changes with every pair.
+"""Pairs whose H0 changes with every pair: H v by the two-loop recursion (Nocedal 1980), and conjugate pairs.
 
 `pairs` is (2, M, d): S and Y in ring slots, `own` is (M,): s'y of each slot, 0 where there is none.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -12,33 +10,30 @@ from asyncqn.kernels.vectors import dot
 
 
 @reducing_kernel
-def two_loops(pairs, own, newest, scale, diagonal, v, out):
-    """out = H v with H0 = scale times `diagonal`, or times I where that is empty; v may not be out."""
+def first_loop(pairs, own, newest, v, shares):
+    """The loop from the newest pair to the oldest, on v in place; what it took goes into `shares`."""
     m, d = own.size, v.size
     kind = v.dtype.type
-    for j in range(d):
-        out[j] = v[j]
-    shares = np.zeros(m)
-    for back in range(m):  # from the newest to the oldest
+    for back in range(m):
         i = (newest - back) % m
         if own[i] > 0.0:
-            shares[i] = dot(pairs[0, i], out) / own[i]
+            shares[i] = dot(pairs[0, i], v) / own[i]
             a = kind(shares[i])
             for j in range(d):
-                out[j] -= a * pairs[1, i, j]
-    c = kind(scale)
-    if diagonal.size:
-        for j in range(d):
-            out[j] *= c * diagonal[j]
-    else:
-        for j in range(d):
-            out[j] *= c
+                v[j] -= a * pairs[1, i, j]
+
+
+@reducing_kernel
+def second_loop(pairs, own, newest, shares, v):
+    """The loop back, on H0 times what the first loop left, in place: then v is H times what it began with."""
+    m, d = own.size, v.size
+    kind = v.dtype.type
     for back in range(m - 1, -1, -1):
         i = (newest - back) % m
         if own[i] > 0.0:
-            a = kind(shares[i] - dot(pairs[1, i], out) / own[i])
+            a = kind(shares[i] - dot(pairs[1, i], v) / own[i])
             for j in range(d):
-                out[j] += a * pairs[0, i, j]
+                v[j] += a * pairs[0, i, j]
 
 
 @reducing_kernel
@@ -80,27 +75,38 @@ def weighed(v, diagonal):
 
 
 @reducing_kernel
-def first_loop(pairs, own, newest, v, shares):
-    """The loop from the newest pair to the oldest, on v in place; what it took goes into `shares`."""
-    m, d = own.size, v.size
-    kind = v.dtype.type
-    for back in range(m):
-        i = (newest - back) % m
-        if own[i] > 0.0:
-            shares[i] = dot(pairs[0, i], v) / own[i]
-            a = kind(shares[i])
-            for j in range(d):
-                v[j] -= a * pairs[1, i, j]
+def conjugate(memory, products, s, y, tolerance, least):
+    """Take from (s, y) its part along the stored pairs, in place, if they nearly fit one quadratic.
 
+    s <- s - sum_i s_i (y_i's)/(s_i'y_i),   y <- y - sum_i y_i (s_i'y)/(s_i'y_i)
 
-@reducing_kernel
-def second_loop(pairs, own, newest, shares, v):
-    """The loop back, on H0 times what the first loop left, in place: then v is H times what it began with."""
-    m, d = own.size, v.size
-    kind = v.dtype.type
-    for back in range(m - 1, -1, -1):
-        i = (newest - back) % m
-        if own[i] > 0.0:
-            a = kind(shares[i] - dot(pairs[1, i], v) / own[i])
-            for j in range(d):
-                v[j] += a * pairs[0, i, j]
+    For a quadratic s_i'y = y_i's.  The pair stays as it is when any |s_i'y - y_i's| exceeds
+    tolerance * sqrt(s_i'y_i * s'y), or when less than the share `least` of s'y would be left, which
+    rounding would drown.  products: s_i'y_i of every slot, 0 where it is empty.
+    Returns whether it was changed.
+    """
+    m = memory.shape[1]
+    sy = dot(s, y)
+    if not sy > 0.0:
+        return False
+    along_s, along_y = np.zeros(m), np.zeros(m)
+    left = sy
+    for i in range(m):
+        own = products[i]
+        if not own > 0.0:
+            continue
+        a, b = dot(memory[1, i], s), dot(memory[0, i], y)
+        if not abs(a - b) <= tolerance * np.sqrt(own * sy):
+            return False
+        along_s[i], along_y[i] = a / own, b / own
+        left -= a * b / own
+    if not left >= least * sy:
+        return False
+    kind = memory.dtype.type
+    for i in range(m):
+        a, b = kind(along_s[i]), kind(along_y[i])
+        if a != 0.0 or b != 0.0:
+            for j in range(s.size):
+                s[j] -= a * memory[0, i, j]
+                y[j] -= b * memory[1, i, j]
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.kernels.jit import inlined
+from asyncqn.kernels.jit import strict_piece
 
 COUNT, NEWEST, ACCEPTED, REJECTED = range(4)
 """Pairs in the ring, the slot of the newest, and how many were ever admitted and refused."""
@@ -36,5 +36,5 @@ def next_slot(ring, size):
     return slot
 
 
-next_slot_piece = inlined(next_slot)
+next_slot_piece = strict_piece(next_slot)
 """The same for kernels; Python calls the above, for which nothing is compiled."""

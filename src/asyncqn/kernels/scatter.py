@@ -1,7 +1,5 @@
 """The scatter of answers, coordinate by coordinate or with all products, and steps in its metric."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import kernel
@@ -38,6 +36,27 @@ def note_products(F, last, answer, weight):
         row, half = F[j], 0.5 * x[j]
         for k in range(j + 1):
             row[k] += weight * (half * x[k] - row[k])
+
+
+@kernel
+def note_deviation(F, mean, answer, weight, share, rate):
+    """F += weight (share x x' - F) in and below the diagonal, x = answer - mean; then mean += rate x.
+
+    F with one row is the diagonal alone.
+    """
+    d = mean.size
+    x = np.empty(d)
+    for j in range(d):
+        x[j] = float(answer[j]) - mean[j]
+        mean[j] += rate * x[j]
+    if F.shape[0] < d:
+        for j in range(d):
+            F[0, j] += weight * (share * x[j] * x[j] - F[0, j])
+        return
+    for j in range(d):
+        row, part = F[j], share * x[j]
+        for k in range(j + 1):
+            row[k] += weight * (part * x[k] - row[k])
 
 
 @kernel

@@ -1,25 +1,25 @@
-"""Passes over the data without replacement, as a function of (key, worker, step) and without memory.
+"""Rows of a sample without memory: passes over the data without replacement, and one row from each stratum.
 
 A permutation of 0..n-1 comes from a Feistel network on the smallest power of two that holds n, whose
 round keys are Philox words of the pass; numbers beyond n are sent through again (cycle walking).
-So a worker's k-th subsample is known from k alone, on every engine.
+So a worker's k-th subsample is known from (key, worker, k) alone, on every engine.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.kernels.jit import inlined, kernel
-from asyncqn.kernels.random import ORDER, philox
+from asyncqn.kernels.jit import kernel, strict_piece
+from asyncqn.kernels.random import ORDER, SAMPLE, philox, philox_words
 from asyncqn.kernels.stack import stack_array
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+FEW = 20_000
+"""So many rows are drawn by NumPy before a loop over them would be compiled."""
 _ROUNDS = 8
 """Rounds of the network: even, so that both halves have their own width again at the end."""
 
 
-@inlined
+@strict_piece
 def _pass_keys(key, epoch, worker, keys):
     """Round keys of one pass, and 64 further random bits."""
     key = np.uint64(key)
@@ -31,7 +31,7 @@ def _pass_keys(key, epoch, worker, keys):
     return (x0 << _32) | x1
 
 
-@inlined
+@strict_piece
 def _width(n):
     """Bits that hold 0..n-1, at least 2."""
     bits = 2
@@ -40,7 +40,7 @@ def _width(n):
     return bits
 
 
-@inlined
+@strict_piece
 def _permute(x, n, bits, keys):
     """Where the pass's permutation of 0..n-1 sends x."""
     right_bits = np.uint64(bits // 2)
@@ -89,3 +89,32 @@ def fill_block(key, k, worker, n, out):
     first = (np.int64(cut) + block * out.size) % n
     for i in range(out.size):
         out[i] = (first + i) % n
+
+
+def fill_strata(seed, stride, first, n_data, out):
+    """out[i] = a row of stratum first + i, which begins at row (first + i) * stride; the last may be shorter.
+
+    A function of the seed, the stride and the stratum alone: whoever asks gets the same rows, ascending.
+    """
+    if out.size > FEW:
+        _fill_strata(seed, stride, first, n_data, out)
+        return
+    key = np.uint64(seed)
+    number = np.arange(first, first + out.size).astype(np.uint64)
+    start = number.astype(np.int64) * stride
+    length = np.minimum(stride, n_data - start).astype(np.uint64)
+    x, *_ = philox_words(
+        number & _LOW, np.uint64(SAMPLE), np.uint64(stride), number >> _32, key & _LOW, key >> _32
+    )
+    out[:] = start + ((x * length) >> _32).astype(np.int64)
+
+
+@kernel
+def _fill_strata(seed, stride, first, n_data, out):
+    key, step = np.uint64(seed), np.uint64(stride)
+    for i in range(out.size):
+        start = (first + i) * stride
+        length = np.uint64(min(stride, n_data - start))
+        number = np.uint64(first + i)
+        x, _, _, _ = philox(number & _LOW, np.uint64(SAMPLE), step, number >> _32, key & _LOW, key >> _32)
+        out[i] = start + np.int64((x * length) >> _32)

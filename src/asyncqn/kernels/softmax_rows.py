@@ -8,8 +8,6 @@ the Hessian couples them.  `moments` adds the mean of these over the classes tim
 Sparse rows are (indptr, indices, data, columns), with theta and the sums transposed while they are in use.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.gram import CHUNK, add_gram

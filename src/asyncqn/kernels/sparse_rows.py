@@ -5,21 +5,11 @@ in all.  theta may hold one number more: the intercept.  `weights` of rows may b
 once.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
+from asyncqn.kernels.dense_rows import fits, half_square
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.losses import loss_and_slope, weight_of
-
-
-@reducing_piece
-def _fits(n, d, theta, rows):
-    """Whether sizes fit and every row exists: compiled code would read beyond its arrays."""
-    beyond = 0
-    for r in range(rows.size):
-        beyond += rows[r] < 0 or rows[r] >= n
-    return d <= theta.size <= d + 1 and rows.size > 0 and beyond == 0
 
 
 @reducing_piece
@@ -31,20 +21,11 @@ def _dot(indices, data, first, last, theta, shift):
     return z
 
 
-@reducing_piece
-def _half_square(theta):
-    """|theta|^2 / 2 in float64."""
-    total = 0.0
-    for j in range(theta.size):
-        total += np.float64(theta[j]) * theta[j]
-    return 0.5 * total
-
-
 @reducing_kernel
 def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal):
     """U and its gradient, and the diagonal where there is room for it: `dense_rows.sums`."""
     n, D, m = indptr.size - 1, theta.size, rows.size
-    if out.size != D or not _fits(n, d, theta, rows):
+    if out.size != D or not fits(n, d, theta, rows):
         return False, 0.0
     shift = np.float64(theta[d]) if d < D else 0.0
     g, h = np.zeros(D), np.zeros(diagonal.size)
@@ -72,14 +53,14 @@ def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, 
         out[j] = (prior * theta[j] if j < d else 0.0) + weight * g[j]
     for j in range(diagonal.size):
         diagonal[j] = weight * h[j]
-    return True, prior * _half_square(theta[:d]) + weight * loss
+    return True, prior * half_square(theta[:d]) + weight * loss
 
 
 @reducing_kernel
 def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows):
     """(fits, U), estimated from `rows` as above."""
     n, D, m = indptr.size - 1, theta.size, rows.size
-    if not _fits(n, d, theta, rows):
+    if not fits(n, d, theta, rows):
         return False, 0.0
     shift = np.float64(theta[d]) if d < D else 0.0
     loss = 0.0
@@ -88,7 +69,7 @@ def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows)
         z = _dot(indices, data, indptr[row], indptr[row + 1], theta, shift)
         one, two, _ = loss_and_slope(kind, width, y[row], z)
         loss += (weights[row] if weights.size else 1.0) * (one + two)
-    return True, prior * _half_square(theta[:d]) + n / m * loss
+    return True, prior * half_square(theta[:d]) + n / m * loss
 
 
 @reducing_kernel

@@ -16,13 +16,13 @@ from numba.np.arrayobj import populate_array
 cgutils: Any = untyped_cgutils
 
 
-def _stack_array(_: Any, count: Any, like: Any) -> Any:
+def _stack_array(_, count, like):
     """`count` numbers, a constant, of the type of `like`; not set to anything, and gone with the kernel."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     array_type = types.Array(like, 1, "C")
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context, builder, signature, args):
         number = context.get_data_type(like)
         room = cgutils.alloca_once(builder, ir.ArrayType(number, count.literal_value))
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(number))

@@ -40,9 +40,8 @@ def padded(rank: int) -> int:
 
 
 def _add_tile(
-    _: Any, out: Any, at: Any, step: Any, a: Any, left: Any, a_step: Any, b: Any, right: Any, b_step: Any,
-    index: Any, begin: Any, count: Any, scale: Any, weights: Any, height: Any, columns: Any,
-) -> Any:  # fmt: skip
+    _, out, at, step, a, left, a_step, b, right, b_step, index, begin, count, scale, weights, height, columns
+):
     """out[at + r step + c] += scale * sum over j = index[i], i in begin:begin + count, of
     weights[i] a[left + j a_step + r] b[right + j b_step + c],
     for r over the tuple `height` and c over `columns`.
@@ -54,7 +53,7 @@ def _add_tile(
         columns,
     )  # fmt: skip
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def generate(context, builder, sig, args):
         at, step, left, a_step, right, b_step, begin, count = (args[i] for i in (1, 2, 4, 5, 7, 8, 10, 11))
         word, lanes = at.type, len(sig.args[15])
         numbers = context.make_array(sig.args[9])(context, builder, args[9]).data
@@ -88,16 +87,13 @@ def _add_tile(
     return signature, generate
 
 
-def _add_sum(
-    _: Any, out: Any, at: Any, b: Any, right: Any, b_step: Any, index: Any, begin: Any, count: Any,
-    weights: Any, columns: Any,
-) -> Any:  # fmt: skip
+def _add_sum(_, out, at, b, right, b_step, index, begin, count, weights, columns):
     """out[at + c] += sum over j = index[i], i from begin, `count` of them, of
     weights[i] b[right + j b_step + c], for c over `columns`.
     """
     signature = types.void(out, at, b, right, b_step, index, begin, count, weights, columns)
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def generate(context, builder, sig, args):
         at, right, b_step, begin, count = (args[i] for i in (1, 3, 4, 6, 7))
         word, lanes = at.type, len(sig.args[9])
         target = VectorRow(context, builder, sig.args[0], args[0], at, lanes)
@@ -120,11 +116,11 @@ def _add_sum(
     return signature, generate
 
 
-def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any, out: Any) -> Any:
+def _four_dots(_, a, starts, goal, size, out):
     """out = the inner products of the rows at the four `starts` of `a` with goal[:size]."""
     signature = types.void(a, starts, goal, size, out)
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def generate(context, builder, sig, args):
         size, word = args[3], args[3].type
         like = VectorRow(context, builder, sig.args[2], args[2], ir.Constant(word, 0), SIDE)
         starts, out = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (1, 4))
@@ -146,10 +142,10 @@ def _four_dots(_: Any, a: Any, starts: Any, goal: Any, size: Any, out: Any) -> A
     return signature, generate
 
 
-def _scale(_: Any, out: Any, i: Any, scale: Any, width: Any) -> Any:
+def _scale(_, out, i, scale, width):
     """out[i row] *= scale."""
 
-    def emit(row: Any, args: Any) -> None:
+    def emit(row, args):
         target = row(0, args[1])
         target.store(target.scaled(args[2], target.load()))
 
@@ -163,10 +159,7 @@ four_dots: Any = intrinsic(_four_dots)
 
 
 @reducing_piece
-def _add_rows(
-    out: Any, size: Any, rows: Any, row: Any, left: Any, index: Any, begin: Any, count: Any, scale: Any,
-    weights: Any, height: Any,
-) -> None:  # fmt: skip
+def _add_rows(out, size, rows, row, left, index, begin, count, scale, weights, height):
     """The rows from `row` of a `size` x `size` matrix, from column `left` on: see `add_panel`."""
     side = left
     while side + np.uintp(2 * SIDE) <= size:
@@ -183,10 +176,7 @@ def _add_rows(
 
 
 @reducing_call
-def add_panel(
-    out: Any, top: Any, lead: Any, size: Any, rows: Any, index: Any, begin: Any, count: Any, scale: Any,
-    weights: Any,
-) -> None:  # fmt: skip
+def add_panel(out, top, lead, size, rows, index, begin, count, scale, weights):
     """The eight rows from `top`, but none before `lead`, of a `size` x `size` matrix, right of their diagonal
     tile and with it: out += scale * sum of w f f' over the rows f = index[begin:begin + count], which are
     `size` long; w of `weights` at the same places, or 1.
@@ -205,7 +195,7 @@ def add_panel(
 
 
 @reducing_piece
-def solve(matrix: Any, lead: Any, size: Any, ridge: Any, goal: Any, pivots: Any, identity: Any) -> None:
+def solve(matrix, lead, size, ridge, goal, pivots, identity):
     """goal <- (matrix + ridge I)^-1 goal, by Cholesky; the matrix is read in its upper tiles and lost.
 
     Eight rows of the factor at a time: what the rows above take from them is a sum of tiles.  The first

@@ -1,7 +1,5 @@
 """Small vector kernels of the master: the commit, and a look at what it produced."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from asyncqn.kernels.jit import kernel, reducing_kernel

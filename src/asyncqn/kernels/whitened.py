@@ -15,10 +15,6 @@ which `kernels.profiled` solves.  The gradient, with the solutions as constants,
     sum_u c (f_m.g_u - p) g_u  =  L^-T [ S~ f~_m + sum_{u of m} (w f.g - c) g~_u ],      S~ = sum_u g~ g~'
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
@@ -27,7 +23,7 @@ from asyncqn.kernels.tiles import SIDE
 
 
 @reducing_kernel
-def turned_rows(rows: Any, rank: int, matrix: Any, out: Any, work: Any) -> None:
+def turned_rows(rows, rank, matrix, out, work):
     """out[m] = M' rows[m]; `rows` have `rank` numbers, those of `out` are padded as M is."""
     length, size = np.uintp(rank), np.uintp(len(work.goal))
     zero, eights, n = np.uintp(0), np.uintp(SIDE), np.uintp(len(rows)) // np.uintp(rank)
@@ -44,10 +40,7 @@ def turned_rows(rows: Any, rank: int, matrix: Any, out: Any, work: Any) -> None:
 
 
 @reducing_kernel
-def finish(
-    theta: Any, ridges: Any, columns: Any, white: Any, second: Any, inverse: Any, sums: Any, out: Any,
-    work: Any,
-) -> None:  # fmt: skip
+def finish(theta, ridges, columns, white, second, inverse, sums, out, work):
     """out[m] = ridges[m] columns theta[m] + L^-T (S~ white[m] + sums[m]); all but theta and out padded."""
     rank, size, n = np.uintp(len(columns)), np.uintp(len(work.goal)), np.uintp(len(ridges))
     zero, eights = np.uintp(0), np.uintp(SIDE)

@@ -69,6 +69,5 @@ CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _LIST}
 
 
 def find_claim(key: str) -> Claim:
-    """A claim by its id, or by its text; anything else is a check of our own."""
-    by_text = {claim.text: claim for claim in _LIST}
-    return CLAIMS.get(key) or by_text.get(key) or Claim(key, key, "", own=True)
+    """A claim by its id; anything else is a check of our own."""
+    return CLAIMS.get(key) or Claim(key, key, "", own=True)

@@ -1,9 +1,10 @@
-"""How figures look: readable in greyscale, by marker, dash and shade."""
+"""How figures look: one look per algorithm everywhere, readable in greyscale by marker, dash and shade."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,49 @@ from typing import Any
 import numpy as np
 
 from asyncqn.errors import MissingExtra
-from asyncqn.paper.palette import ALGORITHM_STYLES, CONTROLS, STYLES, VARIANTS
 from asyncqn.storage import write_whole
 
-__all__ = [
-    "ALGORITHM_STYLES",
-    "CONTROLS",
-    "STYLES",
-    "VARIANTS",
-    "band",
-    "few_decades",
-    "panels",
-    "save_figure",
-    "style",
-]
+STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#1b4f8a", "marker": "o", "linestyle": "-"},
+    {"color": "#c4661f", "marker": "s", "linestyle": "--"},
+    {"color": "#2e8b57", "marker": "^", "linestyle": "-."},
+    {"color": "#7a3b8f", "marker": "D", "linestyle": ":"},
+    {"color": "#555555", "marker": "v", "linestyle": (0, (5, 1, 1, 1))},
+    {"color": "#b03060", "marker": "x", "linestyle": (0, (1, 1))},
+)
+ALGORITHM_STYLES = {
+    "as-lbfgs": STYLES[0],
+    "async-sgd": STYLES[1],
+    "mb-lbfgs": STYLES[2],
+    "staged-lbfgs": STYLES[3],
+    "block-lbfgs": STYLES[4],
+    "momentum-lbfgs": STYLES[5],
+}
+
+_BLUES = ("#9cc3ea", "#6aa3dc", "#3f82c4", "#1b4f8a", "#123a68", "#081f3a")
+VARIANTS = tuple({**look, "color": blue} for look, blue in zip(STYLES, _BLUES, strict=True))
+"""Settings of as-L-BFGS, where a figure shows nothing else: shades of its own colour, so that no other
+algorithm's is borrowed."""
+CONTROLS = tuple(
+    {**look, "color": grey} for look, grey in zip(STYLES[3:], ("#a8a8a8", "#777777", "#3d3d3d"), strict=True)
+)
+"""Its controls: greys."""
+
+
+def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A look for each name: an algorithm's own, or one that none of the others has while there are any."""
+    names = list(names)
+    taken = [ALGORITHM_STYLES[name] for name in names if name in ALGORITHM_STYLES]
+    free = [look for look in STYLES if look not in taken] or list(STYLES)
+    found, used = {}, 0
+    for name in names:
+        if name in ALGORITHM_STYLES:
+            found[name] = ALGORITHM_STYLES[name]
+        else:
+            found[name] = free[used % len(free)]
+            used += 1
+    return found
+
 
 _STYLE: Any = {
     "font.size": 9,
@@ -82,6 +112,36 @@ def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: 
     middle, low, high = (np.where(np.isfinite(a), a, np.nan) for a in (middle, low, high))
     axis.plot(x, middle, label=label, **look)
     axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
+
+
+PERCENTILES, SIGMA = "percentiles", "sigma"
+BANDS = {
+    PERCENTILES: "from the 10th to the 90th percentile",
+    SIGMA: "three standard deviations to either side",
+}
+_chosen: ContextVar[str] = ContextVar("bands", default=PERCENTILES)
+
+
+@contextmanager
+def shaded(bands: str) -> Iterator[None]:
+    """Everything drawn inside has these bands, as it has matplotlib's settings of the moment."""
+    token = _chosen.set(bands)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def spread(values: Any) -> tuple[Any, Any]:
+    """The lower and the upper end of the band over the first axis.
+
+    On a logarithmic axis three standard deviations may end below zero: that part cannot be seen.
+    """
+    if _chosen.get() == PERCENTILES:
+        low, high = np.quantile(values, (0.1, 0.9), axis=0)
+        return low, high
+    middle, wide = np.mean(values, axis=0), 3.0 * np.std(values, axis=0)
+    return middle - wide, middle + wide
 
 
 _OPTIONS: dict[str, dict[str, Any]] = {

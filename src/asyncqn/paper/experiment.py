@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asyncqn.errors import BadInput
-from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
+from asyncqn.paper.claims import Outcome
 from asyncqn.paper.records import Record
 from asyncqn.paper.result_cache import Spent, run_jobs
 from asyncqn.tuning.processes import SharedPool, Tell
@@ -17,17 +17,6 @@ from asyncqn.tuning.tuner import read_study
 
 J = TypeVar("J")
 Tables = dict[str, list[Record]]
-
-__all__ = ["FAILS", "HOLDS", "PARTLY", "UNTESTABLE", "Claim", "Context", "Experiment", "Tables", "verdict"]
-
-PARTLY = "holds partly"
-Claim = Outcome  # the old name, in modules that still give a claim's text in the place of its id
-
-
-def verdict(holds: bool, partly: bool = False) -> str:
-    """The verdict in a word."""
-    return HOLDS if holds else PARTLY if partly else FAILS
-
 
 Progress = Callable[[str, int], AbstractContextManager[Tell]]
 

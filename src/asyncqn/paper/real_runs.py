@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -93,6 +94,25 @@ class Real(NamedTuple):
     engine: str
     because: str
     """Why it was not MPI; empty where it was."""
+
+
+def processors_in_use(seconds: float = 1.0) -> float:
+    """How many processors other programs keep busy, looked at while this one sleeps.
+
+    The load average would remember what this program itself did a minute ago; it stands in where the
+    system has no /proc.
+    """
+    stat = Path("/proc/stat")
+    if not stat.is_file():
+        return os.getloadavg()[0]
+    looks = []
+    for pause in (seconds, 0.0):
+        ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        looks.append((sum(ticks), ticks[3] + ticks[4]))  # in all; idle, or waiting for a disk
+        time.sleep(pause)
+    (total, idle), (total_after, idle_after) = looks
+    passed = max(1, total_after - total)
+    return (1.0 - (idle_after - idle) / passed) * (os.cpu_count() or 1)
 
 
 def run_real(jobs: Sequence[RealRun]) -> Real:

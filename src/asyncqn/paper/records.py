@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.run import Run
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra
 from asyncqn.storage import write_whole
 
@@ -33,6 +34,16 @@ def column(records: Iterable[Record], name: str) -> npt.NDArray[np.float64]:
 def distinct(records: Iterable[Record], name: str) -> list[Any]:
     """The values of a column in order of first appearance."""
     return list(dict.fromkeys(r[name] for r in records))
+
+
+def along(run: Run, *metrics: str) -> list[Record]:
+    """Commit, time and some metrics along a run."""
+    rows = (run.metrics.row(i) for i in range(run.metrics.rows))
+    return [
+        {"commit": int(row["commit"]), "time": float(row["time"])}
+        | {name: float(row[name]) if np.isfinite(row[name]) else None for name in metrics}
+        for row in rows
+    ]
 
 
 def summary(records: Sequence[Record], name: str) -> tuple[float, float, float]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from asyncqn.paper.judgement import COLOURS, Row, counts, judged
-from asyncqn.paper.page import provenance
-from asyncqn.paper.page_words import GLOSSARY, MEANINGS
-from asyncqn.paper.records import Record, read_table
+from asyncqn.paper.page import GLOSSARY, MEANINGS, provenance
+from asyncqn.paper.records import read_table
 from asyncqn.paper.reproduce import Result
 from asyncqn.storage import write_whole
 
@@ -26,7 +25,7 @@ td, th { border-bottom: 1px solid #ddd; padding: 0.4rem 0.5rem; text-align: left
 .badge { color: #fff; border-radius: 0.3rem; padding: 0.1rem 0.45rem; font-weight: 600; display: inline-block;
   font-size: 0.88rem; }
 code { background: #f2f2f2; padding: 0 0.2rem; overflow-wrap: anywhere; }
-figure { margin: 1rem 0; } footer, .about { color: #555; font-size: 0.9rem; } td.code { font-size: 0.75rem; }
+figure { margin: 1rem 0; } footer, .about { color: #555; font-size: 0.9rem; } .code td { font-size: 0.75rem; }
 .must { border-left: 4px solid #1b4f8a; padding: 0.1rem 1rem; background: #f4f7fb; }
 details { margin: 0.4rem 0; } summary { cursor: pointer; }
 @media (max-width: 40rem) {
@@ -80,14 +79,16 @@ def _words(title: str, meanings: Mapping[str, str]) -> str:
 
 
 def _claims(rows: list[Row]) -> str:
-    head = "<tr><th>claim</th><th>in</th><th>verdict</th><th>why</th></tr>"
-    cells = "".join(
-        f"<tr><td>{html.escape(row.claim.text)}</td><td>{html.escape(row.claim.where)}</td>"
-        f"<td>{_badge(row)}</td><td>{html.escape(row.verdict.because)} "
-        f"<a href='#{html.escape(row.claim.id)}'>settings</a></td></tr>"
+    cells = [
+        (
+            html.escape(row.claim.text),
+            html.escape(row.claim.where),
+            _badge(row),
+            f"{html.escape(row.verdict.because)} <a href='#{html.escape(row.claim.id)}'>settings</a>",
+        )
         for row in rows
-    )
-    return f"<table class='claims'>{head}{cells}</table>"
+    ]
+    return _table(("claim", "in", "verdict", "why"), cells, "claims")
 
 
 def _badge(row: Row) -> str:
@@ -98,17 +99,20 @@ def _badge(row: Row) -> str:
 
 def _settings(row: Row) -> str:
     axes = html.escape(", ".join(row.claim.open) or "nothing")
-    cells = "".join(
-        f"<tr><td>{html.escape(found.setting)}</td><td><b>{html.escape(found.verdict)}</b></td>"
-        f"<td>{html.escape(found.because)}</td></tr>"
-        for found in row.outcomes
-    )
+    told = [(found.setting, found.verdict, found.because) for found in row.outcomes]
+    cells = [(html.escape(a), f"<b>{html.escape(b)}</b>", html.escape(c)) for a, b, c in told]
     return (
         f"<details><summary>{html.escape(row.claim.text)} {_badge(row)}</summary>"
         f"<p class='about' id='{html.escape(row.claim.id)}'>Open: {axes}.</p>"
-        f"<table class='settings'><tr><th>setting</th>"
-        f"<th>outcome</th><th>because</th></tr>{cells}</table></details>"
+        f"{_table(('setting', 'outcome', 'because'), cells, 'settings')}</details>"
     )
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[str]], kind: str) -> str:
+    """A table of cells that are escaped already."""
+    title = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    cells = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table class='{kind}'><tr>{title}</tr>{cells}</table>"
 
 
 def _section(result: Result) -> list[str]:
@@ -118,23 +122,11 @@ def _section(result: Result) -> list[str]:
         picture = base64.b64encode((result.folder / f"{figure}.png").read_bytes()).decode()
         source = f"data:image/png;base64,{picture}"
         parts.append(f"<figure><img alt='{html.escape(result.title)}' src='{source}'></figure>")
-    used = _parameters(result)
-    if used:
+    stem = result.folder / "parameters"
+    if stem.with_suffix(".parquet").is_file():
+        used = read_table(stem)
+        cells = [[html.escape(str(row.get(name))) for name in used[0]] for row in used]
         summary = "<summary>Parameters used, and how they were found</summary>"
-        parts.append(f"<details>{summary}{_html_table(used, 'code')}</details>")
+        parts.append(f"<details>{summary}{_table(list(used[0]), cells, 'code')}</details>")
     parts.append(f"<footer>{provenance(result, '<code>', '</code>')}</footer>")
     return parts
-
-
-def _html_table(rows: list[Record], kind: str = "") -> str:
-    names = list(rows[0]) if rows else []
-    cells = "".join(
-        "<tr>" + "".join(f"<td class='{kind}'>{html.escape(str(r.get(n)))}</td>" for n in names) + "</tr>"
-        for r in rows
-    )
-    return f"<table><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr>{cells}</table>"
-
-
-def _parameters(result: Result) -> list[Record]:
-    stem = result.folder / "parameters"
-    return read_table(stem) if stem.with_suffix(".parquet").is_file() else []

@@ -18,9 +18,8 @@ from typing import Any
 
 from asyncqn import __version__
 from asyncqn.errors import BadInput
-from asyncqn.paper.bands import BANDS, PERCENTILES, shaded
 from asyncqn.paper.claims import Outcome
-from asyncqn.paper.drawing import save_figure, style
+from asyncqn.paper.drawing import BANDS, PERCENTILES, save_figure, shaded, style
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import read_table, write_table
@@ -99,9 +98,7 @@ def publish(result: Result, folder: Path) -> None:
     """Copy what a page is made of into folder/NAME: the tables as Parquet, and where they come from."""
     document = json.loads((result.folder / "experiment.json").read_text(encoding="utf-8"))
     kept = {name: document[name] for name in ("name", "tables", "manifest")}
-    for name in document["tables"]:
-        content = (result.folder / f"{name}.parquet").read_bytes()
-        write_whole(folder / result.name / f"{name}.parquet", content)
+    _copy_tables(document["tables"], result.folder, folder / result.name)
     text = json.dumps(kept, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(folder / result.name / "tables.json", text)
 
@@ -113,28 +110,25 @@ def published(experiments: list[Experiment], folder: Path, scratch: Path) -> lis
         source = folder / experiment.name
         if (source / "tables.json").is_file():
             kept = json.loads((source / "tables.json").read_text(encoding="utf-8"))
-            for name in kept["tables"]:
-                content = (source / f"{name}.parquet").read_bytes()
-                write_whole(scratch / experiment.name / f"{name}.parquet", content)
-            place, names = scratch / experiment.name, kept["tables"]
-            found.append(conclude(experiment, place, names, kept["manifest"], kinds=("png",)))
+            place = scratch / experiment.name
+            _copy_tables(kept["tables"], source, place)
+            found.append(conclude(experiment, place, kept["tables"], kept["manifest"], kinds=("png",)))
     return found
+
+
+def _copy_tables(names: Sequence[str], source: Path, target: Path) -> None:
+    for name in names:
+        write_whole(target / f"{name}.parquet", (source / f"{name}.parquet").read_bytes())
 
 
 def load_result(folder: Path) -> Result:
     """Read a finished experiment."""
     try:
         document = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
-        return Result(
-            document["name"],
-            document["title"],
-            document["about"],
-            [Outcome(**found) for found in document["outcomes"]],
-            document["figures"],
-            document["headline"],
-            document["manifest"],
-            folder,
-        )
+        kept = {
+            name: document[name] for name in ("name", "title", "about", "figures", "headline", "manifest")
+        }
+        return Result(**kept, outcomes=[Outcome(**one) for one in document["outcomes"]], folder=folder)
     except (OSError, ValueError, KeyError, TypeError):
         raise BadInput(
             f"{folder} holds no finished experiment: run asyncqn reproduce {folder.name}."

@@ -10,6 +10,9 @@ from asyncqn.algorithms import make_algorithm
 from asyncqn.core.cluster import Cluster
 from asyncqn.types import Algorithm
 
+Given = tuple[tuple[str, Any], ...]
+"""Parameters as jobs carry them: in one order, and hashable."""
+
 N_Y, N_OMEGA = 600, 6
 MEMORY = {"memory": 3, "batch": N_OMEGA, "overlap": N_OMEGA // 3}
 
@@ -41,6 +44,11 @@ def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, ser
     return Cluster(workers, mean, math.sqrt(variance), message=MESSAGE - serial, master=master)
 
 
-def algorithm(kind: str, parameters: Mapping[str, Any]) -> Algorithm:
+def given(parameters: Mapping[str, Any], **changes: Any) -> Given:
+    """Parameters for a job, with some of them changed."""
+    return tuple(sorted({**parameters, **changes}.items()))
+
+
+def algorithm(kind: str, parameters: Mapping[str, Any] | Given) -> Algorithm:
     """An algorithm from plain parameters."""
     return make_algorithm(kind, dict(parameters))

@@ -104,43 +104,23 @@ def measure(job: Job) -> list[Record]:
     excess = 0.5 * np.einsum("ni,ij,nj->n", iterates - optimum, P, iterates - optimum)
     running = np.cumsum(excess) / np.arange(1, len(excess) + 1)
     half = slice(len(excess) // 2, None)
-    shared = {
-        "study": job.study,
-        "h": job.h,
-        "workers": job.workers,
-        "beta": job.beta,
-        "batch": job.batch,
-        "memory": job.memory,
-        "seed": job.seed,
-        "length": job.N,
-        "l_max": int(run.schedule.staleness.max(initial=0)),
-    }
-    at = np.unique(np.geomspace(10, job.N, CHECKPOINTS).astype(int))
-    records = [
-        {**shared, "what": "mean", "N": int(n), "index": None, "value": float(running[n - 1])}
-        for n in at
-        if job.every == 1
-    ]
-    records.append(
-        {**shared, "what": "stationary", "N": job.N, "index": None, "value": float(excess[half].mean())}
-    )
+    shared = {name: value for name, value in vars(job).items() if name != "N"}
+    shared |= {"length": job.N, "l_max": int(run.schedule.staleness.max(initial=0))}
+    found: list[tuple[str, int, int | None, float]] = []
+    if job.every == 1:
+        at = np.unique(np.geomspace(10, job.N, CHECKPOINTS).astype(int))
+        found += [("mean", int(n), None, running[n - 1]) for n in at]
+    found.append(("stationary", job.N, None, excess[half].mean()))
     if job.study == "law":
         along = (iterates[half] - optimum) @ directions
-        for k, (eigenvalue, variance) in enumerate(zip(eigenvalues, (along**2).mean(axis=0), strict=True)):
-            records.append(
-                {
-                    **shared,
-                    "what": "theta",
-                    "N": job.N,
-                    "index": k,
-                    "value": float(variance * job.beta * eigenvalue),
-                }
-            )
+        ratios = (along**2).mean(axis=0) * job.beta * eigenvalues
         p = np.diff(iterates[half], axis=0) / job.h  # with H = I, theta moves by a stale u = h p
-        records.append(
-            {**shared, "what": "p", "N": job.N, "index": None, "value": float((p**2).mean() * job.beta)}
-        )
-    return records
+        found += [("theta", job.N, k, ratio) for k, ratio in enumerate(ratios)]
+        found.append(("p", job.N, None, (p**2).mean() * job.beta))
+    return [
+        {**shared, "what": what, "N": n, "index": index, "value": float(value)}
+        for what, n, index, value in found
+    ]
 
 
 def measure_sde(job: SDEJob) -> list[Record]:

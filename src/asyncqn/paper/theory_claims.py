@@ -76,13 +76,8 @@ def _draw_law(sde: list[Record]) -> Any:
             for k, what in enumerate(distinct(mine, "what")):
                 rows = where(mine, corrected=corrected, what=what)
                 own = {**look, "linestyle": STYLES[k]["linestyle"], "marker": STYLES[k]["marker"]}
-                axis.errorbar(
-                    column(rows, "h"),
-                    column(rows, "ratio"),
-                    2.0 * column(rows, "spread"),
-                    label=f"{words}, {what}",
-                    **own,
-                )
+                h, ratio, spread = (column(rows, name) for name in ("h", "ratio", "spread"))
+                axis.errorbar(h, ratio, 2.0 * spread, label=f"{words}, {what}", **own)
         for row in where(mine, corrected=False, h=mine[0]["h"]):
             if row["without"] is not None:
                 axis.axhline(row["without"], color=CONTROLS[1]["color"], linestyle=":", linewidth=0.9)

@@ -31,8 +31,29 @@ H = I (M = 0) and with pairs on (M = 3). Each study varies one quantity where it
 ![Ergodic error against N, h, W, β](figures/theory.png)
 """
 
-_DELAY = """A delay l in both lines works against friction, γ → γ − 2 l h λ, which is why the stiffest
-direction is the first to become too hot."""
+_SLOPES = """## Slopes
+
+| varied | range | slope, H = I | slope, pairs on | slope of the bound |
+|---|---|---|---|---|"""
+
+_LAW = """
+A bound is an upper bound: in h and W a gentler slope agrees with it.
+
+## Invariant law
+
+Variances over those of the law, along the eigenvectors of ∇²U from the smallest eigenvalue up:
+"""
+
+_DELAY = """
+A delay l in both lines works against friction, γ → γ − 2 l h λ, which is why the stiffest
+direction is the first to become too hot.
+"""
+
+_SPEEDUP = """
+## Linear speedup
+
+| N | W | l_max | l_max N h² | error over that of W = 1 |
+|---|---|---|---|---|"""
 
 _STUDIES = {
     "N": "iterations N (h = 0.02, exact gradients, cold)",
@@ -47,41 +68,23 @@ def write_theory(result: Result, path: Path) -> None:
     """The page, from the saved tables of the experiment `theory`."""
     tables = (read_table(result.folder / name) for name in ("slopes", "law", "speedup", "sde"))
     slopes, law, speedup, sde = tables
-    lines = [_HEAD.format(command=result.manifest["command"])]
-    lines += ["## Slopes", ""]
-    lines += [
-        "| varied | range | slope, H = I | slope, pairs on | slope of the bound |",
-        "|---|---|---|---|---|",
-    ]
+    lines = [_HEAD.format(command=result.manifest["command"]), _SLOPES]
     for study, words in _STUDIES.items():
         first = [where(slopes, study=study, memory=M)[0] for M in MEMORIES]
         x = column(where(slopes, study=study), "x")
         fitted = " | ".join(f"{row['slope']:.2f} ± {row['standard error']:.2f}" for row in first)
         lines.append(f"| {words} | {x.min():g} to {x.max():g} | {fitted} | {first[0]['bound']:g} |")
-    lines += [
-        "",
-        "A bound is an upper bound: in h and W a gentler slope agrees with it.",
-        "",
-        "## Invariant law",
-        "",
-    ]
-    lines += [
-        "Variances over those of the law, along the eigenvectors of ∇²U from the smallest eigenvalue up:",
-        "",
-    ]
+    lines.append(_LAW)
     for W in distinct(law, "workers"):
         theta = column(where(law, workers=W, what="theta"), "ratio")
         p = where(law, workers=W, what="p")[0]["ratio"]
         shown = ", ".join(f"{ratio:.2f}" for ratio in theta)
         lines.append(f"- W = {W}: θ {shown}; p {p:.2f}")
-    lines += ["", _DELAY, "", *_of_the_sde(sde), "", "## Linear speedup", ""]
-    lines += ["| N | W | l_max | l_max N h² | error over that of W = 1 |", "|---|---|---|---|---|"]
+    lines += [_DELAY, *_of_the_sde(sde), _SPEEDUP]
     for row in speedup:
         size = f"| {row['N']} | {row['workers']} | {row['l_max']} "
         lines.append(f"{size}| {row['l_max N h²']:.2f} | {row['ratio']:.2f} |")
-    lines += ["", "The verdicts are in [reproduction.md](reproduction.md)."]
-    text = "\n".join(lines) + "\n"
-    write_whole(path, text)
+    write_whole(path, "\n".join([*lines, "", "The verdicts are in [reproduction.md](reproduction.md).", ""]))
     for name in ("theory.png", "theory_law.png"):
         write_whole(path.parent / "figures" / name, (result.folder / name).read_bytes())
 

@@ -1,4 +1,4 @@
-"""One model per file, and how a saved run makes its model again.
+"""Models, one per file, and how a saved run makes its model again.
 
 May import: errors, types, kernels, data, and of core what knows no run (streams,
 serialise); not algorithms.

@@ -34,32 +34,26 @@ class DenseRows:
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.X.dtype
-
     def sums(
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
         diagonal: Vector,
     ) -> tuple[bool, float]:  # fmt: skip
-        """`kernels.dense_rows.sums`."""
+        """`kernels.dense_rows.sums`; an empty `out` asks for U alone.
+
+        The gradient costs less than compiling a kernel without it.  At theta = 0, where most runs start, U
+        alone needs no column, and none is read.
+        """
+        X = self.X
+        if out.size == 0:
+            if not theta[: X.shape[1]].any():
+                X, theta = X[:, :0], theta[X.shape[1] :]
+            out = np.empty_like(theta)
         room = theta.size + diagonal.size
         found: tuple[bool, float] = dense_rows.sums(
-            *loss, self.X, y, weights, prior, theta, rows, out, diagonal,
+            *loss, X, y, weights, prior, theta, rows, out, diagonal,
             np.zeros(room, theta.dtype), np.zeros(room),
         )  # fmt: skip
         return found
-
-    def value(
-        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
-    ) -> tuple[bool, float]:
-        """U alone: of `sums`, whose gradient costs less than compiling a kernel without it.
-
-        At theta = 0, where most runs start, no column matters and none is read.
-        """
-        X = self.X if theta[: self.X.shape[1]].any() else self.X[:, :0]
-        theta = theta[self.X.shape[1] - X.shape[1] :]
-        return DenseRows(X).sums(loss, y, weights, prior, theta, rows, np.empty_like(theta), np.empty(0))
 
     def second_moments(
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
@@ -106,17 +100,10 @@ class SparseRows:
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
         diagonal: Vector,
     ) -> tuple[bool, float]:  # fmt: skip
-        """`kernels.sparse_rows.sums`."""
-        found: tuple[bool, float] = sparse_rows.sums(
-            *loss, *self.arrays, y, weights, prior, theta, rows, out, diagonal
-        )
-        return found
-
-    def value(
-        self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows
-    ) -> tuple[bool, float]:
-        """`kernels.sparse_rows.value`."""
-        found: tuple[bool, float] = sparse_rows.value(*loss, *self.arrays, y, weights, prior, theta, rows)
+        """`kernels.sparse_rows.sums`; an empty `out` asks for U alone."""
+        given = (*loss, *self.arrays, y, weights, prior, theta, rows)
+        found: tuple[bool, float]
+        found = sparse_rows.sums(*given, out, diagonal) if out.size else sparse_rows.value(*given)
         return found
 
     def second_moments(

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
-from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.potentials.chosen_rows import chosen, misfit
 from asyncqn.types import Array, Rows
 
 
@@ -105,15 +105,13 @@ class LinearGaussian:
         if spectrum is None:
             require(0 <= dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
             require(
-                min(bulk) >= 1.0,
-                f"an eigenvalue must be at least 1, the prior's share: bulk = {bulk!r}.",
+                min(bulk) >= 1.0, f"an eigenvalue must be at least 1, the prior's share: bulk = {bulk!r}."
             )
             lambdas = np.concatenate([np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)])
         else:
             lambdas = np.asarray(spectrum, np.float64)
             require(
-                lambdas.shape == (dim,),
-                f"spectrum must list dim = {dim} eigenvalues, not {lambdas.shape}.",
+                lambdas.shape == (dim,), f"spectrum must list dim = {dim} eigenvalues, not {lambdas.shape}."
             )
         require(
             bool(np.all(lambdas >= 1.0) and np.all(np.isfinite(lambdas))),
@@ -124,7 +122,7 @@ class LinearGaussian:
         A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
         A = kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
         truth = rng.standard_normal(dim)
-        y = kernels.times(A, truth) + np.sqrt(noise_var) * rng.standard_normal(n_data)
+        y = np.add.reduce(A * truth, axis=1) + np.sqrt(noise_var) * rng.standard_normal(n_data)
         return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
 
     @classmethod
@@ -158,10 +156,7 @@ class LinearGaussian:
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         if not kernels.gradient(self.A, self.y, self.noise_var, theta, rows, out):
-            raise BadInput(
-                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
-                f"n_data - 1 = {self.n_data - 1}."
-            )
+            raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:
         """A draw from the prior N(0, I)."""

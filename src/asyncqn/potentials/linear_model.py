@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
-from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels.shuffling import fill_strata
+from asyncqn.potentials.chosen_rows import misfit
 from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows
 from asyncqn.potentials.sampled_metric import (
     DENSE,
@@ -158,7 +159,7 @@ class LinearModel:
 
     @cached_property
     def _rows(self) -> DenseRows | SparseRows:
-        return feature_rows_of(self.X)
+        return self.X if isinstance(self.X, SparseRows) else DenseRows(self.X)
 
     @cached_property
     def _weights(self) -> Vector:
@@ -187,43 +188,32 @@ class LinearModel:
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """The estimate of U(theta) from `rows`, the prior counted once."""
-        self._check(theta, theta)
-        return self._checked(*self._value(theta, rows))
-
-    def _value(self, theta: Array, rows: Rows) -> tuple[bool, float]:
-        """Whether sizes fit, and U."""
-        return self._rows.value(self._loss, self.y, self._weights, self.prior, theta, rows)
+        return self._sums(theta, rows, None, _NONE)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        self.grad_with_value(theta, rows, out)
+        self._sums(theta, rows, out, _NONE)
 
     def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
         """Write the gradient's estimate from `rows` into `out`, return that of U."""
         return self._sums(theta, rows, out, _NONE)
 
-    def _sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> float:
-        self._check(theta, out)
-        return self._checked(*self._sums_of(theta, rows, out, diagonal))
+    def _sums(self, theta: Array, rows: Rows, out: Array | None, diagonal: Vector) -> float:
+        """U, its gradient where there is room for it, and the diagonal likewise."""
+        fits = theta.size == self.dim and (out is None or out.size == self.dim)
+        value = 0.0
+        if fits:
+            fits, value = self._kernel_sums(theta, rows, theta[:0] if out is None else out, diagonal)
+        if not fits:
+            raise misfit(self)
+        return float(value)
 
-    def _sums_of(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
-        """Whether sizes fit, and U; its gradient and the diagonal are written."""
+    def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+        """Whether sizes fit, and U; its gradient and the diagonal are written where there is room."""
         return self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
         """Add sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
         self._rows.second_moments(self._loss, self.y, self._weights, theta, rows, self._block, S)
-
-    def _check(self, theta: Array, out: Array) -> None:
-        if theta.size != self.dim or out.size != self.dim:
-            self._checked(False, 0.0)
-
-    def _checked(self, fits: bool, value: float) -> float:
-        if not fits:
-            raise BadInput(
-                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
-                f"n_data - 1 = {self.n_data - 1}."
-            )
-        return float(value)
 
     # -- curvature
 
@@ -314,11 +304,6 @@ class LinearModel:
         return metric_of(
             np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs, block
         )
-
-
-def feature_rows_of(X: Any) -> DenseRows | SparseRows:
-    """The storage of rows that were checked."""
-    return X if isinstance(X, SparseRows) else DenseRows(X)
 
 
 def _checked_weights(weights: Any, n: int) -> Vector:

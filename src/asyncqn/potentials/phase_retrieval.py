@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import require
 from asyncqn.kernels import phase_retrieval as kernels
+from asyncqn.potentials.chosen_rows import misfit
 from asyncqn.types import Array, Rows
 
 
@@ -79,10 +80,7 @@ class PhaseRetrieval:
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         if not kernels.gradient(self.A, self.y, theta, rows, out):
-            raise BadInput(
-                f"theta and out must hold dim = {self.dim} numbers, and rows lie between 0 and "
-                f"n_data - 1 = {self.n_data - 1}."
-            )
+            raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:
         """A draw from N(0, I), about as long as the signal of `random`."""

@@ -33,8 +33,8 @@ FREQUENT = 256
 """The most numbers of such a block: its factor is to cost less than a pass over the data."""
 _OF_A_SAMPLE, _OF_ALL = 40, 300
 """Rows of S per number of theta: the metric of a sample serves three versions, that of all rows more."""
-_LEAST_PER_NUMBER, _COST = 10, 10
-"""Rows of S: at most as many as cost a few passes over the data, but not fewer than ten per number."""
+_LEAST_OF_A_SAMPLE, _LEAST_OF_ALL, _COST = 10, 20, 10
+"""Rows of S: at most as many as cost a few passes over the data, but not fewer than so many per number."""
 _LEAST = 1e-12
 """The least curvature of a number, as a share of what its rows have at a typical weight."""
 _ALL = 1.0 - 1e-9
@@ -44,8 +44,9 @@ _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 
 def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
     """How many of a sample's rows S is made of."""
-    affordable = max(_LEAST_PER_NUMBER * dim, _COST * n_data // dim)
-    return min(sample, affordable, (_OF_ALL if sample >= n_data else _OF_A_SAMPLE) * dim)
+    least, most = (_LEAST_OF_ALL, _OF_ALL) if sample >= n_data else (_LEAST_OF_A_SAMPLE, _OF_A_SAMPLE)
+    affordable = max(least * dim, _COST * n_data // dim)
+    return min(sample, affordable, most * dim)
 
 
 def frequent(counts: Vector, dim: int) -> Rows:
@@ -85,12 +86,7 @@ class InverseMetric:
 
 
 def metric_of(
-    summary: Vector,
-    prior: Vector,
-    unseen: Vector,
-    n_data: int,
-    classes: int = 1,
-    block: Rows | None = None,
+    summary: Vector, prior: Vector, unseen: Vector, n_data: int, classes: int = 1, block: Rows | None = None
 ) -> InverseMetric:
     """H0 from the sums; see the top of this file.  block: the numbers that C is of, None: all."""
     a, m = summary[-1 - prior.size : -1], float(summary[-1])
@@ -98,9 +94,9 @@ def metric_of(
     least[least == 0.0] = 1.0  # a feature that no row has: nothing is known, and nothing pulls at it
     if summary.size == prior.size + 1:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
+    held = n_data / m * unseen if m < n_data * _ALL else 0.0
+    roots = 1.0 / np.sqrt(np.maximum(a + prior + held, least))
     if block is not None:
-        held = n_data / m * unseen if m < n_data * _ALL else 0.0
-        roots = 1.0 / np.sqrt(np.maximum(a + prior + held, least))
         own = np.concatenate([summary[: -1 - prior.size], a[block], summary[-1:]])
         dense = _dense_metric(own, prior[block], unseen[block], least[block], n_data)
         roots[block] = dense.roots
@@ -110,8 +106,7 @@ def metric_of(
     D = prior.size // classes
     alike = np.concatenate([summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]])
     shared = _dense_metric(alike, prior[:D], unseen[:D], least[:D], n_data)
-    held = n_data / m * unseen if m < n_data * _ALL else 0.0
-    return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior + held, least)), shared.factor)
+    return InverseMetric(roots, shared.factor)
 
 
 def _dense_metric(

@@ -77,10 +77,7 @@ class SoftmaxRegression(LinearModel):
         )
         return np.reshape(theta, (self._outputs, -1))
 
-    def _value(self, theta: Array, rows: Rows) -> tuple[bool, float]:
-        return self._sums_of(theta, rows, theta[:0], np.zeros(0))
-
-    def _sums_of(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
+    def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
         found: tuple[bool, float]
         shape, data = (-1, self._columns), self._rows
         sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, out.reshape(shape))

@@ -13,6 +13,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.core.table import Table
 from asyncqn.engines.threads import Threads
-from asyncqn.errors import BadInput, NotFitted, require
+from asyncqn.errors import BadInput, NotFitted, require, require_count
 from asyncqn.potentials.factorization.matrix_factorization import check_model
 from asyncqn.recommender.feedback import FEEDBACKS, LIST
 from asyncqn.recommender.files import load_model, save_model
@@ -137,11 +138,8 @@ class Recommender:
     def check(self) -> None:
         """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
         for name in ("rank", "passes", "patience", "plain_columns"):
-            value = getattr(self, name)
-            if name == "plain_columns" and value is None:
-                continue
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            require(whole and value >= 1, f"{name} must be a positive integer, not {value!r}.")
+            if name != "plain_columns" or self.plain_columns is not None:
+                require_count(name, getattr(self, name))
         known = ", ".join(map(repr, FEEDBACKS))
         require(self.feedback in FEEDBACKS, f"feedback must be one of {known}, not {self.feedback!r}.")
         prior, alpha = (given if given is not None else 1.0 for given in (self.prior, self.alpha))
@@ -149,19 +147,14 @@ class Recommender:
         FEEDBACKS[self.feedback].check(self)
         check_seed(self.seed)
         Threads(self.workers)  # says what is wrong with them
-        for name in ("trust", "tol"):
-            value = getattr(self, name)
+        for name, value in (("trust", self.trust), ("tol", 0.0 if self.tol is None else self.tol)):
             sound = isinstance(value, int | float) and 0.0 <= value < math.inf
-            sound = sound or (name == "tol" and value is None)
             require(sound, f"{name} must be a number of at least 0, not {value!r}.")
-        sure = self.confidence
-        sound = isinstance(sure, int | float) and 0.0 < sure < math.inf
-        require(sound, f"confidence must be positive and finite, not {sure!r}.")
+        sound = isinstance(self.confidence, int | float) and 0.0 < self.confidence < math.inf
+        require(sound, f"confidence must be positive and finite, not {self.confidence!r}.")
         share = self.validation_fraction
-        require(
-            isinstance(share, int | float) and 0.0 < share < 1.0,
-            f"validation_fraction must lie between 0 and 1, not {share!r}.",
-        )
+        sound = isinstance(share, int | float) and 0.0 < share < 1.0
+        require(sound, f"validation_fraction must lie between 0 and 1, not {share!r}.")
 
     # -- learning
 
@@ -190,10 +183,10 @@ class Recommender:
             held = matched(rating_table(validation, clicks=self._of_clicks), train)
         if held is None and self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
-        learned = learn(
-            self, train, held, getattr(self, "model_", None) if self.warm_start else None, callback
+        old = getattr(self, "model_", None) if self.warm_start else None
+        self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learn(
+            self, train, held, old, callback
         )
-        self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learned
         self.seconds_ = time.perf_counter() - begun
         return self
 
@@ -309,7 +302,9 @@ class Recommender:
         Known users keep the ratings they have, less those given anew; ratings of unknown items count
         for the user's mean alone.  Clicks of a pair add up, those of unknown items are left out.
         """
-        return self._copy(fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks)))
+        other = copy(self)
+        other.model_ = fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks))
+        return other
 
     def partial_fit(self: Self, ratings: Any, y: Any = None, *, rounds: int = 2) -> Self:
         """Learn from further ratings, of new users and items too, without fitting the rest again.
@@ -322,12 +317,6 @@ class Recommender:
             return self.fit(ratings, y)
         self.model_ = partial_fit(self.model_, rating_table(ratings, y, clicks=self._of_clicks), rounds)
         return self
-
-    def _copy(self, model: FactorModel) -> Recommender:
-        other = type(self)(**self.get_params())
-        other.__dict__.update(self.__dict__)
-        other.model_ = model
-        return other
 
     def save(self, path: str | Path) -> Path:
         """Write the model to the folder `path`, whole or not at all; an older model there is replaced."""

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from asyncqn.recommender.model import (
 )
 from asyncqn.types import Array, Rows
 
+if TYPE_CHECKING:
+    from asyncqn.recommender.estimator import Recommender
+
 PRIOR, ALPHA = 3.0, 0.035
 """The default ridge of ratings: how it was chosen stands in docs/results/recommender.md."""
 CLICK_RIDGE = 0.7
@@ -40,38 +43,17 @@ LIST = 10
 """The length of the lists by which held-out clicks are judged."""
 
 
-class Parameters(Protocol):
-    """What learning reads of a `Recommender`."""
-
-    rank: int
-    feedback: str
-    workers: int
-    seed: int
-    prior: float | None
-    alpha: float | None
-    confidence: float
-    plain_columns: int | None
-    offsets: bool
-    trust: float
-    clip: bool
-    passes: int
-    tol: float | None
-    early_stopping: bool
-    patience: int
-    dtype: str
-    verbose: bool
-
-
 class Noting(EliminatedUsers):
-    """A potential that notes what it says of blocks in passing, and of the last point judged: a fit asks for
-    the value and the metrics of points that its passes have just been at.
+    """A potential that notes what it says of blocks in passing: a fit asks for the errors of points that its
+    passes have just been at.
     """
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self.squares: dict[int, float] = {}
-        """The sum of squared errors, or what stands for it, by the first row of a block."""
-        self.judged: tuple[Array, float, dict[str, float]] | None = None
+        self.squares: dict[bytes, dict[int, float]] = {}
+        """The sum of squared errors, or what stands for it, of each block by its first row; and by point,
+        for a late worker may still note a block of an earlier one."""
+        self._looked: tuple[Array, float, dict[str, float]] | None = None
         self.threads = 1
 
     def _gradient(
@@ -79,17 +61,13 @@ class Noting(EliminatedUsers):
     ) -> tuple[float, float, int]:
         found = super()._gradient(theta, rows, scale, out, second)  # type: ignore[safe-super]
         if second is not None:
-            self.squares[int(rows[0])] = found[0]
+            self.squares.setdefault(_name(theta), {})[int(rows[0])] = found[0]
         return found
 
     def _look(self, theta: Array) -> tuple[Array, float, dict[str, float]]:
-        """The start, its value and its metrics, summed block by block, as in a pass, by `threads` threads.
-
-        Of a later point, what was last judged: the fit keeps its own table of the points that its passes
-        were at, and at the end the run asks for one at which none was, and nobody reads the answer.
-        """
-        if self.judged is not None:
-            return self.judged
+        """A point, its value and its metrics, summed block by block, as in a pass, by `threads` threads."""
+        if self._looked is not None and np.array_equal(theta, self._looked[0]):
+            return self._looked
         n, blocks = self.n_data, min(STEP_BLOCKS, self.n_data)
         cuts = [part * n // blocks for part in range(blocks + 1)]
 
@@ -105,9 +83,9 @@ class Noting(EliminatedUsers):
         gradient = np.zeros_like(theta)
         for _, part_of_it in found:
             add_one(gradient, part_of_it)
-        shown = {**self.errors(cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
-        self.judged = theta.copy(), sum(value for value, _ in found), shown
-        return self.judged
+        shown = {**self.errors(theta, cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
+        self._looked = theta.copy(), sum(value for value, _ in found), shown
+        return self._looked
 
     def value(self, theta: Array) -> float:
         return self._look(theta)[1]
@@ -115,16 +93,25 @@ class Noting(EliminatedUsers):
     def metrics(self, theta: Array) -> dict[str, float]:
         return self._look(theta)[2]
 
-    def errors(self, first_rows: list[int]) -> dict[str, float]:
-        """What is shown of the point at which blocks with these first rows were computed last."""
+    def errors(self, theta: Array, first_rows: list[int]) -> dict[str, float]:
+        """What is shown of `theta`, from the blocks that were computed there; other points are forgotten."""
+        here = self.squares[_name(theta)]
+        self.squares = {_name(theta): here}
+        return self._errors_from(sum(here[row] for row in first_rows))
+
+    def _errors_from(self, squares: float) -> dict[str, float]:
         return {}
+
+
+def _name(theta: Array) -> bytes:
+    """Up to 256 numbers of a point, by which it is told from the others of a fit."""
+    return theta[:: 1 + theta.size // 256].tobytes()
 
 
 class NotingRatings(Noting, ProfiledFactorization):
     """Of ratings."""
 
-    def errors(self, first_rows: list[int]) -> dict[str, float]:
-        squares = sum(self.squares[row] for row in first_rows)
+    def _errors_from(self, squares: float) -> dict[str, float]:
         return {"rmse": math.sqrt(squares / len(self.by_user.values))}
 
 
@@ -135,24 +122,41 @@ class NotingClicks(Noting, ImplicitFactorization):
 class Feedback(ABC):
     """One fit: its potential, how held-out data judge a point, and the model it makes."""
 
+    p: Recommender
+    train: Ratings
     potential: Noting
+    prior: float
     default_tol: float
     held_name: str
     """What held-out data are judged by."""
 
     @abstractmethod
-    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None: ...
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None: ...
 
     @abstractmethod
     def held(self, theta: Array) -> float:
         """How well the held-out data are met."""
 
     @abstractmethod
+    def _about_ratings(self) -> dict[str, Any]:
+        """Fields of the model that ratings and clicks determine differently."""
+
     def model(self, theta: Array) -> FactorModel:
         """What was learned."""
+        train, potential = self.train, self.potential
+        return FactorModel(
+            item_factors=theta.reshape(-1, potential.rank),
+            user_factors=potential.user_factors(theta, self.p.workers),
+            user_ids=train.user_ids,
+            item_ids=train.item_ids,
+            titles=train.titles,
+            seen=rated_items(train),
+            prior=self.prior,
+            **self._about_ratings(),
+        )
 
     @staticmethod
-    def check(p: Parameters) -> None:
+    def check(p: Recommender) -> None:
         """Refuse parameters that mean nothing for this feedback; most do."""
         return
 
@@ -168,15 +172,20 @@ class Explicit(Feedback):
     default_tol = 1e-4
     held_name = "validation_rmse"
 
-    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None:
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
         self.p, self.train, self.offsets = p, train, measure_offsets(train)
         self.prior = PRIOR if p.prior is None else float(p.prior)
         self.alpha = ALPHA if p.alpha is None else float(p.alpha)
         self.potential = NotingRatings.from_ratings(
-            self._target(train), int(p.rank), prior=self.prior, alpha=self.alpha, dtype=p.dtype,
+            self._target(train),
+            int(p.rank),
+            prior=self.prior,
+            alpha=self.alpha,
+            dtype=p.dtype,
             columns=column_ridges(int(p.rank), p.plain_columns, train),
-            test=None if held is None else self._target(held), seed=p.seed,
-        )  # fmt: skip
+            test=None if held is None else self._target(held),
+            seed=p.seed,
+        )
 
     def _target(self, part: Ratings) -> Ratings:
         if not self.p.offsets:
@@ -188,17 +197,18 @@ class Explicit(Feedback):
         assert isinstance(self.potential, NotingRatings)
         return self.potential.test_rmse(theta, self.p.workers)
 
-    def model(self, theta: Array) -> FactorModel:
-        p, train, potential = self.p, self.train, self.potential
-        return FactorModel(
-            item_factors=theta.reshape(-1, potential.rank),
-            user_factors=potential.user_factors(theta, p.workers),
-            offsets=self.offsets, user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles,
-            seen=rated_items(train),
-            lowest=float(train.values.min()), highest=float(train.values.max()),
-            prior=self.prior, alpha=self.alpha, residual=bool(p.offsets), trust=float(p.trust),
-            clip=bool(p.clip), columns=potential.columns.astype(np.float64),
-        )  # fmt: skip
+    def _about_ratings(self) -> dict[str, Any]:
+        p, values = self.p, self.train.values
+        return {
+            "offsets": self.offsets,
+            "lowest": float(values.min()),
+            "highest": float(values.max()),
+            "alpha": self.alpha,
+            "residual": bool(p.offsets),
+            "trust": float(p.trust),
+            "clip": bool(p.clip),
+            "columns": self.potential.columns.astype(np.float64),
+        }
 
 
 class Implicit(Feedback):
@@ -207,7 +217,7 @@ class Implicit(Feedback):
     default_tol = 3e-5
     held_name = "validation_ndcg"
 
-    def __init__(self, p: Parameters, train: Ratings, held: Ratings | None) -> None:
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
         self.p, self.train, self.test = p, train, held
         self.prior = click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
         self.potential = NotingClicks.from_ratings(
@@ -215,7 +225,7 @@ class Implicit(Feedback):
         )
 
     @staticmethod
-    def check(p: Parameters) -> None:
+    def check(p: Recommender) -> None:
         require(not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out.")
         require(not p.offsets, "offsets are means of ratings: leave them out for clicks.")
 
@@ -227,16 +237,10 @@ class Implicit(Feedback):
     def loss(held: float) -> float:
         return -held
 
-    def model(self, theta: Array) -> FactorModel:
-        train, potential = self.train, self.potential
-        return FactorModel(
-            item_factors=theta.reshape(-1, potential.rank),
-            user_factors=potential.user_factors(theta, self.p.workers),
-            offsets=measure_popularity(train),
-            user_ids=train.user_ids, item_ids=train.item_ids, titles=train.titles, seen=rated_items(train),
-            lowest=0.0, highest=1.0, prior=self.prior, alpha=0.0, residual=False, trust=0.0, clip=False,
-            confidence=float(self.p.confidence),
-        )  # fmt: skip
+    def _about_ratings(self) -> dict[str, Any]:
+        told = {"alpha": 0.0, "residual": False, "trust": 0.0, "clip": False, "lowest": 0.0, "highest": 1.0}
+        offsets, confidence = measure_popularity(self.train), float(self.p.confidence)
+        return {**told, "offsets": offsets, "confidence": confidence}
 
 
 def click_ridge(clicks: Ratings, confidence: float) -> float:

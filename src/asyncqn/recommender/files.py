@@ -67,6 +67,8 @@ class ModelDocument(msgspec.Struct):
     confidence: Annotated[float, msgspec.Meta(gt=0.0, le=1e300)] | None = None
 
 
+_ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
+"""Arrays that have the name of a field of the model; the last two may be absent."""
 _NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip", "confidence")
 
 
@@ -75,10 +77,7 @@ def save_model(
 ) -> Path:
     """Write the model to `folder`, whole or not at all; an older model there is replaced."""
     arrays: dict[str, npt.NDArray[Any]] = {
-        "item_factors": model.item_factors,
-        "user_factors": model.user_factors,
-        "user_ids": model.user_ids,
-        "item_ids": model.item_ids,
+        **{name: array for name in _ARRAYS if (array := getattr(model, name)) is not None},
         "item_offsets": model.offsets.items,
         "user_offsets": model.offsets.users,
         "item_counts": model.offsets.item_counts,
@@ -87,12 +86,8 @@ def save_model(
         "seen_items": model.seen.others,
         **{f"history.{name}": column for name, column in history.items()},
     }
-    if len(model.seen.values) == len(model.seen.others):
+    if model.keeps_ratings:
         arrays["seen_values"] = model.seen.values
-    if model.titles is not None:
-        arrays["titles"] = model.titles
-    if model.columns is not None:
-        arrays["columns"] = model.columns
     document = {
         "parameters": to_json(parameters),
         "facts": to_json(facts),
@@ -109,23 +104,19 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
         said = document.typed(ModelDocument)
         arrays = read_arrays(document.path("arrays.npz"), SCHEMA)
         _check_seen(folder, arrays)
+        same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
         model = FactorModel(
-            item_factors=arrays["item_factors"],
-            user_factors=arrays["user_factors"],
+            **same,
+            **{name: getattr(said, name) for name in _NUMBERS},
             offsets=Offsets(
                 said.mean,
                 *(arrays[name] for name in ("item_offsets", "user_offsets", "item_counts", "user_counts")),
             ),
-            user_ids=arrays["user_ids"],
-            item_ids=arrays["item_ids"],
-            titles=arrays.get("titles"),
-            columns=arrays.get("columns"),
             seen=Grouped(
                 arrays["seen_start"],
                 arrays["seen_items"],
                 arrays.get("seen_values", np.empty(0, np.float32)),
             ),
-            **{name: getattr(said, name) for name in _NUMBERS},
         )
         head = "history."
         history = {name.removeprefix(head): a for name, a in arrays.items() if name.startswith(head)}

@@ -11,47 +11,42 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
-from asyncqn.core.master import CallbackFailed
 from asyncqn.core.request import Request
-from asyncqn.core.stopping import Ended, Stopping
+from asyncqn.core.stopping import Ended, EndedByCallback, Stopping
 from asyncqn.core.table import Table
 from asyncqn.data import Ratings, as_ratings
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.minimize import starting_point
-from asyncqn.recommender.feedback import FEEDBACKS, Feedback, Noting, Parameters
+from asyncqn.recommender.feedback import FEEDBACKS, Feedback, Noting
 from asyncqn.recommender.model import FactorModel
 from asyncqn.types import Array, Progress, Standing
+
+if TYPE_CHECKING:
+    from asyncqn.recommender.estimator import Recommender
 
 SHOWN = ("rmse", "validation_rmse", "validation_ndcg")
 """What is shown of a point while it learns, where it is known."""
 
 
-class Learned(NamedTuple):
-    """The model, the table of metrics, commits, why it ended, and the objective."""
-
-    model: FactorModel
-    history: Table
-    commits: int
-    status: str
-    fun: float
-
-
 def learn(
-    p: Parameters,
+    p: Recommender,
     train: Ratings,
     held: Ratings | None,
     old: FactorModel | None,
     callback: Callable[[Progress], Any] | None,
-) -> Learned:
-    """Fit factors to `train`, watching `held`, from the start or from the model `old`."""
+) -> tuple[FactorModel, Table, int, str, float]:
+    """Fit factors to `train`, watching `held`, from the start or from the model `old`.
+
+    Returns the model, the table of metrics, the commits, why it ended, and the objective.
+    """
     task = FEEDBACKS[p.feedback](p, train, held)
     potential = task.potential
     potential.threads = int(p.workers)
@@ -61,24 +56,17 @@ def learn(
     watch = Watch(p, task, held is not None, algorithm, callback)
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     commits = algorithm.warmup + passes
+    start, rule = _start(p, potential, train, old), PassRule(watch)
     run = Threads(p.workers).minimize(
-        Request(
-            potential, algorithm, _start(p, potential, train, old), commits, p.seed,
-            evaluate=commits, callback=watch, stopping=PassRule(watch),
-        )
-    )  # fmt: skip
+        Request(potential, algorithm, start, commits, p.seed, evaluate=None, callback=watch, stopping=rule)
+    )
     if run.status == "diverged":
         raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
-    return Learned(
-        task.model(watch.best.theta),
-        Table.from_records(watch.records),
-        run.nit,
-        watch.reason or run.status,
-        watch.best.metrics["fun"],
-    )
+    model, history = task.model(watch.best.theta), Table.from_records(watch.records)
+    return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
 
 
-def _start(p: Parameters, potential: Noting, train: Ratings, old: FactorModel | None) -> Array:
+def _start(p: Recommender, potential: Noting, train: Ratings, old: FactorModel | None) -> Array:
     """The potential's own start, or what was learned before, row by row where the item was known."""
     theta = starting_point(potential, None, p.seed)
     if old is not None:
@@ -105,7 +93,7 @@ class Watch:
 
     def __init__(
         self,
-        p: Parameters,
+        p: Recommender,
         task: Feedback,
         holds: bool,
         algorithm: StagedLBFGS,
@@ -119,13 +107,13 @@ class Watch:
         self.begun = time.perf_counter()
         self.passes = self.idle = 0
         self.lowest, self.value = math.inf, math.inf
+        self.errors: dict[str, float] = {}
         self.reason = ""
         self.records: list[dict[str, float]] = []
 
     def __call__(self, progress: Progress) -> None:
-        """The start, evaluated by the run; the end is known from the last pass."""
-        if progress.commit == 0:
-            self._note(progress, 0.0)
+        """The start, which is all that the run evaluates; the end is known from the last pass."""
+        self._note(progress, 0.0)
 
     def after_pass(self, standing: Standing) -> Ended | None:
         """A pass has been judged, and the run stands so; how it ends, None where it goes on."""
@@ -139,22 +127,20 @@ class Watch:
         except StopIteration:
             return Ended("stopped", "the callback has stopped the fit")
         except BaseException as error:
-            raise CallbackFailed from error
+            raise EndedByCallback("stopped", "the callback failed") from error
         if self.idle < self.p.patience:
             return None
         self.reason = "stopped early" if self.by_held else "converged"
         return Ended("converged", "further passes gain nothing")
 
     def _shown(self, standing: Standing) -> dict[str, float]:
-        """Of the last point kept, whose errors the blocks have noted if it is the latest one."""
+        """The errors at the last point kept; asked for again when its value has changed."""
         potential = self.potential
         if standing.value != self.value:
             self.value, n = standing.value, potential.n_data
-            found = potential.errors([part * n // self.blocks for part in range(self.blocks)])
-            known = {**found, "grad_norm": standing.grad_norm}
-            potential.judged = standing.point.copy(), standing.value, known
-        assert potential.judged is not None
-        return potential.judged[2]
+            first_rows = [part * n // self.blocks for part in range(self.blocks)]
+            self.errors = potential.errors(standing.point, first_rows)
+        return self.errors
 
     def _note(self, progress: Progress, passes: float) -> None:
         metrics = dict(progress.metrics)

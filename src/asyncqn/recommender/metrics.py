@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.data import Ratings
-from asyncqn.errors import require
+from asyncqn.errors import require, require_count
 from asyncqn.recommender import ranking
-from asyncqn.recommender.model import FactorModel
+from asyncqn.recommender.model import FactorModel, groups_of
 
 NAMES = ("precision", "recall", "ndcg", "map", "hit_rate")
 
@@ -50,10 +50,7 @@ def rank_quality(
     model cannot recommend count among them, and so are never found.  Ratings that the model was fitted on
     are no test: they are left out, and counted as `seen`.
     """
-    require(
-        isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1,
-        f"k must be a positive integer, not {k!r}.",
-    )
+    require_count("k", k)
     fresh = ~_seen(model, test)
     require(bool(fresh.any()), "the model was fitted on all of these ratings: judge its lists by others.")
     n_seen = len(test) - int(fresh.sum())
@@ -96,9 +93,6 @@ def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
     users = model.user_index(test.user_ids)[test.users]
     items = model.item_index(test.item_ids)[test.items]
     asked = np.unique(users[users >= 0])
-    lengths = np.diff(model.seen.start)[asked]
-    ends = np.cumsum(lengths)
-    places = np.arange(lengths.sum()) + np.repeat(model.seen.start[asked] - (ends - lengths), lengths)
-    n_items = len(model.item_ids)
-    known = np.repeat(asked, lengths) * n_items + model.seen.others[places]
+    seen, n_items = groups_of(model.seen, asked), len(model.item_ids)
+    known = np.repeat(asked, np.diff(seen.start)) * n_items + seen.others
     return (users >= 0) & (items >= 0) & np.isin(users * n_items + items, known)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from asyncqn.data import Ratings
 from asyncqn.data.ids import Ids, lookup, plain_ids
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, require, require_count
 from asyncqn.kernels.als import Grouped, grouped
 from asyncqn.recommender.ranking import BASELINE, FACTORS, Catalogue, best_items, catalogue, known
 from asyncqn.types import Array, Rows
@@ -111,6 +111,11 @@ class FactorModel:
     confidence: float | None = None
     """Of a click, in a model of clicks; None in one of ratings."""
 
+    @property
+    def keeps_ratings(self) -> bool:
+        """Whether `seen` has the ratings, too."""
+        return len(self.seen.values) == len(self.seen.others)
+
     def user_index(self, ids: Any) -> Rows:
         """Dense indices of user ids, -1 for unknown ones."""
         return _index(self.user_ids, ids, "user")
@@ -140,18 +145,14 @@ class FactorModel:
         scores = self.scores(users, items)
         return np.clip(scores, self.lowest, self.highest, out=scores) if self.clip else scores
 
-    def errors(self, ratings: Ratings) -> Iterator[Floats]:
-        """Prediction minus rating, chunk by chunk, for ratings of any origin, matched by id."""
+    def measure(self, ratings: Ratings) -> dict[str, float]:
+        """Root mean square error, mean absolute error, and how many ratings of any origin were compared."""
+        require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
         users, items = self.user_index(ratings.user_ids), self.item_index(ratings.item_ids)
+        squares = absolute = 0.0
         for part in _chunks(len(ratings)):
             predicted = self.predict(users[ratings.users[part]], items[ratings.items[part]])
-            yield predicted - ratings.values[part]
-
-    def measure(self, ratings: Ratings) -> dict[str, float]:
-        """Root mean square error, mean absolute error, and how many ratings were compared."""
-        require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
-        squares = absolute = 0.0
-        for errors in self.errors(ratings):
+            errors = predicted - ratings.values[part]
             squares += float(np.square(errors).sum())
             absolute += float(np.abs(errors).sum())
         n = len(ratings)
@@ -180,6 +181,7 @@ class FactorModel:
         does not depend on the basis in which the factors happen to stand.
         """
         require(np.ndim(item) == 0, "similar takes one item: call it for each of them.")
+        require_count("n", n)
         m = int(self.item_index([item])[0])
         if m < 0 or self.offsets.item_counts[m] == 0:
             raise BadInput(f"item {item} is unknown to the model: fit with ratings of this item.")
@@ -191,10 +193,6 @@ class FactorModel:
         product = spread * spread[m]
         scores = np.divide(F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0)
         scores[flat], scores[m] = -np.inf, -np.inf
-        return self._best(scores, n)
-
-    def _best(self, scores: Floats, n: int) -> list[Recommendation]:
-        require(isinstance(n, int | np.integer) and n >= 1, f"n must be a positive integer, not {n!r}.")
         # Ties fall to the lower index, so that equal models give equal lists.
         order = np.argsort(-scores, kind="stable")[: min(n, int(np.isfinite(scores).sum()))]
         return self._listed(order, scores[order], FACTORS)
@@ -227,6 +225,15 @@ def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Flo
 def rated_items(ratings: Ratings) -> Grouped:
     """Items and ratings by user."""
     return grouped(ratings.users, ratings.items, ratings.values, ratings.n_users)
+
+
+def groups_of(side: Grouped, rows: Rows) -> Grouped:
+    """The groups of these rows, in this order."""
+    lengths = (side.start[1:] - side.start[:-1])[rows]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
+    values = side.values[places] if len(side.values) else side.values
+    return Grouped(start, side.others[places], values)
 
 
 def _index(table: Ids, ids: Any, what: str) -> Rows:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.table import Table
-from asyncqn.errors import require
+from asyncqn.errors import require, require_count
 from asyncqn.kernels import ranking
 from asyncqn.types import Array, Rows
 
@@ -71,10 +71,7 @@ def best_items(
     model: FactorModel, users: Rows, n: int, exclude_seen: bool, threads: int = 1
 ) -> tuple[Rows, Floats]:
     """Indices (-1: no further item) and scores, users x n, of the best items of users by index."""
-    require(
-        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1,
-        f"n must be a positive integer, not {n!r}.",
-    )
+    require_count("n", n)
     items, n_items = model.catalogue, len(model.item_ids)
     n = min(int(n), max(1, n_items))
     places = np.full((len(users), n), -1, np.int64)

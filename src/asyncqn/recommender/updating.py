@@ -7,7 +7,7 @@ a ridge problem of its own, with ridge prior + alpha * (its ratings), of items t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +15,19 @@ import numpy.typing as npt
 from asyncqn.data import Ratings
 from asyncqn.data.duplicates import resolve
 from asyncqn.data.ids import Ids
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, require, require_count
 from asyncqn.kernels.als import Grouped, grouped, solve_side
 from asyncqn.potentials.factorization.implicit_factorization import solve_white, whiten
 from asyncqn.recommender.model import (
     DAMPING,
     FactorModel,
+    Floats,
+    groups_of,
     measure_offsets,
     measure_popularity,
     rated_items,
 )
 from asyncqn.types import Array, Rows
-
-
-class Enlarged(NamedTuple):
-    """A model with room for new ids, all its ratings, and the rows that got new ones."""
-
-    model: FactorModel
-    ratings: Ratings
-    users: Rows
-    items: Rows
 
 
 def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
@@ -43,16 +36,14 @@ def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
     A known user's ratings are added to those the model has, and replace those of the same items.
     Ratings of items that the model does not know count for the user's mean alone.
     """
-    stored = len(model.seen.values) == len(model.seen.others)
+    stored = model.keeps_ratings
     items = model.item_index(new.item_ids)[new.items]
     strange = (items < 0) | (model.offsets.item_counts[items] == 0)
-    grown = _enlarged(model, new, ~strange)
-    model, users = grown.model, grown.users
+    model, _, users, _ = _enlarged(model, new, ~strange)
     if model.confidence is not None:
-        counts = np.diff(model.seen.start)
-        model = _solve_users(replace(model, offsets=model.offsets._replace(user_counts=counts)), users)
-        return _unstored(model, stored)
-    side = _part(model.seen, users)
+        offsets = model.offsets._replace(user_counts=np.diff(model.seen.start))
+        return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
+    side = groups_of(model.seen, users)
     owner = np.repeat(np.arange(len(users)), np.diff(side.start))
     over = side.values - model.offsets.mean - model.offsets.items[side.others]
     left = np.bincount(owner, over, len(users)).astype(np.float64)
@@ -77,37 +68,33 @@ def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
     are solved, and `rounds` times the rows of items with new ratings and of those users.  A new item
     begins at the mean of the items that were rated.
     """
-    require(
-        isinstance(rounds, int | np.integer) and not isinstance(rounds, bool) and rounds >= 1,
-        f"rounds must be a positive integer, not {rounds!r}.",
-    )
+    require_count("rounds", rounds)
     rated = model.offsets.item_counts > 0
     mean_row = model.item_factors[rated].mean(axis=0)
-    grown = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
-    model, ratings = grown.model, grown.ratings
+    model, ratings, users, items = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
     if model.confidence is None:
-        model = replace(
-            model,
-            offsets=measure_offsets(ratings),
-            lowest=min(model.lowest, float(new.values.min())),
-            highest=max(model.highest, float(new.values.max())),
-        )
+        lowest = min(model.lowest, float(new.values.min()))
+        highest = max(model.highest, float(new.values.max()))
+        model = replace(model, offsets=measure_offsets(ratings), lowest=lowest, highest=highest)
     else:
         model = replace(model, offsets=measure_popularity(ratings))
     by_item = grouped(ratings.items, ratings.users, ratings.values, ratings.n_items)
-    model = _solve_users(model, grown.users)
+    model = _solve_users(model, users)
     for _ in range(rounds):
-        model = _solve_users(_solve_items(model, by_item, grown.items), grown.users)
+        model = _solve_users(_solve_items(model, by_item, items), users)
     return model
 
 
 def _enlarged(
     model: FactorModel, new: Ratings, keep: npt.NDArray[np.bool_], item_row: Array | None = None
-) -> Enlarged:
-    """The model's tables and ratings with those of `new` that are kept; new items only with `item_row`."""
+) -> tuple[FactorModel, Ratings, Rows, Rows]:
+    """The model with the ids and those ratings of `new` that are kept; new items only with `item_row`.
+
+    Returns it with all its ratings, and the users and items that got new ones.
+    """
     coming = np.unique(new.users)
     known = model.user_index(new.user_ids[coming]) >= 0
-    stored = len(model.seen.values) == len(model.seen.others)
+    stored = model.keeps_ratings
     if known.any() and not stored:
         user = new.user_ids[coming[known][0]]
         raise BadInput(
@@ -150,37 +137,34 @@ def _enlarged(
         "last" if model.confidence is None else "sum",
     ).ratings
     larger = replace(larger, seen=rated_items(ratings))
-    return Enlarged(larger, ratings, np.unique(users), np.unique(items[keep]))
+    return larger, ratings, np.unique(users), np.unique(items[keep])
 
 
 def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
     """The model with the rows of these users solved given the items."""
-    side = _part(model.seen, users)
-    if model.residual:
-        owner = np.repeat(users, np.diff(side.start))
-        left = side.values - model.offsets.at(owner, side.others)
-        side = side._replace(values=left.astype(np.float32))
+    side = groups_of(model.seen, users)
+    base = model.offsets.at(np.repeat(users, np.diff(side.start)), side.others)
     factors = model.user_factors.copy()
-    factors[users] = _solved(model, side, model.item_factors)
+    factors[users] = _solved(model, side, base, model.item_factors)
     return replace(model, user_factors=factors)
 
 
 def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
     """The model with the rows of these items solved given the users."""
-    side = _part(by_item, items)
-    if model.residual:
-        owner = np.repeat(items, np.diff(side.start))
-        left = side.values - model.offsets.at(side.others, owner)
-        side = side._replace(values=left.astype(np.float32))
+    side = groups_of(by_item, items)
+    base = model.offsets.at(side.others, np.repeat(items, np.diff(side.start)))
     factors = model.item_factors.copy()
     # A ridge by column is the same ridge for all in columns of another length.
     root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
     root = root.astype(factors.dtype)
-    factors[items] = _solved(model, side, model.user_factors / root) / root
+    factors[items] = _solved(model, side, base, model.user_factors / root) / root
     return replace(model, item_factors=factors)
 
 
-def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
+def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Array:
+    """Rows of factors given those of the other side; `base`: what offsets say of the ratings."""
+    if model.residual:
+        side = side._replace(values=(side.values - base).astype(np.float32))
     rank, counts = fixed.shape[1], np.diff(side.start)
     if model.confidence is not None:
         c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
@@ -192,14 +176,6 @@ def _solved(model: FactorModel, side: Grouped, fixed: Array) -> Array:
     solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1))
     rows[counts == 0] = 0.0
     return rows
-
-
-def _part(side: Grouped, rows: Rows) -> Grouped:
-    """The groups of these rows, in this order."""
-    lengths = (side.start[1:] - side.start[:-1])[rows]
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
-    return Grouped(start, side.others[places], side.values[places])
 
 
 def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:

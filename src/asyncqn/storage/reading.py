@@ -95,7 +95,9 @@ def read_document(folder: str | Path, kind: Kind) -> Document:
     """
     folder = Path(folder)
     if not os.path.isfile(folder / kind.document):
-        raise BadInput(f"{folder} is not a saved {kind.what}: it has no {kind.document}.")
+        missing = "it is a file" if os.path.isfile(folder) else "there is no such folder"
+        why = "" if os.path.isdir(folder) else f", for {missing}"
+        raise BadInput(f"{folder} is not a saved {kind.what}: it has no {kind.document}{why}.")
     with telling_damage(folder, kind):
         plain = decode(folder / kind.document)
         if plain.get("kind") != kind.name:

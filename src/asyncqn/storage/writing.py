@@ -164,10 +164,7 @@ def write_folder(
                 entries = {}
                 for name, write in files.items():
                     path = place / _unique_name(name, token)
-                    with path.open("xb") as file:
-                        write(file)
-                        file.flush()
-                        os.fsync(file.fileno())
+                    _fill(path, write)
                     entries[name] = msgspec.to_builtins(FileEntry.of(path, kind.checksum))
                 sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
                 sealed["check"] = check_of(sealed)

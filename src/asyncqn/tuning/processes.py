@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import Protocol
 
 SINGLE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -16,25 +17,20 @@ class Tell(Protocol):
     def __call__(self, done: int, note: str = "") -> None: ...
 
 
-class SharedPool:
+class SharedPool(ExitStack):
     """A pool that is made when it is first asked for, and ends with the block it was opened for: what jobs
     import and compile is then loaded once."""
 
     def __init__(self, processes: int) -> None:
+        super().__init__()
         self._processes = processes
         self._made: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> SharedPool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._made is not None:
-            self._made.shutdown(cancel_futures=True)
 
     def executor(self) -> ProcessPoolExecutor:
         """The processes."""
         if self._made is None:
             self._made = pool(self._processes)
+            self.callback(self._made.shutdown, cancel_futures=True)
         return self._made
 
 

@@ -13,9 +13,9 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -139,8 +139,9 @@ def tune(
             while len(asked) < min(2, budget - len(study.trials)):
                 trial = sampler.ask()
                 asked.append((trial, problem.suggest(trial, curvature)))
+            tried = partial(evaluate, problem, best=study.best_time)
             given = [parameters for _, parameters in asked]
-            results = _evaluated(executor, problem, given, study.best_time)
+            results = list((map if executor is None else executor.map)(tried, given))
             for (trial, _), result in zip(asked, results, strict=True):
                 if trial is not None:
                     sampler.tell(trial, result["score"])
@@ -151,15 +152,6 @@ def tune(
             note = f"best {study.best_time:.3g}" if study.best else "none has reached the goal yet"
             tell(len(study.trials), note)
     return study
-
-
-def _evaluated(
-    executor: Executor | None, problem: TuningProblem, given: list[dict[str, Any]], best: float
-) -> list[Trial]:
-    if executor is None:
-        return [evaluate(problem, parameters, best) for parameters in given]
-    waiting = [executor.submit(evaluate, problem, parameters, best) for parameters in given]
-    return [future.result() for future in waiting]
 
 
 def _optuna_study(problem: TuningProblem, study: Study) -> Any:

@@ -102,7 +102,7 @@ class AsyncSAGA(StochasticGradient):
         table = np.zeros((self.parts, theta0.size), theta0.dtype)
         return Iterate(theta0.copy(), table, np.zeros_like(theta0), new_scatter(theta0, self.scatter))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:  # type: ignore[override]
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         return Worker(np.zeros_like(theta0))
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
@@ -112,12 +112,6 @@ class AsyncSAGA(StochasticGradient):
         potential.grad(view.theta, rows, local.g)
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
-
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:  # type: ignore[override]
-        return local
-
-    def forget(self, local: Worker) -> Worker:  # type: ignore[override]
-        return local
 
     def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
         return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."

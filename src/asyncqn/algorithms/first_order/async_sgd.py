@@ -5,19 +5,10 @@ A worker computes d_theta = -h g on a fresh Omega at the theta it received; the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
-from asyncqn.kernels.vectors import add_one
-from asyncqn.types import Array, Commit, Potential
-
-
-class Iterate(NamedTuple):
-    """The master's theta."""
-
-    theta: Array
+from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
+from asyncqn.types import Potential
 
 
 @dataclass(frozen=True)
@@ -42,11 +33,3 @@ class AsyncSGD(StochasticGradient):
     def example(cls, potential: Potential) -> AsyncSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10)
-
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy())
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        for update in updates:
-            add_one(iterate.theta, update.d_theta)
-        return iterate

@@ -12,13 +12,11 @@ h = 1 / (4 L tau), Koloskova's bound 1 / (4 L l_n) on the step of a late answer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update
-from asyncqn.algorithms.scatter import add_step, note_answer
+from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient
 from asyncqn.errors import require
-from asyncqn.types import Commit, Potential
+from asyncqn.types import Potential
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,5 @@ class DelayAdaptiveSGD(ScatterGradient):
         super().__post_init__()
         require(self.tau >= 1, f"tau must be at least 1, not {self.tau!r}.")
 
-    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
-        theta, scatter = iterate
-        for update, staleness in zip(updates, commit.staleness):
-            scatter = note_answer(scatter, update.d_theta)
-            add_step(theta, min(1.0, self.tau / max(staleness, 1)), update.d_theta, scatter)
-        return ScatterIterate(theta, scatter)
+    def weight(self, staleness: int) -> float:
+        return min(1.0, self.tau / max(staleness, 1))

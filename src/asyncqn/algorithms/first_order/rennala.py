@@ -13,12 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.stochastic_gradient import (
-    ScatterGradient,
-    ScatterIterate,
-    Update,
-    Worker,
-)
+from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.errors import require

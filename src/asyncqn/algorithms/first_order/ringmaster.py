@@ -10,14 +10,12 @@ without interrupted computations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update
-from asyncqn.algorithms.scatter import add_step, note_answer
+from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient
 from asyncqn.core.stages import Stages, not_older_than
 from asyncqn.errors import require
-from asyncqn.types import Commit, Potential
+from asyncqn.types import Potential
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,3 @@ class Ringmaster(ScatterGradient):
 
     def step_limit(self, curvature: float, workers: int) -> float:
         return super().step_limit(curvature, min(workers, self.max_delay + 1))
-
-    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
-        theta, scatter = iterate
-        for update in updates:
-            scatter = note_answer(scatter, update.d_theta)
-            add_step(theta, 1.0, update.d_theta, scatter)
-        return ScatterIterate(theta, scatter)

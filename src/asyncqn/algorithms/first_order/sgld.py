@@ -6,17 +6,15 @@ d_theta = -h g + sqrt(2 h / beta) Z; with beta = inf it is SGD, on several worke
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
-from asyncqn.algorithms.first_order.async_sgd import Iterate
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
-from asyncqn.kernels.vectors import add_one, add_scaled
-from asyncqn.types import Array, Commit, Potential, Rows, Task
+from asyncqn.algorithms.first_order.stochastic_gradient import Iterate, StochasticGradient, Update
+from asyncqn.kernels.vectors import add_scaled
+from asyncqn.types import Array, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -55,11 +53,9 @@ class SGLD(StochasticGradient):
         super().__post_init__()
         object.__setattr__(self, "beta", checked_beta(self.beta))
 
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(theta0.copy())
-
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:  # type: ignore[override]
-        return Worker(*super().init_worker(potential, theta0), np.zeros_like(theta0))
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        Omega, d_theta = super().init_worker(potential, theta0)
+        return Worker(Omega, d_theta, np.zeros_like(theta0))
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         update: Update = super().step(view, local, potential, task)
@@ -67,8 +63,3 @@ class SGLD(StochasticGradient):
         if beta < math.inf:
             add_scaled(update.d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))
         return update
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        for update in updates:
-            add_one(iterate.theta, update.d_theta)
-        return iterate

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
-from asyncqn.algorithms.scatter import Scatter, new_scatter
+from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.types import Array, Counters, Potential, Rows, Task
+from asyncqn.kernels.vectors import add_one
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -27,8 +28,14 @@ class Update(NamedTuple):
     d_theta: Array
 
 
+class Iterate(NamedTuple):
+    """The master's theta."""
+
+    theta: Array
+
+
 class StochasticGradient:
-    """Base of the first-order algorithms: a worker's answer is -h g; they say how it is applied."""
+    """Base of the first-order algorithms: a worker's answer is -h g, which the master adds to theta."""
 
     h: float
     batch: int
@@ -43,7 +50,10 @@ class StochasticGradient:
     def check(self, potential: Potential) -> None:
         check_batch(self.batch, n_data=potential.n_data)
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init(self, theta0: Array) -> Any:
+        return Iterate(theta0.copy())
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Any:
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
     def gradient(self, view: Any, local: Any, potential: Potential, task: Task) -> Array:
@@ -57,11 +67,16 @@ class StochasticGradient:
         g = self.gradient(view, local, potential, task)
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
-    def learn(self, view: Any, local: Worker, potential: Potential, task: Task) -> Worker:
+    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
         return local
 
-    def forget(self, local: Worker) -> Worker:
+    def forget(self, local: Any) -> Any:
         return local
+
+    def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
+        for update in updates:
+            add_one(iterate.theta, update.d_theta)
+        return iterate
 
     def step_limit(self, curvature: float, workers: int) -> float:
         """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
@@ -102,3 +117,14 @@ class ScatterGradient(StochasticGradient):
 
     def init(self, theta0: Array) -> ScatterIterate:
         return ScatterIterate(theta0.copy(), new_scatter(theta0, self.scatter))
+
+    def weight(self, staleness: int) -> float:
+        """The factor on an answer of this age."""
+        return 1.0
+
+    def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:
+        theta, scatter = iterate
+        for update, staleness in zip(updates, commit.staleness):
+            scatter = note_answer(scatter, update.d_theta)
+            add_step(theta, self.weight(staleness), update.d_theta, scatter)
+        return ScatterIterate(theta, scatter)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
@@ -71,7 +71,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ASLBFGS(WorkerMemories):
+class ASLBFGS(OverlappingBatches, WorkerMemories):
     """The paper's as-L-BFGS.
 
     h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
@@ -125,9 +125,6 @@ class ASLBFGS(WorkerMemories):
     def _constant_noise(self) -> float:
         """The noise where beta is a number; 0 where it changes, or is infinite."""
         return math.sqrt(2.0 * self.h * self.gamma / self.beta) if isinstance(self.beta, float) else 0.0
-
-    def check(self, potential: Potential) -> None:
-        check_batch(self.batch, self.overlap, potential.n_data)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -232,6 +229,3 @@ class ASLBFGS(WorkerMemories):
             out += self.rho * v
 
         return largest_curvature(potential, theta, times_H)
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)

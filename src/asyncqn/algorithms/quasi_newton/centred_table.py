@@ -39,15 +39,15 @@ import numpy.typing as npt
 
 from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter
 from asyncqn.algorithms.safeguard import FIRST, LONGEST
-from asyncqn.algorithms.scatter_metric import note_answer
+from asyncqn.algorithms.scatter_metric import note_from_mean
 from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.table import replace_entry
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array
 
 SHARE, HALF = 0.25, 0.5
-"""A pair is of this share of the parts seen, and of that share of the parts active at the start, at least;
-the first pair is of a quarter of the latter."""
+"""A pair is of this share of the parts seen, and of that share of the parts active at the start, or of the
+numbers in theta if these are fewer, at least; the first pair is of a quarter of the parts at the start."""
 EARLY = 0.1
 """The share of the first parts after whose answers the first step is taken."""
 TOLERATED, ERRORS = 10.0, 2.0
@@ -127,7 +127,7 @@ def take_answer(steps: Steps, course: Course, update: Any, version: int, first: 
         return course  # void, or older than what another worker answered
     if not update.finite:
         return _turn_back(steps, course, version)
-    note_answer(steps.memory.metric, update.g)
+    note_from_mean(steps.memory.metric, update.g)
     new = bool(table.read[part] < 0)
     moved, rise = replace_entry(table.g, table.z, table.sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
@@ -139,7 +139,7 @@ def take_answer(steps: Steps, course: Course, update: Any, version: int, first: 
             moved=course.moved + 1, rise=course.rise + rise, squares=course.squares + rise * rise
         )
     known = steps.memory.ring[COUNT] > 0
-    enough = max(SHARE * course.seen, HALF * first) if known else SHARE * first
+    enough = max(SHARE * course.seen, HALF * min(first, steps.theta.size)) if known else SHARE * first
     if course.moved >= max(enough, 2.0):
         if known and _harmful(steps, course):
             return _turn_back(steps, course, version)

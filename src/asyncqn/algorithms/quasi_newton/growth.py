@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from asyncqn.algorithms.quasi_newton.exact_gradients import ExactGradients, rows
 from asyncqn.algorithms.safeguard import Metric, Trial, advance, rebase, standing
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
-from asyncqn.kernels.strata import fill_strata
+from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
 
+Ask: TypeAlias = Callable[[Array], float]
 FACTOR = 4
 """How much a sample grows."""
 
@@ -100,11 +101,33 @@ class GrowingSamples(ExactGradients, ABC):
             iterate = iterate._replace(trial=advance(iterate, pairs, at, value, ask), stage=stage)
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             self._forget_at_growth(pairs)
-            empty = self._exact().init(iterate.start).trial
-            iterate = grown(iterate, pairs, at, value, ask, stage, empty)
+            iterate = self._grown(iterate, pairs, at, value, ask, stage)
         if stage_index(stages, read + 1) != iterate.stage:
             iterate.theta[...] = iterate.base
         return iterate
+
+    def _grown(
+        self, iterate: Iterate, pairs: Metric, at: Array | None, value: float, ask: Ask | None, stage: int
+    ) -> Iterate:
+        """The iterate on the larger sample of `stage`, at whose base the gradient is `at` and U is `value`.
+
+        ask: U over all rows, where the sample is that.  Where the larger sample is not finite at the base,
+        this moves halfway back to the start.  Where U there is above what it was at the start, the smaller
+        sample was fitted too closely, or its slopes led uphill: the start is taken up, with an empty trial.
+        """
+        if at is None:
+            iterate.base[...] = 0.5 * (iterate.base + iterate.start)
+            return iterate
+        if math.isnan(value):
+            worse = ask is not None and not ask(iterate.base) <= ask(iterate.start)
+        else:
+            worse = value > iterate.first_value  # never where that is not known: NaN
+        if not worse:
+            return iterate._replace(trial=rebase(iterate, pairs, at, value, ask), stage=stage)
+        iterate.theta[...] = iterate.base[...] = iterate.start
+        pairs.forget()
+        empty = self._exact().init(iterate.start).trial
+        return iterate._replace(trial=empty._replace(first_norm=iterate.trial.first_norm), stage=stage)
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
@@ -118,32 +141,3 @@ class GrowingSamples(ExactGradients, ABC):
         ends = np.cumsum([stage.commits for stage in self.stages[:-1]])
         stride = np.array(self._strides())[np.searchsorted(ends, read, "right")]
         return rows_of_parts(-(-n_data // stride), self.blocks * self.pieces, part)
-
-
-def grown(
-    iterate: Iterate,
-    pairs: Metric,
-    at: Array | None,
-    value: float,
-    ask: Callable[[Array], float] | None,
-    stage: int,
-    empty: Trial,
-) -> Iterate:
-    """The iterate on the larger sample of `stage`, at whose base the gradient is `at` and U is `value`.
-
-    ask: U over all rows, where the sample is that.  Where the larger sample is not finite at the base, this
-    moves halfway back to the start.  Where U there is above what it was at the start, the smaller sample was
-    fitted too closely, or its slopes led uphill, and the start is taken up again, with the trial `empty`.
-    """
-    if at is None:
-        iterate.base[...] = 0.5 * (iterate.base + iterate.start)
-        return iterate
-    if math.isnan(value):
-        worse = ask is not None and not ask(iterate.base) <= ask(iterate.start)
-    else:
-        worse = value > iterate.first_value  # never where that is not known: NaN
-    if not worse:
-        return iterate._replace(trial=rebase(iterate, pairs, at, value, ask), stage=stage)
-    iterate.theta[...] = iterate.base[...] = iterate.start
-    pairs.forget()
-    return iterate._replace(trial=empty._replace(first_norm=iterate.trial.first_norm), stage=stage)

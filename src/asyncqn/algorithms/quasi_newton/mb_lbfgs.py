@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
+from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
@@ -70,7 +70,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MBLBFGS:
+class MBLBFGS(OverlappingBatches):
     """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
 
     h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
@@ -131,9 +131,6 @@ class MBLBFGS:
     @property
     def stages(self) -> Stages:
         return (rounds(self.timeout, self.quorum),)
-
-    def check(self, potential: Potential) -> None:
-        check_batch(self.batch, self.overlap, potential.n_data)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(
@@ -208,9 +205,6 @@ class MBLBFGS:
         theta_old[...] = theta
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
         return iterate._replace(answered=frozenset(update.worker for update in updates))
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return pair_totals([iterate.memory])

@@ -173,24 +173,16 @@ class MetricLBFGS(GrowingSamples):
         read = updates[0].read
         at, value = whole_sum(updates, self.blocks * self.pieces)
         metric = self._metric(commit)
-        fresh = _summed(updates) if at is not None and self._asks(read) else None
-        pairs = PairsOverMetric(
-            iterate.memory, None if fresh is None or metric(fresh) is None else fresh, metric
-        )
+        fresh: Array | None = None
+        if at is not None and self._asks(read):  # the summary of all parts, in the parts' own order
+            summed: Any = sum(update.summary for update in sorted(updates, key=lambda update: update.part))
+            fresh = None if metric(summed) is None else summed
+        pairs = PairsOverMetric(iterate.memory, fresh, metric)
         return self._judged(iterate, pairs, at, value, read, commit)
 
     def _forget_at_growth(self, pairs: PairsOverMetric) -> None:
         if pairs.fresh is not None or pairs.known:
             pairs.forget_pairs()
-
-
-def _summed(updates: Sequence[Update]) -> Array:
-    """The summary of all parts, in the parts' own order."""
-    ordered = sorted(updates, key=lambda update: update.part)
-    total = ordered[0].summary.copy()
-    for update in ordered[1:]:
-        total += update.summary
-    return total
 
 
 SMALLEST, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100
@@ -222,4 +214,4 @@ def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> Metri
         return replace(algorithm, renewals=(0,))  # there is no first sample: those of all rows alone
     if dim <= LONG:
         return algorithm
-    return replace(algorithm, versions=8, renewals=(0, 2), last_renewals=(0,))
+    return replace(algorithm, versions=8, renewals=(0,), last_renewals=(0,))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_positive, check_step
+from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_positive, check_step
 from asyncqn.algorithms.memory import (
     InitialScale,
     Memory,
@@ -29,19 +29,13 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     product,
 )
+from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
-from asyncqn.kernels.correlated_noise import correlate
+from asyncqn.kernels.memory import correlate
 from asyncqn.kernels.ring import COUNT, NEWEST
 from asyncqn.kernels.vectors import add_one, add_scaled
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
-
-
-class Iterate(NamedTuple):
-    """The master's theta and momentum; only theta is sent."""
-
-    theta: Array
-    u: Array
 
 
 class Update(NamedTuple):
@@ -64,7 +58,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MomentumLBFGS(WorkerMemories):
+class MomentumLBFGS(OverlappingBatches, WorkerMemories):
     """Asynchronous L-BFGS with H used once and momentum kept at the master.
 
     h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
@@ -108,9 +102,6 @@ class MomentumLBFGS(WorkerMemories):
             "noise with covariance H needs a scalar H0: use initial_scale='pair' or a number, or beta=inf.",
         )
 
-    def check(self, potential: Potential) -> None:
-        check_batch(self.batch, self.overlap, potential.n_data)
-
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
@@ -131,27 +122,21 @@ class MomentumLBFGS(WorkerMemories):
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         now = task.stream.k & 1
-        Omega, g_O, g, d = (
-            task.stream.rows(potential.n_data, local.Omega[now]),
-            local.g_O[now],
-            local.g,
-            local.d,
-        )
+        Omega, g_O = task.stream.rows(potential.n_data, local.Omega[now]), local.g_O[now]
+        g, d, memory = local.g, local.d, local.memory
         potential.grad(view.theta, Omega[: self.overlap], g_O)
         potential.grad(view.theta, Omega[self.overlap :], g)
         share = self.overlap / self.batch
         g *= 1.0 - share
         add_scaled(g, share, g_O)
-        memory = local.memory
         product(memory, g, d)
         d *= -self.h
         if self.beta < math.inf:
             normals, size = task.stream.normals(local.normals), d.size
             count, newest = int(memory.ring[COUNT]), int(memory.ring[NEWEST])
-            correlate(
-                memory.pairs, memory.gram, count, newest, memory.scale[0], normals[size:], normals[:size]
-            )
-            add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), normals[:size])
+            noise, scale = normals[:size], memory.scale[0]
+            correlate(memory.pairs, memory.gram, count, newest, scale, normals[size:], noise)
+            add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), noise)
         return Update(d)
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
@@ -159,15 +144,8 @@ class MomentumLBFGS(WorkerMemories):
         if local.steps[0] >= 1 and self.memory > 0:
             g_prime = local.g  # free again once the update is sent
             potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
-            consider_pair(
-                local.memory,
-                self.rule,
-                self.initial_scale,
-                view.theta,
-                local.theta_old,
-                g_prime,
-                local.g_O[before],
-            )
+            theta_old, g_old = local.theta_old, local.g_O[before]
+            consider_pair(local.memory, self.rule, self.initial_scale, view.theta, theta_old, g_prime, g_old)
         local.theta_old[...] = view.theta
         local.steps[0] += 1
         return local
@@ -178,6 +156,3 @@ class MomentumLBFGS(WorkerMemories):
             add_one(iterate.u, update.d)
             add_one(iterate.theta, iterate.u)
         return iterate
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        return np.full(read.size, self.batch + (self.overlap if self.memory else 0), np.int64)

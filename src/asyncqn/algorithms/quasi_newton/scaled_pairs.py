@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.quasi_newton.stored_pairs import StoredPairs, take_pair
-from asyncqn.kernels.recursion import fit_diagonal, two_loops, weighed
+from asyncqn.kernels.recursion import first_loop, fit_diagonal, second_loop, weighed
 from asyncqn.kernels.ring import COUNT, NEWEST, empty_ring, points_inside
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
@@ -69,12 +69,15 @@ class Pairs(StoredPairs):
     conjugacy: float
 
     def direction(self, at: Array, out: Array) -> bool:
-        memory = self.memory
-        if memory.ring[COUNT] == 0:
+        (pairs, products, _, numbers, ring), diagonal = self.memory, self._used()
+        if ring[COUNT] == 0:
             return False
-        two_loops(
-            memory.pairs, memory.products[0], memory.ring[NEWEST], memory.numbers[0], self._used(), at[0], out
-        )
+        newest, shares = int(ring[NEWEST]), np.zeros(pairs.shape[1])
+        out[...] = at[0]
+        first_loop(pairs, products[0], newest, out, shares)
+        scale = out.dtype.type(numbers[0])
+        out *= scale * diagonal if diagonal.size else scale
+        second_loop(pairs, products[0], newest, shares, out)
         return True
 
     def _used(self) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.kernels.conjugation import conjugate
+from asyncqn.kernels.recursion import conjugate
 from asyncqn.kernels.ring import REJECTED, forget_slots, next_slot
 from asyncqn.kernels.vectors import dot
 from asyncqn.types import Array, Counters
@@ -24,7 +24,12 @@ class StoredPairs:
     memory: Any
 
     def fits(self, s: Array, y: Array) -> bool:
-        return fit_one_quadratic(self.memory.pairs, self.memory.products[0], s, y)
+        """Whether (s, y) is symmetric to all stored pairs, of which there are at least two."""
+        (S, Y), own, sy = self.memory.pairs, self.memory.products[0], dot(s, y)
+        used = np.flatnonzero(own > 0.0)
+        return used.size > 1 and all(
+            abs(dot(Y[i], s) - dot(S[i], y)) <= FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
+        )
 
     def forget_pairs(self) -> None:
         """Empty the ring, and leave H0 as it is."""
@@ -53,12 +58,3 @@ def take_pair(pairs: Array, products: Array, ring: Counters, s: Array, y: Array,
     pairs[0, slot], pairs[1, slot] = s, y
     products[:, slot] = (sy, ss, yy)[: len(products)]
     return True
-
-
-def fit_one_quadratic(pairs: Array, own: Array, s: Array, y: Array) -> bool:
-    """Whether (s, y) is symmetric to all stored pairs, of which there are at least two; own: their s'y."""
-    (S, Y), sy = pairs, dot(s, y)
-    used = np.flatnonzero(own > 0.0)
-    return used.size > 1 and all(
-        abs(dot(Y[i], s) - dot(S[i], y)) <= FITS * math.sqrt(max(own[i] * sy, 0.0)) for i in used
-    )

@@ -42,7 +42,7 @@ from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOver
 from asyncqn.algorithms.safeguard import Trial, advance
 from asyncqn.algorithms.scatter_metric import drop_metric
 from asyncqn.core.stages import Growth, Order, Stages, batches
-from asyncqn.errors import require
+from asyncqn.errors import is_count, require
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 LARGEST_TABLE = 2**30
@@ -93,7 +93,7 @@ class TableLBFGS(ExactGradients):
     """Asynchronous L-BFGS on a centred table of gradients, then exact passes; it has no step size.
 
     parts: P, of the table; the master holds 2 P dim numbers, and an answer has 2 dim.  Parts whose gradient
-    takes about five times as long as a message were best (`table_algorithm` chooses).
+    takes about four times as long as a message were best (`table_algorithm` chooses).
     first: how many are active at the start, best as many as there are workers, or more, so that they have ten
     rows for every number in theta.  sweeps: answers per part once all are active.
 
@@ -237,7 +237,7 @@ def place_of(part: PartNumber, parts: int) -> PartNumber:
     return part * stride % parts
 
 
-MESSAGES, MASTERS = 5.0, 1.25
+MESSAGES, MASTERS = 4.0, 1.0
 """The time of a part's gradient: so many messages, and so many times what the master needs for W answers."""
 ROWS_PER_NUMBER = 10
 
@@ -252,9 +252,9 @@ def table_algorithm(
 
     >>> import asyncqn as aq
     >>> aq.table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
-    TableLBFGS(parts=200, first=8, blocks=8, sweeps=1, memory=20, pieces=4, backup_after=None)
+    TableLBFGS(parts=250, first=8, blocks=8, sweeps=1, memory=20, pieces=4, backup_after=None)
     """
-    require(isinstance(workers, int) and workers >= 1, f"there must be at least one worker, not {workers!r}.")
+    require(is_count(workers), f"there must be at least one worker, not {workers!r}.")
     require(message >= 0.0 and master >= 0.0, "message and master are times: neither may be negative.")
     n, d = int(potential.n_data), int(potential.dim)
     rows = max(1.0, MESSAGES * message, MASTERS * workers * master, 16.0 * n * d / LARGEST_TABLE)

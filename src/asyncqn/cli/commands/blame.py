@@ -8,19 +8,18 @@ from typing import Annotated
 import typer
 
 from asyncqn.cli.options import AllowImports
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 
 def blame(
     run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+    out: Output,
     seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 8,
     worker: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this worker; any number of times.  [all]")
     ] = None,
     metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
     allow_imports: AllowImports = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """What a run would have ended at with fresh reads, and without each of its workers.
 
@@ -30,7 +29,6 @@ def blame(
     from asyncqn.core.blame import blame as blame_run
     from asyncqn.core.run import load_run
 
-    out = Output(json, quiet)
     loaded = load_run(run, allow_imports=allow_imports)
     with out.progress("blame", 1) as advance:
         found = blame_run(

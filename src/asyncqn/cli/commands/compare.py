@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import Html, Plot
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.options import ViewOptions
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.cli.view.seen import Seen
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of saved runs, or of checkpoints.")],
+    view: ViewOptions,
+    out: Output,
     metric: Annotated[
         str | None, typer.Option(help="Column to compare; error where all have it, else fun.")
     ] = None,
@@ -23,36 +26,24 @@ def compare(
         float | None,
         typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
     ] = None,
-    plot: Plot = None,
-    html: Html = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
-    from asyncqn.cli.view import plots as plotting
+    from asyncqn.cli.view.plots import comparison, time_axis
     from asyncqn.cli.view.seen import look_at
     from asyncqn.errors import require
 
-    out = Output(json, quiet)
-    if plot is not None:
-        plotting.check_ending(plot)
+    view.check()
+    require(target is None or isfinite(target), f"--target must be a finite number, not {target}.")
     seen = {label: look_at(folder) for label, folder in labels(runs).items()}
-    axes = {plotting.time_axis(run) for run in seen.values()}
+    axes = {time_axis(run) for run in seen.values()}
     require(len(axes) == 1, "simulated time and seconds cannot be compared: choose runs of one kind.")
     metric = metric or ("error" if all("error" in run.metrics for run in seen.values()) else "fun")
     for label, run in seen.items():
         has = ", ".join(run.metrics.columns)
         require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
     rows, goal = compared(seen, metric, target)
-    if plot is not None:
-        figure = plotting.comparison(seen, metric, goal, axes.pop())
-        out.say(f"picture: {plotting.save(figure, plot)}")
-    if html is not None:
-        from asyncqn.cli.view.page import write_page
-
-        out.say(f"page: {write_page(html, seen)}")
-    if not json:
-        _print(out, seen, rows, metric, goal)
+    view.write(lambda: comparison(seen, metric, goal, axes.pop()), seen, out)
+    out.show("\n".join(report(seen, rows, metric, goal)))
     out.result({"metric": metric, "target": goal, "runs": rows})
 
 
@@ -99,11 +90,9 @@ def compared(
     return rows, goal
 
 
-def _print(
-    out: Output, seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None
-) -> None:
+def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None) -> list[str]:
+    """The table and the overlaid curves as lines of text."""
     import numpy as np
-    from rich.text import Text
 
     from asyncqn.cli.view.plots import wants_log
     from asyncqn.cli.view.terminal import overlaid_chart
@@ -118,13 +107,11 @@ def _print(
         numbers = [f"{row['workers']:,}", f"{row['commits']:,}", stale, best, when]
         table.append([letter, row["run"], row["algorithm"], row["status"], *numbers])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        out.show(Text("  ".join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True)).rstrip()))
-    out.show("")
+    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True)) for cells in table]
     curves = {
         letter: (run.metrics["time"], run.metrics[metric])
         for letter, run in zip(letters, seen.values(), strict=True)
     }
     log = wants_log(np.concatenate([y for _, y in curves.values()]))
-    out.show(Text(f"{metric} over time{', logarithmic' if log else ''}"))
-    out.show(Text("\n".join(overlaid_chart(curves, log=log))))
+    title = f"{metric} over time{', logarithmic' if log else ''}"
+    return [*(line.rstrip() for line in lines), "", title, *overlaid_chart(curves, log=log)]

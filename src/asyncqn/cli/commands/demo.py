@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +13,21 @@ import typer
 from rich.table import Table as RichTable
 
 from asyncqn.cli.commands.recommend import table as recommendations
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.core.run import Run
     from asyncqn.data import Ratings
     from asyncqn.recommender.estimator import Recommender
     from asyncqn.recommender.model import Recommendation
-    from asyncqn.types import Callback, Progress
+    from asyncqn.types import Progress
 
+FAST, SLOW = 17, 3
+"""Simulated workers that need about 10 units for six rows, and stragglers that need 100."""
+GOAL = 0.05
+"""The relative error (U - U*) / U* that ends a simulated run."""
+PAPER = {"async-sgd": 6_000, "mb-lbfgs": 600, "as-lbfgs": 6_000}
+"""The paper's three, with the most commits each may have on the simulated cluster."""
 RATINGS, RANK, WORKERS, SEED = "synthetic-100k", 5, 2, 0
 PRIOR, ALPHA = 3.0, 0.04
 BUDGET = 4.0
@@ -36,21 +43,20 @@ TARGET = 1.01
 
 
 def demo(
+    out: Output,
     output: Annotated[
         Path, typer.Option(help="Where the picture, the model, the runs and the report go.", metavar="DIR")
     ] = Path("demo-output"),
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
-    from asyncqn.cli.straggler_story import FAST, SLOW, race_with_stragglers, row_of, table_of
+    import numpy as np
+
     from asyncqn.cli.view import plots as plotting
     from asyncqn.core.replay import replay
     from asyncqn.data import PRESETS, synthetic_ratings
     from asyncqn.errors import require
     from asyncqn.storage import check_place, write_whole
 
-    out = Output(json, quiet)
     require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
     check_place(output / "report.html")
     plotting.new_figure()  # says at once if there is nothing to draw with
@@ -58,9 +64,14 @@ def demo(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
         "the first run of each kernel compiles it"
     )
-    simulated = race_with_stragglers(out, SEED)
-    cluster_rows = {name: row_of(run) for name, run in simulated.items()}
-    out.show(table_of(cluster_rows))
+    simulated = _race_with_stragglers(out)
+    cluster_rows = {name: _cluster_row(run) for name, run in simulated.items()}
+    story = RichTable("algorithm", f"time to an error of {GOAL:g}", "commits", "mean staleness", "largest")
+    for name, row in cluster_rows.items():
+        time = "not reached" if row["time"] is None else f"{row['time']:,.0f}"
+        mean, largest = f"{row['staleness_mean']:.1f}", f"{row['staleness_max']:,}"
+        story.add_row(name, time, f"{row['commits']:,}", mean, largest)
+    out.show(story)
     ratings = synthetic_ratings(*PRESETS[RATINGS])
     out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
     train, test = ratings.split(0.1, SEED)
@@ -73,7 +84,8 @@ def demo(
     pages = _save(output, simulated, runs)
     again = replay(output / "runs" / REPLAYED)
     same = bool((again.theta == runs[REPLAYED].theta).all())
-    user = _typical_user(train)
+    counts = np.bincount(train.users, minlength=train.n_users)
+    user = train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()  # a typical one
     best = model.recommend(user, 10)
     facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
     page = _report(runs, rows, picture.read_bytes(), ratings, facts, user, best, TARGET * lowest)
@@ -109,6 +121,55 @@ def demo(
             "items": [item._asdict() for item in best],
         }
     )
+
+
+def _race_with_stragglers(out: Output) -> dict[str, Run]:
+    """The paper's three with parameters that suit the problem, and the default, which has none to set."""
+    from asyncqn.algorithms import make_algorithm
+    from asyncqn.cli.jobfile import DEFAULT_PARAMETERS
+    from asyncqn.core.cluster import Cluster
+    from asyncqn.engines.simulator import Simulator
+    from asyncqn.minimize import minimize
+    from asyncqn.potentials.linear_gaussian import LinearGaussian
+
+    problem = LinearGaussian.random(dim=100, n_data=600, noise_var=10.0, seed=0)
+    means = [10.0] * FAST + [100.0] * SLOW
+    # Times are those of six rows: an algorithm that asks for more waits longer.
+    cluster = Cluster(FAST + SLOW, means, [0.3 * m for m in means], message=5.0, master=0.2, rows=6)
+    runs: dict[str, Run] = {}
+    for name in (*PAPER, "default"):
+        chosen = make_algorithm(name, DEFAULT_PARAMETERS[name]) if name in PAPER else None
+        goal: dict[str, Any] = {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
+        with out.progress(f"{name:<12}", 1) as advance:
+            runs[name] = minimize(
+                problem, chosen, engine=Simulator(cluster), commits=PAPER.get(name), seed=SEED, **goal
+            )
+            advance(1, runs[name].status)
+    return runs
+
+
+def _cluster_row(run: Run) -> dict[str, Any]:
+    staleness = run.schedule.staleness
+    return {
+        "time": _time_to(run, "error", GOAL),
+        "commits": run.schedule.commits,
+        "staleness_mean": float(staleness.mean()),
+        "staleness_max": int(staleness.max()),
+    }
+
+
+def _row(run: Run, target: float) -> dict[str, Any]:
+    return {
+        "commits": run.schedule.commits,
+        "staleness_mean": float(run.schedule.staleness.mean()),
+        "time_to_target": _time_to(run, "test_rmse", target),
+        "rmse": float(run.metrics["test_rmse"][-1]),
+    }
+
+
+def _time_to(run: Run, metric: str, target: float) -> float | None:
+    reached = run.metrics[metric] <= target
+    return float(run.metrics["time"][reached.argmax()]) if reached.any() else None
 
 
 def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path:
@@ -157,19 +218,9 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     ours = default_factorization_algorithm(profiled, WORKERS)
     batch = joint.n_data // 100
     sgd = AsyncSGD(h=2e-4, batch=batch, sampling="shuffled")
-    central = MBLBFGS(
-        h=0.1, memory=3, batch=4 * batch, overlap=2 * batch, initial_scale=3e-3, cosine_floor=0.1
-    )
-    stale = ASLBFGS(
-        h=3e-3,
-        gamma=0.1,
-        beta=1e6,
-        memory=3,
-        batch=2 * batch,
-        overlap=batch,
-        initial_scale=1e-2,
-        cosine_floor=0.1,
-    )
+    both: dict[str, Any] = {"memory": 3, "cosine_floor": 0.1}
+    central = MBLBFGS(h=0.1, batch=4 * batch, overlap=2 * batch, initial_scale=3e-3, **both)
+    stale = ASLBFGS(h=3e-3, gamma=0.1, beta=1e6, batch=2 * batch, overlap=batch, initial_scale=1e-2, **both)
     entries = {
         "async-sgd": (joint, sgd, 6_000),
         "mb-lbfgs": (joint, central, 2_000),
@@ -183,17 +234,8 @@ def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -
     from asyncqn.engines.threads import Threads
     from asyncqn.minimize import minimize
 
-    def go(commits: int, callback: Callback | None) -> Run:
-        return minimize(
-            potential,
-            algorithm,
-            engine=Threads(WORKERS, max_staleness=OLDEST),
-            commits=commits,
-            seed=SEED,
-            evaluate=max(1, commits // EVALUATIONS),
-            callback=callback,
-        )
-
+    engine = Threads(WORKERS, max_staleness=OLDEST)
+    go = partial(minimize, potential, algorithm, engine=engine, seed=SEED)
     with out.progress(f"{name:<12}", commits) as advance:
 
         def look(progress: Progress) -> None:
@@ -202,37 +244,18 @@ def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -
                 raise StopIteration
 
         # A few commits beforehand, past any warm-up, compile what a machine has not run before.
-        go(getattr(algorithm, "warmup", 0) + 4, None)
-        run = go(commits, look)
+        go(commits=getattr(algorithm, "warmup", 0) + 4, evaluate=1)
+        run = go(commits=commits, evaluate=max(1, commits // EVALUATIONS), callback=look)
     if run.nit < commits:
         why = f"its {BUDGET:g} seconds were over" if run.status == "stopped" else run.message.rstrip(".")
         out.say(f"{name}: ended at commit {run.nit:,} of {commits:,}: {why}.")
     return run
 
 
-def _row(run: Run, target: float) -> dict[str, Any]:
-    rmse, time = run.metrics["test_rmse"], run.metrics["time"]
-    reached = rmse <= target
-    return {
-        "commits": run.schedule.commits,
-        "staleness_mean": float(run.schedule.staleness.mean()),
-        "time_to_target": float(time[reached.argmax()]) if reached.any() else None,
-        "rmse": float(rmse[-1]),
-    }
-
-
 def _words(value: float | None) -> str:
     if value is None:
         return "not reached"
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if value < 0.1 else f"{value:.3f}"
-
-
-def _typical_user(train: Ratings) -> Any:
-    """The user with the median number of ratings."""
-    import numpy as np
-
-    counts = np.bincount(train.users, minlength=train.n_users)
-    return train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()
 
 
 def _picture(runs: dict[str, Run], target: float) -> Any:

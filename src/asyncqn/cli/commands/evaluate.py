@@ -8,34 +8,29 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.cli.options import grouped
-from asyncqn.cli.output import Json, Output, Quiet
-from asyncqn.cli.ratings_options import ReadingOptions, Source
+from asyncqn.cli.options import ReadingOptions, Source
+from asyncqn.cli.output import Output
 
 
-@grouped
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     data: Source,
     reading: ReadingOptions,
+    out: Output,
     k: Annotated[
         int | None, typer.Option("--k", "-k", help="Judge lists of the k best items, too.", metavar="K")
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Ratings of at least this are relevant [all].")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compare a model with ratings: RMSE, MAE; with --k, or of clicks, precision, recall, NDCG..."""
     from asyncqn.recommender.estimator import Recommender
 
-    out = Output(json, quiet)
     loaded = Recommender.load(model)
     clicks = reading.clicks or loaded.feedback == "implicit"
     tested = replace(reading, clicks=clicks).read(data, out)
     numbers = loaded.evaluate(tested.ratings, k=k, threshold=threshold)
-    if not json:
-        width = max(map(len, numbers))
-        out.show("\n".join(f"{name:<{width}} {value:.6g}" for name, value in numbers.items()))
+    width = max(map(len, numbers))
+    out.show("\n".join(f"{name:<{width}} {value:.6g}" for name, value in numbers.items()))
     out.result(numbers | {"skipped": tested.skipped, "repeated": tested.repeated})

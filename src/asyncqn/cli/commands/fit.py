@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import grouped
-from asyncqn.cli.output import Json, Output, Quiet
-from asyncqn.cli.ratings_options import ReadingOptions, Source
+from asyncqn.cli.options import ReadingOptions, Source
+from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
@@ -87,20 +86,17 @@ class SplitOptions:
         return ratings.split_by_time(self.test_fraction, per_user=self.split == "user-time")
 
 
-@grouped
 def fit(
     data: Source,
     model: ModelOptions,
     kept: SplitOptions,
     reading: ReadingOptions,
+    output: Output,
     out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
     from asyncqn.recommender.estimator import Recommender
 
-    output = Output(json, quiet)
     kept.check()
     check_places(out, kept.test_out)
     learner = Recommender(**asdict(model))
@@ -123,7 +119,7 @@ def fit(
         "model": None if out is None else str(learner.save(out)),
     }
     for name, value in numbers.items():
-        if value is not None and not json:
+        if value is not None:
             output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
     output.result(numbers)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asyncqn.cli.options import AllowImports
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan(
+    out: Output,
     job: Annotated[Path | None, typer.Argument(help="TOML file of a job; its target is planned for.")] = None,
     record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
     workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
@@ -34,8 +34,6 @@ def plan(
     commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run the best for real beside it.")] = False,
     allow_imports: AllowImports = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
 
@@ -48,7 +46,6 @@ def plan(
     from asyncqn.plan import plan as make_plan
 
     require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
-    out = Output(json, quiet)
     given = load_job(job, allow_imports=allow_imports)
     goal = target if target is not None else given.run.target
     if goal is None:
@@ -57,21 +54,16 @@ def plan(
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}.")
-    before: dict[str, Any] = {}
-    for path in recorded or []:
-        run = load_run(path, potential=given.problem)
-        before[str(run.manifest["algorithm"]["kind"])] = run
-    if before:
-        chosen: Mapping[str, Any] = {name: planned(name, run) for name, run in before.items()}
-    else:
-        chosen = CANDIDATES if algorithms == "all" else {name: known[name] for name in names}
+    runs = [load_run(path, potential=given.problem) for path in recorded or ()]
+    before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
+    chosen: dict[str, Any] = {name: planned(name, run) for name, run in before.items()}
     cls = engine_class(engine)
     found = make_plan(
         given.problem,
         target=goal,
         metric=metric or given.run.metric,
         workers=counts(workers),
-        algorithms=chosen,
+        algorithms=chosen or {name: known[name] for name in names},
         recorded=before or None,
         record=seconds(record),
         engine=lambda many: cls(workers=many),
@@ -113,18 +105,17 @@ def _show(out: Output, found: Plan) -> None:
 def counts(text: str) -> list[int]:
     """The numbers that a list, or a range in doublings, stands for."""
     try:
-        if ".." in text:
-            first, last = (int(end) for end in text.split(".."))
-            numbers = [first]
-            while first >= 1 and 2 * numbers[-1] <= last:
-                numbers.append(2 * numbers[-1])
-            if numbers[-1] < last:
-                numbers.append(last)
-        else:
+        if ".." not in text:
             numbers = [int(number) for number in text.split(",")]
+        else:
+            first, last = (int(end) for end in text.split(".."))
+            numbers = [first << k for k in range(64) if first << k < last] + [last]
+            if first > last:
+                raise ValueError
+        if min(numbers) < 1:
+            raise ValueError
     except ValueError:
         raise BadInput(f"--workers must be like 1..256 or 1,2,6, not {text!r}.") from None
-    require(min(numbers) >= 1, f"--workers must be like 1..256 or 1,2,6, not {text!r}.")
     return numbers
 
 

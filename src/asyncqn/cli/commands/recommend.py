@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
-from rich.text import Text
 
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 def recommend(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    output: Output,
     user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be given several times.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All users of the model; needs --out.")] = False,
     out: Annotated[
@@ -30,13 +30,10 @@ def recommend(
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also items that the user has rated.")
     ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """List the items users would rate highest, with titles where the ratings had them."""
     from asyncqn.recommender.estimator import Recommender
 
-    output = Output(json, quiet)
     require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
     require(not (all_ and user), "--all and --user exclude each other: leave one out.")
     require(not all_ or out is not None, "--all needs a file: --out FILE.csv or FILE.parquet.")
@@ -57,9 +54,8 @@ def _one(loaded: Recommender, name: str, n: int, exclude_seen: bool, output: Out
     if basis == "baseline":
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
         output.say(f"the model knows no rating of user {name}: these are the items with the {means}")
-    if not output.json:
-        output.show(Text(f"user {known}"))
-        output.show(table(best))
+    output.show(f"user {known}")
+    output.show(table(best))
     return {"user": known, "basis": basis, "items": [item._asdict() for item in best]}
 
 
@@ -92,14 +88,13 @@ def _write(
     if unknown:
         means = "highest means" if loaded.feedback == "explicit" else "most clicks"
         output.say(f"users without ratings, who got the items with the {means}: {unknown:,}")
-    if not output.json:
-        output.show(Text(f"users: {total:,}, rows: {rows:,}, in {place}"))
+    output.show(f"users: {total:,}, rows: {rows:,}, in {place}")
     return {"file": str(place), "users": total, "rows": rows, "baseline_users": unknown}
 
 
 def table(items: list[Recommendation]) -> RichTable:
-    """Recommendations as a table; titles are data, so no markup in them is obeyed."""
+    """Recommendations as a table."""
     drawn = RichTable("", "score", "item", "title", box=None)
     for place, item in enumerate(items, 1):
-        drawn.add_row(str(place), f"{item.score:.2f}", Text(str(item.id)), Text(item.title or ""))
+        drawn.add_row(str(place), f"{item.score:.2f}", str(item.id), item.title or "")
     return drawn

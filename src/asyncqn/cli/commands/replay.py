@@ -9,20 +9,18 @@ import typer
 
 from asyncqn.cli.ending import BAD_INPUT
 from asyncqn.cli.options import AllowImports
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 from asyncqn.errors import ReplayMismatch
 
 
 def replay(
     run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+    out: Output,
     allow_imports: AllowImports = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
     from asyncqn.core.replay import replay as replay_run
 
-    out = Output(json, quiet)
     try:
         again = replay_run(run, allow_imports=allow_imports)
     except ReplayMismatch as mismatch:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.paper.reproduce import Result
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(help="fig1 ... fig5, order, map, remarks, theory; or all.")],
+    names: Annotated[
+        list[str], typer.Argument(help="fig1 ... fig5, order, map, remarks, theory, tempering; all.")
+    ],
+    out: Output,
     full: Annotated[bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")] = False,
     output: Annotated[Path, typer.Option(help="Where tables, figures and report go.")] = Path("reproduced"),
     docs: Annotated[Path | None, typer.Option(help="Also publish tables and pages into this folder.")] = None,
@@ -25,27 +28,25 @@ def reproduce(
         str, typer.Option(metavar="WHICH", help="Shades of figures: percentiles (10 to 90) or sigma (3).")
     ] = "percentiles",
     seed: Annotated[int, typer.Option(min=0, help="First seed of the repetitions.")] = 0,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Reproduce experiments of the paper; finished parts are not run again, interrupted ones go on."""
     from asyncqn.errors import require
-    from asyncqn.paper.bands import BANDS
     from asyncqn.paper.catalogue import MODULES, find
+    from asyncqn.paper.drawing import BANDS
     from asyncqn.paper.experiment import Context
     from asyncqn.paper.judgement import judged
     from asyncqn.paper.report import write_html
     from asyncqn.paper.reproduce import folder_of, load_results, run_experiment
 
     require(bands in BANDS, f"--bands must be {' or '.join(BANDS)}, not {bands!r}.")
-    out = Output(json, quiet)
     context = Context(output, full, processes, seed, out.progress, tuned)
     size = "--full" if full else "--quick"
     results = []
     wanted = find(names)
     minutes = [experiment.minutes[1 if full else 0] for experiment in wanted]
     if len(wanted) > 1:
-        out.say(f"{len(wanted)} experiments; about {sum(minutes):.0f} min on two processors in all")
+        each = ", ".join(f"{one.name} {time:g}" for one, time in zip(wanted, minutes, strict=True))
+        out.say(f"{len(wanted)} experiments; about {sum(minutes):.0f} min on two processors in all: {each}")
     for experiment, expected in zip(wanted, minutes, strict=True):
         out.say(f"{experiment.name}: {experiment.title}; about {expected:g} min on two processors")
         command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asyncqn.cli.options import AllowImports, CheckpointEvery, Save, parse_parameters
-from asyncqn.cli.output import Json, Quiet, check_run_folder
+from asyncqn.cli.output import Output, check_run_folder
 from asyncqn.cli.running import output_of_rank, show_run, under_mpiexec
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Saved
-    from asyncqn.core.run import Run
-    from asyncqn.types import Algorithm, Callback
+    from asyncqn.types import Algorithm
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
+    out: Output,
     change: Annotated[
         bool, typer.Option("--change", help="Go on with other parameters, as a new segment of the run.")
     ] = False,
@@ -35,8 +36,6 @@ def resume(
     checkpoint_every: CheckpointEvery = 30.0,
     save: Save = None,
     allow_imports: AllowImports = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Go on from the newest whole checkpoint, to the number of commits the run was asked for.
 
@@ -45,10 +44,9 @@ def resume(
     from asyncqn.core.checkpoint_reading import load_checkpoint
     from asyncqn.resume import resume as resume_run
 
-    out, mistakes_at_rank_0 = output_of_rank(json, quiet, mpi=under_mpiexec())
+    out, mistakes_at_rank_0 = output_of_rank(out, mpi=under_mpiexec())
     with mistakes_at_rank_0():
-        if save is not None:
-            check_run_folder(save)
+        check_run_folder(save)
         require(
             change == bool(parameter),
             "other parameters need both --change and -p KEY=VALUE: say both, or neither.",
@@ -58,19 +56,10 @@ def resume(
     about = saved.document["manifest"]
     commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
     out.say(f"going on from commit {saved.commit} of {commits}")
-
-    def go(callback: Callback) -> Run | None:
-        return resume_run(
-            folder,
-            algorithm=algorithm,
-            change=change,
-            callback=callback,
-            checkpoint_every=checkpoint_every,
-            allow_imports=allow_imports,
-        )
-
-    shown = {"simulated": simulated, "checkpoint": True}
-    raise typer.Exit(show_run(go, commits, save, out, mistakes_at_rank_0, **shown))
+    options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "allow_imports": allow_imports}
+    go = partial(resume_run, folder, algorithm=algorithm, change=change, **options)
+    code = show_run(go, commits, save, out, mistakes_at_rank_0, simulated=simulated, checkpoint=True)
+    raise typer.Exit(code)
 
 
 def _changed(saved: Saved, parameter: list[str], allow_imports: bool) -> Algorithm:

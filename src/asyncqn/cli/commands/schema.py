@@ -6,10 +6,10 @@ from json import dumps
 
 import typer
 
-from asyncqn.cli.output import Json, Quiet
+from asyncqn.cli.output import Output
 
 
-def schema(json: Json = False, quiet: Quiet = False) -> None:
+def schema(out: Output) -> None:
     """Print the JSON schema of a job file; name it in the first line: #:schema ./job.schema.json."""
     from asyncqn.cli.jobfile import job_schema
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
+from signal import SIGINT, SIGTERM
 from typing import Annotated
 
 import typer
 
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.ending import ENDINGS, Terminated, complain
+from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 
 def serve(
     sets: Annotated[list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")],
+    out: Output,
     host: Annotated[
         str, typer.Option(help="Address to listen at; another than this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
@@ -27,7 +28,6 @@ def serve(
     from asyncqn.data.cache import load
     from asyncqn.data.server import DataServer
 
-    out = Output(json, quiet)
     named = {}
     for word in sets:
         name, _, file = word.partition("=")
@@ -40,4 +40,9 @@ def serve(
         for name in named:
             out.show(f"serving {server.address}/{name}")
         sys.stdout.flush()  # whoever waits for the address reads a pipe
-        server.wait()
+        try:
+            server.wait()
+        except (KeyboardInterrupt, Terminated) as ending:
+            sentence, code = ENDINGS[SIGTERM if isinstance(ending, Terminated) else SIGINT]
+            complain(sentence)
+            sys.exit(code)  # with --json the one object has been printed

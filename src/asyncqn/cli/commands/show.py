@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import Html, Plot
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.options import ViewOptions
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.cli.view.seen import Seen
@@ -22,39 +22,26 @@ MOST_WORKERS = 12
 
 def show(
     run: Annotated[Path, typer.Argument(help="Folder of a saved run, or of checkpoints.")],
-    plot: Plot = None,
-    html: Html = None,
+    view: ViewOptions,
+    out: Output,
     trace: Annotated[
         Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Show a run: parameters, convergence, staleness, work per worker, versions."""
-    from asyncqn.cli.view import plots as plotting
+    from asyncqn.cli.view.plots import SIMULATED, births, overview, time_axis
     from asyncqn.cli.view.seen import look_at
     from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
 
-    out = Output(json, quiet)
-    if plot is not None:
-        plotting.check_ending(plot)
+    view.check()
     loaded = look_at(run)
-    if plot is not None:
-        out.say(f"picture: {plotting.save(plotting.overview(loaded), plot)}")
-    if html is not None:
-        from asyncqn.cli.view.page import write_page
-
-        out.say(f"page: {write_page(html, {run.name or str(run): loaded})}")
+    view.write(lambda: overview(loaded), {run.name or str(run): loaded}, out)
     if trace is not None:
-        simulated = plotting.time_axis(loaded) == plotting.SIMULATED
+        simulated = time_axis(loaded) == SIMULATED
         scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
-        out.say(f"trace: {write_trace(trace, loaded.schedule, scale, plotting.births(loaded))}")
-    if json:
-        out.result(describe(loaded, run))
-    else:
-        from rich.text import Text
-
-        out.show(Text("\n".join(report(loaded, run))))
+        out.say(f"trace: {write_trace(trace, loaded.schedule, scale, births(loaded))}")
+    out.show("\n".join(report(loaded, run)))
+    out.result(describe(loaded, run))
 
 
 def describe(run: Seen, folder: Path) -> dict[str, Any]:

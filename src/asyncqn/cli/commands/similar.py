@@ -6,30 +6,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from asyncqn.cli.commands.recommend import table
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 
 def similar(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
     item: Annotated[list[str], typer.Option(help="Id of an item; may be given several times.")],
+    out: Output,
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """List the items whose predicted ratings correlate best with those of an item."""
     from asyncqn.recommender.estimator import Recommender
 
-    out = Output(json, quiet)
     loaded = Recommender.load(model)
     lists = []
     for name in item:
         best = loaded.similar(name, n)
         known = loaded.item_ids_[loaded.model_.item_index([name])[0]].item()
-        if not json:
-            out.show(Text(f"item {known}"))
-            out.show(table(best))
+        out.show(f"item {known}")
+        out.show(table(best))
         lists.append({"item": known, "items": [found._asdict() for found in best]})
     out.result({"similar": lists} | (lists[0] if len(lists) == 1 else {}))

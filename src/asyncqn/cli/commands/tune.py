@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asyncqn.cli.options import SettingOptions, grouped, option
+from asyncqn.cli.options import SettingOptions, option
 from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, require
 
@@ -32,8 +32,7 @@ class Asked(NamedTuple):
     problem: TuningProblem
     path: Path
     options: str
-    goal: str
-    unit: str
+    unit: str = "units"
 
 
 def _positive(option: str, number: float) -> None:
@@ -68,7 +67,7 @@ class GaussianOptions:
         path = output or FOLDER / f"{algorithm}-{problem}-W{W}-var{self.variance:g}{link}.json"
         options = f"--workers {W} --variance {self.variance:g} --epsilon {self.epsilon:g}"
         options += f" --serial {self.serial:g}" if self.serial else ""
-        return Asked(tuned, path, options, f"error {self.epsilon:g}", "units")
+        return Asked(tuned, path, options)
 
 
 @dataclass(frozen=True)
@@ -101,15 +100,15 @@ class RatingsOptions:
         options = f"--ratings {self.ratings} --workers {W} --rmse {self.rmse:g} --limit {self.limit:g}"
         options += f" --timing {','.join(f'{t:g}' for t in times)}"
         options += "" if self.rho is None else f" --rho {self.rho:g}"
-        return Asked(tuned, path, options, f"RMSE {self.rmse:g}", "simulated seconds")
+        return Asked(tuned, path, options, "simulated seconds")
 
 
-@grouped
 def tune(
     algorithm: Annotated[str, typer.Argument(help="One of {tunable}.")],
     options: SettingOptions,
     gaussian: GaussianOptions,
     factorization: RatingsOptions,
+    out: Output,
     problem: Annotated[
         str | None,
         typer.Option(help="Instead of a job: linear-gaussian, another of Fig. 2, or matrix-factorization."),
@@ -132,9 +131,8 @@ def tune(
     from asyncqn.tuning.tuner import tune
 
     known_algorithm(algorithm)
-    counts = {"workers": 1 if options.workers is None else options.workers}
-    for name, count in {**counts, "seeds": seeds, "processes": processes}.items():
-        require(count >= 1, f"--{name} must be at least 1, not {count}.")
+    for name, count in {"workers": options.workers, "seeds": seeds, "processes": processes}.items():
+        require(count is None or count >= 1, f"--{name} must be at least 1, not {count}.")
     gaussian.check()
     factorization.check()
     require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
@@ -153,22 +151,22 @@ def tune(
     which = "" if problem is None else f"--problem {problem} "
     command = f"asyncqn tune {algorithm} {which}{asked.options} --budget {budget} --seeds {seeds} "
     command += f"--seed {runs['seed']}"
-    out = Output(options.json, options.quiet)
     with out.progress(f"tuning {algorithm}", budget) as tell:
         study = tune(asked.problem, budget, path=asked.path, command=command, processes=processes, tell=tell)
     _show(out, study, asked, command)
 
 
-_ALIKE = ("workers", "seed", "json", "quiet")
+_ALIKE = ("workers", "seed")
 """Options that a job and a problem of the paper have both."""
 
 
 def _said(options: SettingOptions) -> dict[str, Any]:
     """What is said of a job, by the words of the command line."""
-    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _ALIKE}
-    usual = {f.name: f.default for f in fields(options)}
-    named = {name: "JOB" if name == "job" else f"--{name.replace('_', '-')}" for name in given}
-    return {named[name]: value for name, value in given.items() if value != usual[name]}
+    return {
+        "JOB" if f.name == "job" else f"--{f.name.replace('_', '-')}": value
+        for f in fields(options)
+        if (value := getattr(options, f.name)) != f.default and f.name not in _ALIKE
+    }
 
 
 def _job(
@@ -185,8 +183,7 @@ def _job(
         words += [
             w for v in values for w in (() if name == "JOB" else (name,)) + (() if v is True else (str(v),))
         ]
-    metric, target = problem.goal
-    return Asked(problem, path, shlex.join(words), f"{metric} {target:g}", "units")
+    return Asked(problem, path, shlex.join(words))
 
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
@@ -213,14 +210,15 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
 
 
 def _show(out: Output, study: Study, asked: Asked, command: str) -> None:
-    best = study.best
+    best, (metric, target) = study.best, asked.problem.goal
     if best is None:
-        out.show(f"no trial reached {asked.goal} on every seed.")
+        out.show(f"no trial reached {metric} {target:g} on every seed.")
     else:
         for name, value in best["parameters"].items():
             out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
         times = best["times"]
-        out.show(f"time to {asked.goal}: median {median(times):.4g} {asked.unit} over {len(times)} runs")
+        needed = f"median {median(times):.4g} {asked.unit} over {len(times)} runs"
+        out.show(f"time to {metric} {target:g}: {needed}")
     out.show(f"{len(study.trials)} trials are in {asked.path}")
     words = ("complete", "pruned", "too slow", "diverged")
     counts = {word: sum(trial["status"] == word for trial in study.trials) for word in words}

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 
 def warm(
+    out: Output,
     rank: Annotated[
         list[int] | None, typer.Option(help="Ranks of the recommender; any number of times. [5]")
     ] = None,
@@ -22,8 +23,6 @@ def warm(
     kernels: Annotated[
         bool, typer.Option("--kernels", help="List what was compiled, with processor seconds.")
     ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compile what the defaults of `minimize`, `simulate` and the recommender run.
 
@@ -36,19 +35,17 @@ def warm(
 
     ranks = rank or [5]
     require(all(r >= 1 for r in ranks), f"--rank must be at least 1, not {min(ranks)}.")
-    out, parts = Output(json, quiet), []
+    parts = []
     for name, work in jobs(ranks, everything):
         began = time.process_time()
         with listening() as compiled:
             work()
         seconds = time.process_time() - began
         parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
-        if not json:
-            out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
-        for row in compiled if kernels and not json else ():
+        out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
+        for row in compiled if kernels else ():
             out.show(f"  {row.seconds:6.2f} s  {row.name.removeprefix('asyncqn.kernels.')}")
-    if not json:
-        out.show(f"kept in {cache_folder()}")
+    out.show(f"kept in {cache_folder()}")
     out.result({"parts": parts, "folder": str(cache_folder())})
 
 

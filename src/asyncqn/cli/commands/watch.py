@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.output import Json, Output, Quiet
+from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.core.checkpoint import Saved
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 def watch(
     folder: Annotated[Path, typer.Argument(help="Folder of checkpoints of the run.", metavar="DIR")],
+    out: Output,
     every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Watch a run that keeps checkpoints: commits, objective, |grad U|, staleness, workers.
 
@@ -32,7 +31,7 @@ def watch(
     from asyncqn.storage import held_by
 
     require(every > 0, f"--every must be positive, not {every:g}.")
-    out, last, saved = Output(json, quiet), -1, None
+    last, saved = -1, None
     while True:
         owner = held_by(folder)
         try:
@@ -45,13 +44,12 @@ def watch(
             saved = None  # it lives, and has not written yet
         if saved is not None and int(saved.document["serial"]) != last:
             last = int(saved.document["serial"])
-            if not json:
-                out.show(line(state(saved, owner is not None)))
+            out.show(line(state(saved, owner is not None)))
         if owner is None or once:
             break
         time.sleep(every)
     assert saved is not None
-    if not json and not once:
+    if not once:
         out.say(f"nobody writes to {folder} any more.")
     out.result(state(saved, owner is not None))
 
@@ -65,14 +63,12 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     seen = of_checkpoint(saved)
     recent = seen.schedule.worker[-RECENT:]
     stale = seen.schedule.staleness[-RECENT:]
-    engine = seen.manifest["engine"]
+    engine, numbers = seen.manifest["engine"], seen.numbers
     return {
-        **{key: value for key, value in seen.numbers.items() if key not in ("status", "message")},
+        **{key: value for key, value in numbers.items() if key not in ("status", "message")},
         "living": living,
         "engine": engine.get("kind"),
-        "workers": int(engine.get("workers", 0))
-        - seen.numbers["workers_lost"]
-        + seen.numbers["workers_joined"],
+        "workers": int(engine.get("workers", 0)) - numbers["workers_lost"] + numbers["workers_joined"],
         "workers_active": int(np.unique(recent).size),
         "staleness_recent": float(stale.mean()) if stale.size else 0.0,
     }

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from asyncqn.cli.view.plots import births, pick_metric, time_axis
 from asyncqn.cli.view.seen import Seen
+from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.paper.drawing import styles_of
 from asyncqn.storage import write_whole
 
 MOST_ROWS = 20_000
@@ -32,10 +34,30 @@ def write_page(path: str | Path, runs: Mapping[str, Seen]) -> Path:
 
 def page(runs: Mapping[str, Seen]) -> str:
     """The page as text."""
-    document = [_run(label, run) for label, run in runs.items()]
+    colors = _colors(runs)
+    document = [{**_run(label, run), "color": colors[label]} for label, run in runs.items()]
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return files("asyncqn.cli.view").joinpath("page.html").read_text("utf-8").replace("@DATA@", safe)
+
+
+def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
+    """An algorithm's own colour, where no two of the runs that are drawn together have the same algorithm."""
+    together: dict[tuple[str, str], dict[str, str]] = {}
+    for label, run in runs.items():
+        drawn = together.setdefault((_problem(run), time_axis(run)), {})
+        drawn[label] = run.manifest["algorithm"]["kind"]
+    found: dict[str, str] = {}
+    for drawn in together.values():
+        names = drawn if len(set(drawn.values())) == len(drawn) else {label: label for label in drawn}
+        styles = styles_of(names.values())
+        found |= {label: styles[name]["color"] for label, name in names.items()}
+    return found
+
+
+def _problem(run: Seen) -> str:
+    made = run.manifest["potential"]
+    return f"{made['name']}, {made['dim']:,} numbers, {made['n_data']:,} data points"
 
 
 def _run(label: str, run: Seen) -> dict[str, Any]:
@@ -50,6 +72,7 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
         "label": label,
         "status": run.status,
         "message": run.message,
+        "problem": _problem(run),
         "axis": time_axis(run),
         "metric": pick_metric(run.metrics) if run.metrics.rows else "fun",
         "metrics": {name: _numbers(column) for name, column in run.metrics.items()},
@@ -72,9 +95,8 @@ def _facts(run: Seen) -> dict[str, str]:
     made, stale = run.manifest, run.schedule.staleness
     parameters = made["algorithm"]["parameters"] or {}
     shown = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in parameters.items())
-    problem = made["potential"]
     facts = {
-        "problem": f"{problem['name']}, {problem['dim']:,} numbers, {problem['n_data']:,} data points",
+        "problem": _problem(run),
         "algorithm": f"{made['algorithm']['kind']}: {shown}" if shown else made["algorithm"]["kind"],
         "engine": f"{made['engine'].get('kind')}, {run.schedule.workers} workers, seed {made['seed']}",
         "commits": f"{run.schedule.commits:,}, and {run.schedule.dropped:,} answers dropped",
@@ -86,16 +108,11 @@ def _facts(run: Seen) -> dict[str, str]:
 
 
 def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
-    """The first computations, with their beginnings: a worker starts anew when its last one ended."""
+    """The first computations, with their beginnings."""
     rows = min(len(schedule), MOST_ROWS)
-    ends: dict[int, float] = dict(born)
     worker, time = schedule.worker[:rows].tolist(), schedule.time[:rows].tolist()
-    start = []
-    for w, end in zip(worker, time, strict=True):
-        start.append(min(ends.get(w, 0.0), end))
-        ends[w] = end
+    start = starts(worker, time, born)
     took = np.array(time) - np.array(start)
-    left = len(schedule) - rows
     opening = min(rows, OPENING * max(schedule.workers, 1))
     return {
         "workers": schedule.workers,
@@ -108,7 +125,7 @@ def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
         "end": time[-1] if rows else 0.0,
         "opening": time[opening - 1] if rows else 0.0,
         "note": "Scroll or pinch to zoom, drag to move, point at a box to read it."
-        + (f" The first {rows:,} of {len(schedule):,} computations." if left else ""),
+        + (f" The first {rows:,} of {len(schedule):,} computations." if len(schedule) > rows else ""),
     }
 
 

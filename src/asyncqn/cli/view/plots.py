@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.paper.palette import styles_of
+from asyncqn.paper.drawing import styles_of
 from asyncqn.storage import write_whole
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ STRAGGLER = 2.0
 """A computation that takes this many times the median is marked in a timeline."""
 RARE = 50
 """A histogram whose bars differ by more than this factor has a logarithmic axis."""
-MOST_SLICES = 4_000
+MOST_SLICES = 1_000
 """More boxes than this in a timeline are smaller than a pixel: the later part is left out, and says so."""
 
 
@@ -72,29 +73,13 @@ def convergence(
     return figure
 
 
-def staleness_histogram(schedule: Schedule) -> Figure:
-    """How many computations were how stale, with the mean marked."""
-    figure = new_figure()
-    _staleness(figure.add_subplot(), schedule)
-    return figure
-
-
-def timeline(
-    schedule: Schedule, *, x_label: str = SIMULATED, births: Mapping[int, float] | None = None
-) -> Figure:
-    """One line per worker, one box per computation; dropped ones hatched."""
-    figure = new_figure(height=min(12.0, 2.0 + 0.16 * max(schedule.workers, 8)))
-    _timeline(figure.add_subplot(), schedule, x_label, births or {})
-    return figure
-
-
 def overview(run: Run | Seen) -> Figure:
     """Convergence, staleness and the beginning of the timeline of one run on one page."""
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
     _convergence(figure.add_subplot(grid[0, 0]), {_name(run): run.metrics}, None, time_axis(run))
-    _staleness(figure.add_subplot(grid[0, 1]), run.schedule)
-    _timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run), most=1_000)
+    draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
+    draw_timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run))
     figure.suptitle(
         f"{_name(run)}: {run.status} after {run.schedule.commits:,} commits, {run.schedule.workers} workers"
     )
@@ -184,7 +169,8 @@ def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_l
     _finish(axes, "convergence", x_label, LABELS.get(metric, metric))
 
 
-def _staleness(axes: Any, schedule: Schedule) -> None:
+def draw_staleness(axes: Any, schedule: Schedule) -> None:
+    """How many computations were how stale, with the mean marked."""
     counts = schedule.staleness_histogram()
     title = "staleness"
     # At most about 80 bars: bins of equal whole width.
@@ -209,16 +195,13 @@ def _staleness(axes: Any, schedule: Schedule) -> None:
     _finish(axes, title, "staleness [commits]", "computations")
 
 
-def _timeline(
-    axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float], most: int = MOST_SLICES
-) -> None:
-    ends: dict[int, float] = dict(born)
+def draw_timeline(axes: Any, schedule: Schedule, x_label: str, born: Mapping[int, float]) -> None:
+    """One line per worker, one box per computation; dropped ones hatched."""
     spans: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     lengths: list[float] = []
-    columns = (schedule.worker, schedule.commit, schedule.time)
-    for worker, commit, time in zip(*(column[:most].tolist() for column in columns), strict=True):
-        start = min(ends.get(worker, 0.0), time)
-        ends[worker] = time
+    columns = [c[:MOST_SLICES].tolist() for c in (schedule.worker, schedule.commit, schedule.time)]
+    begun = starts(columns[0], columns[-1], born)
+    for worker, commit, time, start in zip(*columns, begun, strict=True):
         spans.setdefault((worker, commit != DROPPED), []).append((start, time - start))
         lengths.append(time - start)
     long = STRAGGLER * float(np.median(lengths)) if lengths else np.inf
@@ -231,7 +214,8 @@ def _timeline(
     axes.set_ylim(schedule.workers - 0.4, -0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.0)
-    shown = "" if len(schedule) <= most else f" (the first {most:,} of {len(schedule):,} computations)"
+    cut = len(schedule) > MOST_SLICES
+    shown = f" (the first {MOST_SLICES:,} of {len(schedule):,} computations)" if cut else ""
     hatched = "; hatched: dropped" if any(not delivered for _, delivered in spans) else ""
     orange = f"; orange: over {STRAGGLER:g} times the median" if max(lengths, default=0.0) > long else ""
     _finish(axes, f"computations{shown}{hatched}{orange}", x_label, "worker")

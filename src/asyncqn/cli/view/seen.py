@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncqn.core.checkpoint import GENERATIONS, Saved
+from asyncqn.core.checkpoint import GENERATIONS, Saved, under
 from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.run import load_run
 from asyncqn.core.schedule import Schedule
@@ -45,12 +45,13 @@ def look_at(folder: Path) -> Seen:
 
 def of_checkpoint(saved: Saved) -> Seen:
     """A checkpoint, as far as it shows what a run shows."""
-    about, table = saved.document["manifest"], Table(saved.under("metrics."))
+    about, table = saved.document["manifest"], Table(under("metrics.", saved.arrays))
     schedule, total = saved.schedule(), int(about["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
     staleness = schedule.staleness
     status = "checkpoint"
-    message = f"commit {saved.commit:,} of {total:,}; go on with: asyncqn resume"
+    rest = "all that were asked for" if saved.commit >= total else "go on with: asyncqn resume"
+    message = f"commit {saved.commit:,} of {total:,}; {rest}"
     numbers = {
         "status": status,
         "message": message,

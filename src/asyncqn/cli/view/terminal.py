@@ -8,23 +8,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.floating]
+
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille cell by column and row, from the top."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def line_chart(
-    x: npt.NDArray[np.floating], y: npt.NDArray[np.floating], *, width: int = 60, height: int = 10, log: bool
-) -> list[str]:
+def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, log: bool) -> list[str]:
     """y over x as lines of text, with the ranges of both; what is not finite is left out."""
-    keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
-    x, y = x[keep].astype(float), y[keep].astype(float)
+    x, level = _drawable(x, y, log)
     if not x.size:
         return ["(nothing to draw)"]
-    level = np.log10(y) if log else y
-    columns, rows = 2 * width, 4 * height
-    across = _places(x, columns)
-    down = rows - 1 - _places(level, rows)
+    across = _places(x, x, 2 * width)
+    down = 4 * height - 1 - _places(level, level, 4 * height)
     cells = np.zeros((height, width), np.int64)
     for i in range(x.size):
         # Join each point to the next by as many dots as the longer side of the gap has.
@@ -34,26 +31,38 @@ def line_chart(
             c = int(across[i] + round((across[j] - across[i]) * k / steps))
             r = int(down[i] + round((down[j] - down[i]) * k / steps))
             cells[r // 4, c // 2] |= _DOTS[c % 2][r % 4]
-    labels = ["" for _ in range(height)]
-    labels[0], labels[-1] = f"{y.max():.3g}", f"{y.min():.3g}"
-    if height > 4:
-        middle = (level.max() + level.min()) / 2
-        labels[height // 2] = f"{10.0**middle if log else middle:.3g}"
-    margin = max(map(len, labels))
-    lines = [
-        f"{label:>{margin}} ┤{''.join(chr(0x2800 + int(cell)) for cell in row)}"
-        for label, row in zip(labels, cells, strict=True)
-    ]
-    first, last = f"{x.min():.4g}", f"{x.max():.4g}"
-    return [*lines, " " * (margin + 2) + first + last.rjust(width - len(first))]
+    drawn = ["".join(chr(0x2800 + int(cell)) for cell in row) for row in cells]
+    return _framed(drawn, x, level, log, middle=height > 4)
 
 
-def _places(values: npt.NDArray[np.floating], count: int) -> npt.NDArray[np.int64]:
-    """Each value's place among `count` equal steps from the smallest to the largest."""
-    low, high = values.min(), values.max()
+def _drawable(x: Floats, y: Floats, log: bool) -> tuple[Floats, Floats]:
+    """The points that can be drawn, their heights as logarithms where asked for."""
+    keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
+    return x[keep].astype(float), np.log10(y[keep].astype(float)) if log else y[keep].astype(float)
+
+
+def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
+    """Each value's place among `count` equal steps from the smallest to the largest of all."""
+    low, high = among.min(), among.max()
     if high == low:
         return np.full(values.size, (count - 1) // 2, np.int64)
     return np.asarray(np.rint((values - low) / (high - low) * (count - 1)), np.int64)
+
+
+def _framed(rows: Sequence[str], x: Floats, level: Floats, log: bool, middle: bool = False) -> list[str]:
+    """Lines of a chart with the ranges of both axes, and the level of the middle line where asked for."""
+    labels = ["" for _ in rows]
+    levels = {0: level.max(), len(rows) - 1: level.min()}
+    if middle:
+        levels[len(rows) // 2] = (level.max() + level.min()) / 2
+    for place, value in levels.items():
+        labels[place] = f"{10.0**value if log else value:.3g}"
+    margin = max(map(len, labels))
+    first, last = f"{x.min():.4g}", f"{x.max():.4g}"
+    return [
+        *(f"{label:>{margin}} ┤{row}" for label, row in zip(labels, rows, strict=True)),
+        " " * (margin + 2) + first + last.rjust(len(rows[0]) - len(first)),
+    ]
 
 
 def bar(share: float, width: int = 30) -> str:
@@ -88,40 +97,20 @@ def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[
 
 
 def overlaid_chart(
-    curves: Mapping[str, tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]],
-    *,
-    width: int = 72,
-    height: int = 16,
-    log: bool,
+    curves: Mapping[str, tuple[Floats, Floats]], *, width: int = 72, height: int = 16, log: bool
 ) -> list[str]:
     """Several y over x in one frame, each drawn with its letter; where two meet, the later letter stands."""
-    kept = {}
-    for letter, (x, y) in curves.items():
-        keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
-        kept[letter] = (x[keep].astype(float), np.log10(y[keep]) if log else y[keep].astype(float))
+    kept = {letter: _drawable(x, y, log) for letter, (x, y) in curves.items()}
     xs, ys = (np.concatenate([pair[side] for pair in kept.values()]) for side in (0, 1))
     if not xs.size:
         return ["(nothing to draw)"]
     cells = [[" "] * width for _ in range(height)]
+    moments = xs.min() + (xs.max() - xs.min()) * np.arange(width) / max(width - 1, 1)
     for letter, (x, y) in kept.items():
-        if not x.size:
-            continue
-        # One letter per column: the last value known there.
-        for column in range(width):
-            moment = xs.min() + (xs.max() - xs.min()) * column / max(width - 1, 1)
+        rows = height - 1 - _places(y, ys, height)
+        for column, moment in enumerate(moments):
+            # One letter per column: the last value known there.
             known = np.flatnonzero(x <= moment)
             if known.size and (moment <= x[-1] or column == 0):
-                cells[height - 1 - _place(y[known[-1]], ys, height)][column] = letter
-    top, bottom = (f"{10.0**v if log else v:.3g}" for v in (ys.max(), ys.min()))
-    margin = max(len(top), len(bottom))
-    labels = [top, *[""] * (height - 2), bottom]
-    first, last = f"{xs.min():.4g}", f"{xs.max():.4g}"
-    return [
-        *(f"{label:>{margin}} ┤{''.join(row)}" for label, row in zip(labels, cells, strict=True)),
-        " " * (margin + 2) + first + last.rjust(width - len(first)),
-    ]
-
-
-def _place(value: float, among: npt.NDArray[np.floating], count: int) -> int:
-    low, high = float(among.min()), float(among.max())
-    return (count - 1) // 2 if high == low else round((value - low) / (high - low) * (count - 1))
+                cells[rows[known[-1]]][column] = letter
+    return _framed(["".join(row) for row in cells], xs, ys, log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,21 @@ MICROSECONDS_PER_UNIT = 1e3
 """Simulated time has no unit; viewers do, so that one unit is shown as a millisecond."""
 
 
-def trace_events(
-    schedule: Schedule, scale: float = MICROSECONDS_PER_UNIT, births: Mapping[int, float] | None = None
-) -> list[dict[str, Any]]:
-    """One complete event ("ph": "X") per computation, named for its commit.
+def starts(workers: Iterable[int], times: Iterable[float], births: Mapping[int, float]) -> list[float]:
+    """When computations began of which a schedule says when they ended.
 
-    A schedule knows when computations ended.  A worker starts anew the moment its previous one is
-    committed, so a slice begins at the worker's previous end (at first: at its birth, or 0) and
-    includes messages and waiting.
+    A worker starts anew the moment its previous one is committed: at its previous end (at first: at its
+    birth, or 0).  So a computation includes messages and waiting.
     """
+    begun, ends = [], dict(births)
+    for worker, time in zip(workers, times, strict=True):
+        begun.append(min(ends.get(worker, 0.0), time))
+        ends[worker] = time
+    return begun
+
+
+def trace_events(schedule: Schedule, scale: float, births: Mapping[int, float]) -> list[dict[str, Any]]:
+    """One complete event ("ph": "X") per computation, named for its commit."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "asyncqn"}},
         *(
@@ -31,11 +37,9 @@ def trace_events(
             for worker in sorted(set(schedule.worker.tolist()))
         ),
     ]
-    ends = dict(births or {})
-    columns = (schedule.worker, schedule.read, schedule.commit, schedule.time)
-    for worker, read, commit, time in zip(*(column.tolist() for column in columns), strict=True):
-        start = min(ends.get(worker, 0.0), time)
-        ends[worker] = time
+    columns = [c.tolist() for c in (schedule.worker, schedule.read, schedule.commit, schedule.time)]
+    begun = starts(columns[0], columns[-1], births)
+    for worker, read, commit, time, start in zip(*columns, begun, strict=True):
         name, about = "dropped", {"read": read}
         if commit != DROPPED:
             name, about = f"commit {commit}", {"read": read, "commit": commit, "staleness": commit - 1 - read}
@@ -46,12 +50,7 @@ def trace_events(
     return events
 
 
-def write_trace(
-    path: str | Path,
-    schedule: Schedule,
-    scale: float = MICROSECONDS_PER_UNIT,
-    births: Mapping[int, float] | None = None,
-) -> Path:
+def write_trace(path: str | Path, schedule: Schedule, scale: float, births: Mapping[int, float]) -> Path:
     """Write the trace-event file, whole or not at all."""
     document = {"traceEvents": trace_events(schedule, scale, births), "displayTimeUnit": "ms"}
     return write_whole(path, json.dumps(document, allow_nan=False))

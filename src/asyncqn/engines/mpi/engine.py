@@ -20,11 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.request import Request
+from asyncqn.core.serialise import to_json
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.mpi import master_gone
@@ -32,10 +31,6 @@ from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
-
-_NOTE = 2048
-"""Bytes of the note that every rank shows the others."""
-
 
 PARTING = 0.5
 """Seconds that a failed rank stays, so that the others learn of it, where no abort tells them."""
@@ -98,28 +93,21 @@ class MPI(RealEngine):
             listening_for_interrupts(checkpoints),
             master_gone.watching(master, checkpoints),
         ):
-            narrow = self.wire == "float32"
             if state is not None:
-                mpi_master = MPIMaster(mpi, comm, state, narrow, clock, checkpoints)
+                mpi_master = MPIMaster(mpi, comm, state, self.wire == "float32", clock)
                 run = mpi_master.run()
-                _part(comm, whole=len(state.members) == workers)
+                _part(mpi, comm, mpi_master.told_whole, whole=len(state.members) == workers)
                 if mpi_master.unheard:
                     _abandon(mpi_master)
                 return run
-            worker = Worker(mpi, comm, request, narrow, self.shared, self.timing_model, self.time_unit)
-            _part(comm, whole=worker.run())
+            _part(mpi, comm, Worker(mpi, comm, request, self).run())
             return None
 
 
 def meet(mistake: str = "", given: str = "") -> None:
     """Wait for all ranks; raise on each of them the mistake of any, or that they were given unlike things."""
     comm = _mpi().COMM_WORLD
-    mine = np.zeros(_NOTE, np.uint8)
-    note = json.dumps([given, mistake[:480]], ensure_ascii=False).encode()
-    mine[: len(note)] = np.frombuffer(note, np.uint8)
-    everyone = np.zeros((comm.size, _NOTE), np.uint8)
-    comm.Allgather(mine, everyone)
-    notes = [json.loads(row.tobytes().rstrip(b"\0")) for row in everyone]
+    notes: list[tuple[str, str]] = comm.allgather((given, mistake))
     mistakes = {rank: words for rank, (_, words) in enumerate(notes) if words}
     if len(mistakes) == comm.size and len(set(mistakes.values())) == 1:
         raise SharedMistake(mistakes[0])
@@ -177,7 +165,7 @@ def _fingerprint(request: Request, engine: MPI) -> str:
     potential, theta0 = request.potential, request.theta0
     words = [
         *(type(potential).__name__, int(potential.dim), int(potential.n_data), str(theta0.dtype)),
-        *(algorithm_to_json(request.algorithm), request.commits, request.seed, engine.options()),
+        *(algorithm_to_json(request.algorithm), request.commits, request.seed, to_json(engine)),
     ]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     digest.update(theta0.tobytes())
@@ -219,15 +207,29 @@ def _survives_losses() -> bool:
     return enabled.lower() in ("1", "true", "ulfm", "mpi")
 
 
-def _part(comm: Any, whole: bool) -> None:
+def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
     """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone.
 
-    The ranks part together, so that all of them find the last checkpoint, which rank 0 writes.
+    The ranks part together, so that all of them find the last checkpoint, which rank 0 writes.  told_whole:
+    whether the workers were told that all are there, and wait for each other; whole: what the master knows
+    since.  Where a worker was lost after that, the master releases the others: one that left before would
+    look lost, too.
     """
-    if whole:
-        comm.Barrier()
-        comm.Free()
-    elif _survives_losses():
+    if told_whole and whole:
+        try:
+            comm.Barrier()
+            comm.Free()
+            return
+        except mpi.Exception:
+            if not _survives_losses():
+                raise
+            while comm.rank > 0 and not comm.Is_revoked():
+                if 0 in master_gone.failed_ranks(comm, mpi.UNDEFINED):
+                    raise
+                _let_messages_move(comm)
+    if _survives_losses():
+        if told_whole and comm.rank == 0:
+            comm.Revoke()
         atexit.register(depart, 0)
 
 
@@ -256,10 +258,14 @@ def _leave(comm: Any) -> None:
     """End this process without MPI_Finalize, which waits for others; first let messages get away."""
     until = time.monotonic() + PARTING
     while time.monotonic() < until:
-        with suppress(Exception):
-            comm.Iprobe()
-        time.sleep(0.01)
+        _let_messages_move(comm)
     depart(1)
+
+
+def _let_messages_move(comm: Any) -> None:
+    with suppress(Exception):
+        comm.Iprobe()
+    time.sleep(0.01)
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Arrays, Checkpoints
+from asyncqn.core.checkpoint import Arrays
 from asyncqn.core.run import Run
-from asyncqn.core.streams import Stream
+from asyncqn.core.worker_steps import sample_update
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.ending import concluded, written_beside
 from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.mpi.master_gone import failed_ranks
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.worker import (
     ANSWERS,
@@ -35,8 +35,8 @@ from asyncqn.engines.mpi.worker import (
     send_pieces,
 )
 from asyncqn.engines.orders import Assign
+from asyncqn.engines.real import concluded, written_beside
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
-from asyncqn.types import Task
 
 EAGER = 200
 """Looks for a message with no pause between them, before the master begins to doze between looks."""
@@ -56,37 +56,20 @@ class Rank:
     def __init__(self, idle: Any) -> None:
         self.worker = -1
         self.notice = self.inbox = Frame(())
-        self.outboxes: tuple[Frame, ...] = ()
+        self.outboxes: list[Frame] = []
         self.turn = 0
         self.sending = self.noticing = idle
         self.content: npt.NDArray[np.uint8] | None = None
         """A state of which pieces are still on their way, and how many bytes of it were asked for."""
         self.received = 0
 
-    def lay_out(self, sent: tuple[Any, ...], update: Any, narrow: bool, room: Any | None) -> None:
-        """Lay out the messages, in the memory shared with the rank if there is any."""
-        self.inbox, *outboxes = message_frames(sent, update, narrow, room)
-        self.outboxes = tuple(outboxes) if room is not None else (outboxes[0],)
-
 
 class MPIMaster:
     """Runs `core` with one worker per rank above 0; see the top of this file."""
 
-    def __init__(
-        self,
-        mpi: Any,
-        comm: Any,
-        core: MasterState,
-        narrow: bool,
-        clock: Clock,
-        checkpoints: Checkpoints | None,
-    ) -> None:
-        self.mpi, self.comm, self.core, self.clock, self.checkpoints = mpi, comm, core, clock, checkpoints
-        # One step of a worker that is thrown away shows what an update of this algorithm looks like.
-        scratch = core.algorithm.init_worker(core.potential, core.theta0)
-        task = Task(0, 0, Stream(core.seed, 0, 0), core.stages[0].first_part)
-        sample = core.algorithm.step(core.master.iterate, scratch, core.potential, task)
-        self.sample, self.narrow = sample, narrow
+    def __init__(self, mpi: Any, comm: Any, core: MasterState, narrow: bool, clock: Clock) -> None:
+        self.mpi, self.comm, self.core, self.clock, self.narrow = mpi, comm, core, clock, narrow
+        self.sample = sample_update(core.algorithm, core.potential, core.theta0, core.seed)
         idle = mpi.REQUEST_NULL
         self.ranks = [Rank(idle) for _ in range(comm.size - 1)]
         self.receiving: list[Any] = [idle] * len(self.ranks)
@@ -94,26 +77,26 @@ class MPIMaster:
         self.gone: set[int] = set()
         self.unheard: set[int] = set()
         """Ranks that were told to stop and have not said that they do."""
-        self.timed = core.stages[-1].waits or core.give_up_after < math.inf
+        self.told_whole = False
+        """Whether they were told that all ranks were still there."""
 
     def run(self) -> Run:
-        core, checkpoints, clock = self.core, self.checkpoints, self.clock
+        core, clock = self.core, self.clock
         self._join_workers()
         clock.restart(core.time)
         core.begin()
         for rank in self.ranks:
             self._send_orders(core.ask(rank.worker, clock.now()))
-        with written_beside(core, checkpoints) as write_whole:
+        with written_beside(core) as write_whole:
             while not core.done:
-                for i in self._arrived(clock.remaining(core.deadline) if self.timed else math.inf):
+                for i in self._arrived(clock.remaining(core.deadline) if core.timed else math.inf):
                     self._serve(i)
-                if self.timed:
+                if core.timed:
                     self._send_orders(core.tick(clock.now()))
-                if checkpoints is not None and checkpoints.interrupted:
-                    core.stop(*checkpoints.ending(core.version))
+                core.stop_where_interrupted()
                 write_whole()
             states = self._dismiss()
-        return concluded(core, states, checkpoints)
+        return concluded(core, states)
 
     # -- the beginning and the end
 
@@ -123,7 +106,7 @@ class MPIMaster:
         No collective call: those fail on all ranks when one is lost.
         """
         core, old = self.core, self.core.returning
-        start = self.checkpoints.start if self.checkpoints is not None else None
+        start = core.start
         for i, rank in enumerate(self.ranks):
             rank.worker = core.join(core.time, old[i] if i < len(old) else None)
             self.at[rank.worker] = i
@@ -131,7 +114,8 @@ class MPIMaster:
             with _Losing(self, i):
                 self.comm.Recv(rank.notice.head, i + 1, ANSWERS)  # the rank is ready
                 room = enter_room(rank.notice.header[:ADDRESS].tolist())
-                rank.lay_out(core.sent(), self.sample, self.narrow, room)
+                rank.inbox, *frames = message_frames(core.sent(), self.sample, self.narrow, room)
+                rank.outboxes = frames if room is not None else frames[:1]
                 content = None
                 if start is not None and i < len(old):
                     content = arrays_to_bytes(start.of_worker(rank.worker))
@@ -145,7 +129,7 @@ class MPIMaster:
     def _dismiss(self) -> dict[int, Any]:
         """Tell everyone to stop; the states of those who are still members, as they are at the end."""
         core = self.core
-        whole = not self.gone and len(core.members) == len(self.ranks)
+        self.told_whole = not self.gone and len(core.members) == len(self.ranks)
         for i, rank in enumerate(self.ranks):
             if i in self.gone:
                 continue
@@ -153,7 +137,7 @@ class MPIMaster:
             self.unheard.add(i)
             with _Losing(self, i):
                 self._listen(i)
-                rank.notice.address(STOP, member, whole)
+                rank.notice.address(STOP, member, self.told_whole)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
         until, limit = math.inf, time.monotonic() + core.give_up_after * self.clock.unit
@@ -216,21 +200,19 @@ class MPIMaster:
             for i, rank in enumerate(self.ranks)
             if self.receiving[i] == self.mpi.REQUEST_NULL and rank.inbox.header[0] != 0
         ]
-        before = len(self.gone)
-        for i in self.failed(error):
-            self.lose(i)
-        if len(self.gone) == before:
+        new = [i for i in self.failed(error) if i not in self.gone]
+        if not new:
             raise error
+        for i in new:
+            self.lose(i)
         return [i for i in there if i not in self.gone]
 
     def failed(self, error: Exception) -> list[int]:
         """The ranks of ranks that are gone; raises what has another cause than the loss of a rank."""
         try:
-            group, everyone = self.comm.Get_failed(), self.comm.group
+            return [rank - 1 for rank in failed_ranks(self.comm, self.mpi.UNDEFINED) if rank > 0]
         except NotImplementedError:
             raise error from None
-        ranks = everyone.Translate_ranks(list(range(everyone.size)), group)
-        return [r - 1 for r, there in enumerate(ranks) if r > 0 and there != self.mpi.UNDEFINED]
 
     def lose(self, i: int) -> None:
         """A rank is gone."""

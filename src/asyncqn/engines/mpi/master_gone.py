@@ -7,7 +7,6 @@ process is still there.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import socket
@@ -17,41 +16,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from asyncqn.core.checkpoint import Checkpoints
 
 
-def sentence(checkpoints: Checkpoints | None) -> str:
-    """What became of the job, and how to go on."""
-    if checkpoints is None:
-        return "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
-    return f"the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {checkpoints.folder}"
-
-
 def say(checkpoints: Checkpoints | None) -> None:
-    """Print the sentence on stderr."""
+    """Print on stderr what became of the job, and how to go on."""
+    sentence = "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
+    if checkpoints is not None:
+        sentence = f"the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {checkpoints.folder}"
     sys.stdout.flush()
-    print(f"asyncqn: {sentence(checkpoints)}", file=sys.stderr, flush=True)
+    print(f"asyncqn: {sentence}", file=sys.stderr, flush=True)
 
 
 def speaks_under_ulfm(comm: Any, undefined: int) -> bool | None:
     """Whether this rank is the one that says that the master is gone; None if the master is there."""
-    failed, everyone = comm.Get_failed(), comm.group
-    places = everyone.Translate_ranks(list(range(comm.size)), failed)
-    alive = [rank for rank, place in enumerate(places) if place == undefined]
+    failed = failed_ranks(comm, undefined)
+    alive = [rank for rank in range(comm.size) if rank not in failed]
     return None if 0 in alive else bool(comm.rank == alive[0])
+
+
+def failed_ranks(comm: Any, undefined: int) -> set[int]:
+    """The ranks that are gone, as far as MPI knows; undefined: its rank of who is not in a group."""
+    failed = comm.Get_failed()
+    places = comm.group.Translate_ranks(list(range(comm.size)), failed)
+    return {rank for rank, place in enumerate(places) if place != undefined}
 
 
 def watched_master(comm: Any) -> int | None:
     """The master's process, on the one worker that watches it: the first on the master's machine."""
-    machine = int.from_bytes(hashlib.sha256(socket.gethostname().encode()).digest()[:7])
-    everyone = np.zeros((comm.size, 2), np.int64)
-    comm.Allgather(np.array([machine, os.getpid()]), everyone)
-    beside = np.flatnonzero(everyone[:, 0] == everyone[0, 0])
-    master = int(everyone[0, 1])
-    watches = beside.size > 1 and comm.rank == beside[1] and is_there(master)
-    return master if watches else None
+    (home, master), *others = comm.allgather((socket.gethostname(), os.getpid()))
+    first = next((rank for rank, (machine, _) in enumerate(others, 1) if machine == home), None)
+    return master if comm.rank == first and is_there(master) else None
 
 
 def is_there(pid: int) -> bool:

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.checkpoint import Saved
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.float32_wire import Float32Wire
 from asyncqn.core.request import Request
-from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
+from asyncqn.core.worker_steps import Float32Wire, WorkerSteps, explosion_limit, sample_update
+from asyncqn.engines.failures import failure
 from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
-from asyncqn.types import Task
+
+if TYPE_CHECKING:
+    from asyncqn.engines.mpi.engine import MPI
 
 NO_PART = -1
 """In the place of a part in a header."""
@@ -60,30 +60,18 @@ def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
 class Worker:
     """One rank that computes; `run` returns when the master says so, and whether all went well."""
 
-    def __init__(
-        self,
-        mpi: Any,
-        comm: Any,
-        request: Request,
-        narrow: bool,
-        shared: bool,
-        timing_model: Cluster | None,
-        time_unit: float,
-    ) -> None:
+    def __init__(self, mpi: Any, comm: Any, request: Request, engine: MPI) -> None:
         algorithm, theta0 = request.algorithm, request.theta0
-        self.comm, self.seed = comm, request.seed
-        self.timing_model, self.unit, self.stages = timing_model, time_unit, algorithm.stages
-        runs: Any = Float32Wire(algorithm, arrived=True) if narrow else algorithm
+        self.comm, self.seed, self.stages = comm, request.seed, algorithm.stages
+        self.timing_model, self.unit, self.shared = engine.timing_model, engine.time_unit, engine.shared
+        self.narrow = engine.wire == "float32"
+        runs: Any = Float32Wire(algorithm, arrived=True) if self.narrow else algorithm
         self.steps = WorkerSteps(runs, request.potential, explosion_limit(theta0))
         potential = self.steps.potential
         self.local = algorithm.init_worker(potential, theta0)
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
-        self.narrow, self.shared = narrow, shared
-        # One step that is thrown away: its update shows the shape of all, and kernels are loaded by it.
-        task = Task(0, 0, Stream(request.seed, 0, 0), algorithm.stages[0].first_part)
-        scratch = algorithm.init_worker(potential, theta0)
-        self.sample = algorithm.step(self.iterate, scratch, potential, task)
+        self.sample = sample_update(algorithm, potential, theta0, request.seed)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
@@ -119,10 +107,7 @@ class Worker:
                 self.local = self.steps.learn(view, self.local, task, update)
                 learning = time.perf_counter() - computed
             except Exception as error:
-                raise WorkerFailed(
-                    f"worker {worker} failed in its step {k}, computing on version {read}: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+                raise WorkerFailed(failure(order, error).sentence) from error
         wanted, whole = worker, read  # of the message STOP
         self._send_state(final=True, content_wanted=bool(wanted))
         self.sending.Wait()

@@ -13,17 +13,18 @@ from typing import Any, Literal
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
+from asyncqn.core.worker_steps import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine
+from asyncqn.engines.failures import failure
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.precompile import precompile
 from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
 from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.memory import pack
-from asyncqn.engines.processes.worker import Brief, failure, life_of, place
-from asyncqn.engines.real import is_count
-from asyncqn.errors import WorkerFailed, require
+from asyncqn.engines.processes.worker import Brief, life_of
+from asyncqn.errors import WorkerFailed, is_count, require
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Processes(ElasticEngine):
 
     def __post_init__(self) -> None:
         W = self.workers
-        require(is_count(W, 1), f"Processes needs at least one worker: workers = {W!r}.")
+        require(is_count(W), f"Processes needs at least one worker: workers = {W!r}.")
+        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
         require(
             self.start_method in (None, "fork", "spawn"),
             f"start_method must be 'fork' or 'spawn', or None, not {self.start_method!r}.",
@@ -65,7 +67,7 @@ class Processes(ElasticEngine):
         try:
             state = self.master_state(request, "processes", self.workers, clock)
             with listening_for_interrupts(checkpoints):
-                master = ProcessMaster(state, server, sample, clock, self.start_timeout, checkpoints)
+                master = ProcessMaster(state, server, sample, clock, self.start_timeout)
                 with self._under_way(master):
                     return master.run()
         finally:
@@ -117,8 +119,7 @@ def _sample_update(request: Request) -> Any:
     potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
     precompile(potential, algorithm, theta0, request.seed)
     order = Assign(0, 0, 0, algorithm.stages[0].first_part)
-    local, called = algorithm.init_worker(potential, theta0), read_only(potential)
     try:
-        return algorithm.step(algorithm.init(theta0), local, called, order.task(request.seed))
+        return sample_update(algorithm, read_only(potential), theta0, request.seed)
     except Exception as error:
-        raise WorkerFailed(failure(place(order), error).sentence) from error
+        raise WorkerFailed(failure(order, error).sentence) from error

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.checkpoint import Checkpoints, Saved
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
+from asyncqn.engines.failures import Failure
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
@@ -36,9 +36,8 @@ from asyncqn.engines.processes.channel import (
 )
 from asyncqn.engines.processes.fork_server import ForkServer
 from asyncqn.engines.processes.memory import mapped, shared_memory
-from asyncqn.engines.processes.worker import NO_PART, NOBODY, Failure
+from asyncqn.engines.processes.worker import NO_PART, NOBODY
 from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
-from asyncqn.errors import WorkerFailed
 
 HURRY = 1.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
@@ -84,15 +83,9 @@ class ProcessMaster(ElasticMaster):
     """
 
     def __init__(
-        self,
-        core: MasterState,
-        server: ForkServer,
-        sample: Any,
-        clock: Clock,
-        start_timeout: float,
-        checkpoints: Checkpoints | None,
+        self, core: MasterState, server: ForkServer, sample: Any, clock: Clock, start_timeout: float
     ) -> None:
-        super().__init__(core, clock, start_timeout, checkpoints)
+        super().__init__(core, clock, start_timeout)
         self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
@@ -110,7 +103,7 @@ class ProcessMaster(ElasticMaster):
         return f"no worker was ready after {self.start_timeout:g} s: give Processes a longer start_timeout."
 
     def _look_for_lost(self) -> None:
-        if self.timed:
+        if self.core.timed:
             for worker in [w for w in self.at if w not in self.core.members]:
                 self._forget(self.at[worker])
 
@@ -124,9 +117,9 @@ class ProcessMaster(ElasticMaster):
         until = time.monotonic() + core.give_up_after * self.clock.unit
         while self.slots and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
-            if self.checkpoints is not None and self.checkpoints.hurry:
+            if core.checkpoints is not None and core.hurried:
                 until = min(until, time.monotonic() + HURRY)
-                self.checkpoints.hurry = False
+                core.checkpoints.hurry = False
         for slot in list(self.slots.values()):
             self._lose(slot)
 
@@ -158,7 +151,7 @@ class ProcessMaster(ElasticMaster):
         if slot.worker != NOBODY:
             self._send_orders(self.core.lost(slot.worker, self._now(), replacing=self._starting() > 0))
         elif self.begun and not self.core.members and not self._starting():
-            self._stop_without_workers()
+            self.core.stop_without_workers()
 
     # -- messages
 
@@ -184,16 +177,12 @@ class ProcessMaster(ElasticMaster):
         elif kind == STATE:
             arrays = arrays_from_bytes(np.frombuffer(message.content, np.uint8))
             if message.numbers[0]:  # its last: the process ends by itself
-                template = core.algorithm.init_worker(core.potential, core.theta0)
-                self.states[slot.worker] = Saved({}, arrays).tree(f"worker.{slot.worker}", template)
+                self.states[slot.worker] = core.worker_state(slot.worker, arrays)
                 self._forget(slot)
             else:
                 core.snapshots.hand_in(slot.worker, arrays)
         elif kind == FAILED:
-            failure = Failure(*json.loads(message.content))
-            error = WorkerFailed(failure.sentence)
-            error.add_note(failure.trace)
-            raise error
+            raise Failure(*json.loads(message.content)).raised()
         else:
             update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
             now, version, nanoseconds = self.clock.now(), core.version, message.numbers[0]

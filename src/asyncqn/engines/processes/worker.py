@@ -14,14 +14,13 @@ import select
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
+from asyncqn.core.worker_steps import WorkerSteps, explosion_limit, sample_update
+from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.processes.channel import (
@@ -38,7 +37,7 @@ from asyncqn.engines.processes.memory import mapped, unpack
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.engines.wire import Frame, arrays_to_bytes, message_frames
-from asyncqn.types import Algorithm, Array, Potential, Task
+from asyncqn.types import Algorithm, Array, Potential
 
 NOBODY, NO_PART = -1, -1
 """In the place of a worker's number, and of a part, in a header."""
@@ -61,24 +60,6 @@ class Brief(NamedTuple):
     """Whether kernels are loaded by a step that is thrown away."""
 
 
-class Failure(NamedTuple):
-    """What a worker that failed says: a sentence, and where it happened."""
-
-    sentence: str
-    trace: str
-
-
-def place(order: Assign) -> str:
-    """Who failed where."""
-    return f"worker {order.worker} failed in its step {order.k}, computing on version {order.read}"
-
-
-def failure(where: str, error: Exception) -> Failure:
-    """What is said of an error while it is handled."""
-    reason = " ".join(str(error).split()).rstrip(".")
-    return Failure(f"{where} ({type(error).__name__}: {reason}).", traceback.format_exc())
-
-
 def life_of(brief: Brief) -> Callable[[socket.socket, int, int], None]:
     """What a worker does that was forked from the master."""
     return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: brief)
@@ -93,19 +74,19 @@ def _live(sock: socket.socket, room: int, nbytes: int, brief: Callable[[], Brief
     """Work until the master says to stop, or is gone; tell it what went wrong."""
     channel = Channel(sock)
     channel.end_with_the_other()
-    where = "a worker could not be prepared"
+    under_way: Assign | str = "a worker could not be prepared"
     try:
         try:
             worker = Worker(channel, brief(), room, nbytes)
             with one_thread_pools():
                 worker.prepare()
                 while (order := worker.next_order()) is not None:
-                    where = place(order)
+                    under_way = order
                     worker.work(order)
         except Gone:
             raise
         except Exception as error:
-            channel.send(FAILED, content=json.dumps(failure(where, error)).encode())
+            channel.send(FAILED, content=json.dumps(failure(under_way, error)).encode())
     except Gone:
         return
 
@@ -136,9 +117,7 @@ class Worker:
         if returning != NOBODY:
             self.local = Saved({}, brief.states).tree(f"worker.{returning}", self.local)
         if brief.warm:
-            scratch = self.algorithm.init_worker(self.potential, brief.theta0)
-            task = Task(0, 0, Stream(brief.seed, 0, 0), self.algorithm.stages[0].first_part)
-            self.algorithm.step(self.iterate, scratch, self.potential, task)
+            sample_update(self.algorithm, self.potential, brief.theta0, brief.seed)
         self.channel.send(READY)
 
     def next_order(self) -> Assign | None:

@@ -22,8 +22,7 @@ from asyncqn.engines.elastic import ElasticEngine
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.ray.master import RayMaster
 from asyncqn.engines.ray.watchdog import watched
-from asyncqn.engines.real import is_count
-from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.errors import BadInput, MissingExtra, is_count, require
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""
@@ -56,7 +55,8 @@ class Ray(ElasticEngine):
 
     def __post_init__(self) -> None:
         W = self.workers
-        require(is_count(W, 1), f"Ray needs at least one worker: workers = {W!r}.")
+        require(is_count(W), f"Ray needs at least one worker: workers = {W!r}.")
+        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
         require(
             is_count(self.restarts, 0),
             f"restarts must be an integer that is not negative, not {self.restarts!r}.",
@@ -77,27 +77,16 @@ class Ray(ElasticEngine):
         self.check_options(W)
 
     def minimize(self, request: Request) -> Run:
-        ray, checkpoints, clock = _ray(), request.checkpoints, Clock(self.time_unit)
+        ray, clock = _ray(), Clock(self.time_unit)
         # A silent actor is given up by its master, which can end and replace it.
         state = self.master_state(request, "ray", self.workers, clock, gives_up=False)
-        with _connected(ray, self.address), listening_for_interrupts(checkpoints):
-            ray_master = RayMaster(
-                ray,
-                state,
-                cpus=self._cpus(ray),
-                restarts=self.restarts,
-                start_timeout=self.start_timeout,
-                give_up_after=self.give_up_after,
-                timing_model=self.timing_model,
-                clock=clock,
-                checkpoints=checkpoints,
-                dead_server=lambda: _dead_server(ray),
-            )
+        with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
+            ray_master = RayMaster(ray, state, self, clock)
             with self._under_way(ray_master):
                 return ray_master.run()
 
-    def _cpus(self, ray: Any) -> float:
-        """Of one worker; by default so few that all fit, and as many again that are added."""
+    def cpus_of_one(self, ray: Any) -> float:
+        """What a worker asks of Ray: by default so few that all fit, and as many again that are added."""
         if self.cpus is not None:
             return self.cpus
         share = float(ray.cluster_resources().get("CPU", 0.0)) / (2 * self.workers)
@@ -163,10 +152,3 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
             f"this process cannot connect to a Ray at '{address}' ({reason}): start one with ray start "
             "--head, give this process its token where it wants one, or leave the address out."
         ) from None
-
-
-def _dead_server(ray: Any) -> str | None:
-    """The name of a server of the Ray that this process started, if one has died."""
-    node = ray._private.worker._global_node
-    dead = [] if node is None else [str(kind) for kind, _ in node.dead_processes()]
-    return next((kind for kind in dead if kind in ("raylet", "gcs_server")), None)

@@ -10,13 +10,10 @@ from __future__ import annotations
 import math
 import queue
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from asyncqn.core.checkpoint import Checkpoints
-from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
@@ -26,6 +23,9 @@ from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
+
+if TYPE_CHECKING:
+    from asyncqn.engines.ray.engine import Ray
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at Ray's servers."""
@@ -44,37 +44,20 @@ class ActorSlot:
 
 
 class RayMaster(ElasticMaster):
-    """Runs `core` with one actor per worker; see the top of this file.
+    """Runs `core` with one actor per worker; see the top of this file."""
 
-    cpus: what an actor asks of Ray; restarts: how many losses are replaced; give_up_after: units of time
-    after which a computing actor is given up; dead_server: the name of a server of Ray that has died, None
-    while all are there.
-    """
-
-    def __init__(
-        self,
-        ray: Any,
-        core: MasterState,
-        *,
-        cpus: float,
-        restarts: int,
-        start_timeout: float,
-        give_up_after: float,
-        timing_model: Cluster | None,
-        clock: Clock,
-        checkpoints: Checkpoints | None,
-        dead_server: Callable[[], str | None],
-    ) -> None:
-        super().__init__(core, clock, start_timeout, checkpoints)
-        self.ray, self.restarts, self.give_up_after = ray, restarts, give_up_after
-        self.timing_model, self.dead_server, self.next_look = timing_model, dead_server, 0.0
+    def __init__(self, ray: Any, core: MasterState, engine: Ray, clock: Clock) -> None:
+        super().__init__(core, clock, engine.start_timeout)
+        self.ray, self.restarts, self.give_up_after = ray, engine.restarts, engine.give_up_after
+        self.timing_model, self.next_look = engine.timing_model, 0.0
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
-            num_cpus=cpus, max_concurrency=1 if timing_model is None else 2, scheduling_strategy="SPREAD"
+            num_cpus=engine.cpus_of_one(ray),
+            max_concurrency=1 if engine.timing_model is None else 2,
+            scheduling_strategy="SPREAD",
         )
-        self.brief = self._put(
-            Brief(core.algorithm, core.theta0, core.seed, timing_model, clock.unit), core.algorithm
-        )
+        brief = Brief(core.algorithm, core.theta0, core.seed, engine.timing_model, clock.unit)
+        self.brief = self._put(brief, core.algorithm)
         self.source: Any = Reference.of(core.potential) or self._put(core.potential, core.potential)
         self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
         self.starting: set[ActorSlot] = set()
@@ -90,16 +73,18 @@ class RayMaster(ElasticMaster):
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
         """Ray itself is gone, and the states of all workers with it."""
-        folder = None if self.checkpoints is None else self.checkpoints.folder
-        on = "start the run again" if folder is None else f"go on with: asyncqn resume {folder}"
+        kept = self.core.checkpoints
+        on = "start the run again" if kept is None else f"go on with: asyncqn resume {kept.folder}"
         return WorkerFailed(f"the Ray cluster died ({reason}); {on}")
 
     def _look_at_cluster(self) -> None:
         """Actors may compute on for a while after Ray's servers died, and then vanish with this process."""
         if time.monotonic() >= self.next_look:
             self.next_look = time.monotonic() + LOOK_EVERY
-            if (server := self.dead_server()) is not None:
-                raise self._cluster_died(f"its {server} has ended")
+            node = self.ray._private.worker._global_node  # of the Ray that this process started, if any
+            for server, _ in [] if node is None else node.dead_processes():
+                if server in ("raylet", "gcs_server"):
+                    raise self._cluster_died(f"its {server} has ended")
 
     # -- the beginning and the end
 
@@ -121,7 +106,7 @@ class RayMaster(ElasticMaster):
             self._give_up_silent()
         waited = (time.monotonic() - slot.started > self.start_timeout for slot in self.starting)
         if not self.core.members and all(waited):
-            self._stop_without_workers()
+            self.core.stop_without_workers()
 
     def _give_up_silent(self) -> None:
         """Lose those who compute for too long; the first step may compile, and is given more time."""
@@ -145,7 +130,7 @@ class RayMaster(ElasticMaster):
         while len(self.states) < len(self.at) and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
             self._give_up_silent()
-            if until == math.inf and self.checkpoints is not None and self.checkpoints.hurry:
+            if until == math.inf and self.core.hurried:
                 until = time.monotonic() + HURRY
 
     def _end_all(self) -> None:
@@ -173,7 +158,7 @@ class RayMaster(ElasticMaster):
         self._prepare(slot)
 
     def _prepare(self, slot: ActorSlot) -> None:
-        start = None if self.checkpoints is None else self.checkpoints.start
+        start = self.core.start
         state = None if slot.returning is None or start is None else start.of_worker(slot.returning)
         self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from asyncqn.paper.consistency import candidates
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_after import STAYING_AT, long_runs
-from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case, study_name
+from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, study_name
 from asyncqn.paper.figures.fig2_drawing import draw
 from asyncqn.paper.figures.fig2_headline import headline
 from asyncqn.paper.figures.fig2_outcomes import outcomes
-from asyncqn.paper.figures.times import Job, jobs_of, measure_staying, run_labelled, run_named
-from asyncqn.paper.records import Record
+from asyncqn.paper.figures.times import measure_staying, run_labelled, run_named
 from asyncqn.paper.settings import NAMES
 
 LIMIT = 9000.0
@@ -30,8 +28,8 @@ class Size(NamedTuple):
 
 QUICK = Size(6, (1.0, 200.0, 900.0), 3)
 FULL = Size(60, (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0), 12)
-FOLLOWED = Size(4, (STAYING_AT,), 4)
-"""The runs that are looked at after they have arrived."""
+FOLLOWED = 4
+"""Of the runs of a point, those that are looked at after they have arrived."""
 
 
 def compute(context: Context) -> Tables:
@@ -39,43 +37,27 @@ def compute(context: Context) -> Tables:
     `candidates` (the rule) and `parameters`."""
     size = FULL if context.full else QUICK
     seeds = range(context.seed, context.seed + size.repetitions)
-    used: list[Record] = []
     cases = dict(CASES)
+    origin = {("base", kind): "the paper's table and the settings" for kind in NAMES}
     for name, case in TUNED_CASES.items():
         studies = {kind: context.tuned(study_name(kind, case.problem, case.serial)) for kind in NAMES}
         cases[name] = case._replace(parameters={k: s["best"]["parameters"] for k, s in studies.items()})
-        used += [
-            {
-                "setting": name,
-                "algorithm": kind,
-                "found by": study["command"],
-                "parameters": str(study["best"]["parameters"]),
-            }
-            for kind, study in studies.items()
-        ]
-    base = CASES["base"].parameters
-    used += [
-        {
-            "setting": "base",
-            "algorithm": kind,
-            "found by": "the paper's table and the settings",
-            "parameters": str(base[kind]),
-        }
-        for kind in NAMES
+        origin |= {(name, kind): study["command"] for kind, study in studies.items()}
+    used = [
+        {"setting": name, "algorithm": kind, "found by": how, "parameters": str(cases[name].parameters[kind])}
+        for (name, kind), how in origin.items()
     ]
     times, controls, staying = [], [], []
     for name, case in cases.items():
-        for kind in NAMES:
-            times += [(name, job) for job in _jobs(case, kind, case.parameters[kind], size, seeds)]
         plain = without_pairs(case.parameters["as-lbfgs"])
-        controls += [(name, job) for job in _jobs(case, "as-lbfgs", plain, size, seeds[: size.controls])]
-        for kind, given, pairs in [
-            *[(k, case.parameters[k], True) for k in NAMES],
-            ("as-lbfgs", plain, False),
-        ]:
+        for kind, own, pairs in [*((k, case.parameters[k], True) for k in NAMES), ("as-lbfgs", plain, False)]:
+            some = seeds if pairs else seeds[: size.controls]
+            jobs = [(name, job) for job in case.jobs(kind, own, size.variances, some, LIMIT)]
+            times += jobs if pairs else []
+            controls += [] if pairs else jobs
             labels = {"setting": name, "control": not pairs}
-            some = seeds[: FOLLOWED.repetitions]
-            staying += [(labels, job) for job in _jobs(case, kind, given, FOLLOWED, some)]
+            followed = case.jobs(kind, own, [STAYING_AT], seeds[:FOLLOWED], LIMIT)
+            staying += [(labels, job) for job in followed]
     return {
         "times": run_named(context, "Fig. 2, three algorithms", times),
         "controls": run_named(context, "Fig. 2, as-L-BFGS without pairs", controls),
@@ -84,21 +66,6 @@ def compute(context: Context) -> Tables:
         "candidates": candidates(),
         "parameters": used,
     }
-
-
-def _jobs(case: Case, kind: str, given: Mapping[str, Any], size: Size, seeds: range) -> list[Job]:
-    serial = 0.0 if kind == "mb-lbfgs" else case.serial  # rounds do not feel it: the same job then
-    return jobs_of(
-        case.problem,
-        kind,
-        given,
-        size.variances,
-        seeds,
-        epsilon=case.target,
-        limit=LIMIT,
-        serial=serial,
-        start=case.start,
-    )
 
 
 EXPERIMENT = Experiment(

@@ -6,13 +6,14 @@ tuned cases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, NUMBERS, PROBLEM, QUORUM, START, TARGET, TIMEOUT
 from asyncqn.paper.consistency import CONSISTENT
+from asyncqn.paper.figures.times import Job, jobs_of
 from asyncqn.paper.problems import PROBLEMS, AlikeRows
-from asyncqn.paper.settings import MESSAGE, NAMES, PAPER
+from asyncqn.paper.settings import MESSAGE, PAPER
 
 BY_PAIRS = "H₀ by pairs"
 BELOW_LIMIT = "H₀ = √(0.8/λ) I"
@@ -39,6 +40,14 @@ class Case(NamedTuple):
     target: float = 0.05
     start: str = "prior"
 
+    def jobs(
+        self, kind: str, parameters: Mapping[str, Any], variances: Sequence[float], seeds: range, limit: float
+    ) -> list[Job]:
+        """The runs of one algorithm at some spreads of the workers' speed."""
+        serial = 0.0 if kind == "mb-lbfgs" else self.serial  # rounds do not feel it: the same job then
+        place = {"epsilon": self.target, "limit": limit, "serial": serial, "start": self.start}
+        return jobs_of(self.problem, kind, parameters, variances, seeds, **place)
+
 
 def problem_words(problem: str) -> str:
     """A problem in words, without the number of its draw."""
@@ -63,21 +72,21 @@ def case(
     serial: float = SERIAL,
     target: float = 0.05,
     start: str = "prior",
+    floor: float | None = None,
 ) -> Case:
-    """A case with the table's numbers; `late`: the timeout counts computation alone, not messages."""
+    """A case with the table's numbers; `late`: the timeout counts computation alone, not messages; `floor`:
+    of the cosine of a pair that is admitted."""
     scale = "pair" if h0 == BY_PAIRS else scale_below_limit(problem) if h0 == BELOW_LIMIT else h0
     timeout = PAPER["mb-lbfgs"]["timeout"] + (MESSAGE if late else 0.0)
     choices = {
         PROBLEM: problem_words(problem),
         H0: h0 if isinstance(h0, str) else f"H₀ = {h0:g} I",
-        CAUTIOUS: f"cautious constant {epsilon:g}",
+        CAUTIOUS: f"cautious constant {epsilon:g}" + (f" and cosine floor {floor:g}" if floor else ""),
         QUORUM: f"quorum {quorum:g}",
         TIMEOUT: f"timeout of {'computation alone' if late else 'computation and messages'}",
         LINK: f"b = {serial:g}",
         TARGET: f"ε = {target:g}",
-        START: {"prior": "start from the prior", "zero": "start at 0", "far": "start three times as far"}[
-            start
-        ],
+        START: START_WORDS[start],
         NUMBERS: PRINTED,
     }
     shown = (PROBLEM, LINK, H0, CAUTIOUS) if axis == PROBLEM else (axis,)
@@ -87,6 +96,8 @@ def case(
         "mb-lbfgs": {**PAPER["mb-lbfgs"], "quorum": quorum, "timeout": timeout},
         "as-lbfgs": {**PAPER["as-lbfgs"], "initial_scale": scale, "epsilon": epsilon},
     }
+    if floor:
+        parameters["as-lbfgs"]["cosine_floor"] = floor
     around = "" if axis == PROBLEM else BUT
     return Case(f"{around}{words}", axis, choices, problem, parameters, serial, target, start)
 
@@ -128,8 +139,9 @@ def printed_cases() -> dict[str, Case]:
     return found
 
 
-def tuned_case(problem: str, serial: float, parameters: Mapping[str, dict[str, Any]]) -> Case:
-    """A case with tuned numbers; quorum, H0 and the cautious constant were searched with them."""
+def tuned_case(problem: str, serial: float) -> Case:
+    """A case with tuned numbers, which come from the studies when it is computed; quorum, H0 and the cautious
+    constant were searched with them."""
     choices = {
         PROBLEM: problem_words(problem),
         TIMEOUT: "timeout of computation and messages",
@@ -139,7 +151,7 @@ def tuned_case(problem: str, serial: float, parameters: Mapping[str, dict[str, A
         NUMBERS: TUNED,
     }
     words = f"{TUNED}, {choices[PROBLEM]}, {choices[LINK]}"
-    return Case(words, NUMBERS, choices, problem, {kind: dict(parameters[kind]) for kind in NAMES}, serial)
+    return Case(words, NUMBERS, choices, problem, {}, serial)
 
 
 def study_name(kind: str, problem: str, serial: float) -> str:
@@ -148,8 +160,4 @@ def study_name(kind: str, problem: str, serial: float) -> str:
 
 
 CASES = printed_cases()
-TUNED_CASES = {
-    f"{TUNED}: {problem}, {serial:g}": tuned_case(problem, serial, {kind: {} for kind in NAMES})
-    for problem, serial in TUNED_ON
-}
-"""Without their parameters, which come from the studies when it is computed."""
+TUNED_CASES = {f"{TUNED}: {problem}, {serial:g}": tuned_case(problem, serial) for problem, serial in TUNED_ON}

@@ -12,7 +12,7 @@ from asyncqn.paper.claims import HOLDS, UNTESTABLE
 from asyncqn.paper.drawing import ALGORITHM_STYLES, band, few_decades, panels
 from asyncqn.paper.experiment import Tables
 from asyncqn.paper.figures.fig2_after import draw_after
-from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES, Case
+from asyncqn.paper.figures.fig2_cases import CASES, TUNED_CASES
 from asyncqn.paper.figures.fig2_outcomes import ORDER, order_outcomes
 from asyncqn.paper.figures.times import curve
 from asyncqn.paper.judgement import COLOURS
@@ -71,7 +71,8 @@ def times_figure(rows: list[Record], titles: Mapping[str, str]) -> Any:
 def _settings(tables: Tables) -> Any:
     """A row per setting, a column per claim; the axis that is varied heads its rows."""
     cases = {**CASES, **TUNED_CASES}
-    ordered = sorted(cases.items(), key=lambda item: list(_axes(cases)).index(item[1].axis))
+    axes_in_order = list(dict.fromkeys(case.axis for case in cases.values()))
+    ordered = sorted(cases.items(), key=lambda item: axes_in_order.index(item[1].axis))
     figure, axes = panels(1, 1, width=7.0, height=0.16 * len(ordered) + 1.2)
     axis = axes[0][0]
     for y, (name, case) in enumerate(ordered):
@@ -89,7 +90,3 @@ def _settings(tables: Tables) -> Any:
     for spine in axis.spines.values():
         spine.set_visible(False)
     return figure
-
-
-def _axes(cases: Mapping[str, Case]) -> dict[str, None]:
-    return dict.fromkeys(case.axis for case in cases.values())

@@ -18,25 +18,23 @@ from asyncqn.paper.settings import NAMES
 def headline(tables: Tables) -> list[str]:
     """Where the whole order appears, what breaks it, and what tuning does to it."""
     broken = {name: _broken(tables, name, case) for name, case in {**CASES, **TUNED_CASES}.items()}
-    grid = [case for case in CASES.values() if case.axis == PROBLEM]
-    names = {id(case): name for name, case in CASES.items()}
-    with_link = [case for case in grid if case.serial == SERIAL and not broken[names[id(case)]]]
-    without = [case for case in grid if case.serial == 0.0 and not broken[names[id(case)]]]
+    grid = {name: case for name, case in CASES.items() if case.axis == PROBLEM}
+    linked, free = ([n for n, c in grid.items() if c.serial == serial] for serial in (SERIAL, 0.0))
+    good = [grid[name] for name in linked if not broken[name]]
     appears = (
         "**Where it appears.** "
         f"With the table's own numbers the order of Fig. 2 (a-SGD slow with workers alike, mb-L-BFGS slower "
-        f"as they differ, both asynchronous methods steady, as-L-BFGS best) appears in {len(with_link)} of "
-        f"the {len([c for c in grid if c.serial == SERIAL])} settings in which every exchange occupies the "
-        f"master for {SERIAL:g} of its 10 units (a serial link), and in {len(without)} of the "
-        f"{len([c for c in grid if c.serial == 0.0])} in which it does not. It appears on "
-        f"{_listed([case.choices[PROBLEM] for case in grid if case in with_link])}; with "
-        f"{_listed(sorted({case.choices[H0] for case in with_link}))}. What must be true: few stiff "
+        f"as they differ, both asynchronous methods steady, as-L-BFGS best) appears in {len(good)} of "
+        f"the {len(linked)} settings in which every exchange occupies the "
+        f"master for {SERIAL:g} of its 10 units (a serial link), and in "
+        f"{sum(not broken[name] for name in free)} of the {len(free)} in which it does not. It appears on "
+        f"{_listed([case.choices[PROBLEM] for case in good])}; with "
+        f"{_listed(sorted({case.choices[H0] for case in good}))}. What must be true: few stiff "
         "directions, rounds of mb-L-BFGS that wait for nearly everyone, and a link at the master that "
         "carries one message at a time."
     )
-    around = {name: case for name, case in CASES.items() if case.axis != PROBLEM}
+    words = {name: case.words.removeprefix(BUT) for name, case in CASES.items() if case.axis != PROBLEM}
     b0 = next(name for name, case in CASES.items() if _is_base_without_link(case))
-    words = {name: case.words.removeprefix(BUT) for name, case in around.items()}
     words[b0] = CASES[b0].choices[LINK]
     ends: dict[str, list[str]] = {HOLDS: [], FAILS: [], UNTESTABLE: []}
     for name, said in words.items():

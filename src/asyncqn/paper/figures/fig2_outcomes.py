@@ -80,20 +80,15 @@ def order_outcomes(
     sgd, mb, langevin = (curves[kind] for kind in NAMES)
     first = "σ_w² = 1: " + _times(curves, 0)
     last = f"σ_w² = {sgd.x[-1]:g}: " + _times(curves, -1)
-    both = f"{first}; {last}"
-    return [
-        outcome("fig2-sgd", words, _sgd_is_slow(sgd, mb, langevin), first, choices),
-        outcome("fig2-alike", words, _similar(mb, langevin), first + controls, choices),
-        outcome("fig2-mb", words, _rises(mb), _growth({"mb-lbfgs": mb}), choices),
-        outcome(
-            "fig2-robust",
-            words,
-            _robust(sgd, langevin),
-            _growth({"async-sgd": sgd, "as-lbfgs": langevin}) + controls,
-            choices,
-        ),
-        outcome("fig2-best", words, _best(sgd, mb, langevin), both + controls, choices),
-    ]
+    asynchronous = _growth({"async-sgd": sgd, "as-lbfgs": langevin})
+    told = {
+        "fig2-sgd": (_sgd_is_slow(sgd, mb, langevin), first),
+        "fig2-alike": (_similar(mb, langevin), first + controls),
+        "fig2-mb": (_rises(mb), _growth({"mb-lbfgs": mb})),
+        "fig2-robust": (_robust(sgd, langevin), asynchronous + controls),
+        "fig2-best": (_best(sgd, mb, langevin), f"{first}; {last}{controls}"),
+    }
+    return [outcome(claim, words, holds, because, choices) for claim, (holds, because) in told.items()]
 
 
 def _sgd_is_slow(sgd: Curve, mb: Curve, langevin: Curve) -> bool | None:

@@ -25,7 +25,7 @@ from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_cases import EVERY_PAIR, FEW_PAIRS, SOME_PAIRS, START_WORDS, problem_words
 from asyncqn.paper.figures.times import Curve, Job, curve, run_labelled
 from asyncqn.paper.records import Record, column, distinct, where
-from asyncqn.paper.settings import MESSAGE, PAPER, PRODUCTS
+from asyncqn.paper.settings import MESSAGE, PAPER, PRODUCTS, given
 
 RATES = (0.002, 0.005, 0.0125, 0.03, 0.08, 0.2)
 FRICTIONS = (0.4, 0.9)
@@ -92,12 +92,16 @@ QUICK = Size(6, (1, 3, 10, 40, 80))
 FULL = Size(40, (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100), (1.0, 25.0, 200.0, 900.0), 3)
 
 
+def fixed_parameters(setting: Setting) -> dict[str, Any]:
+    """The table's parameters with H0 and the cautious constant of a setting."""
+    return {**PAPER["as-lbfgs"], "initial_scale": setting.scale, "epsilon": setting.epsilon}
+
+
 def parameters(setting: Setting, rate: float, friction: float, workers: int) -> dict[str, Any]:
     """The table's parameters with gamma and h from the numbers of the grid."""
     gamma = min(LARGEST_FRICTION, friction / workers)
     h = rate * gamma / (setting.scale**2 * consistency(setting.problem).largest)
-    given = {"initial_scale": setting.scale, "epsilon": setting.epsilon, "gamma": gamma, "h": h}
-    return {**PAPER["as-lbfgs"], **given}
+    return {**fixed_parameters(setting), "gamma": gamma, "h": h}
 
 
 def compute(context: Context) -> Tables:
@@ -107,34 +111,22 @@ def compute(context: Context) -> Tables:
     fresh = range(context.seed, context.seed + size.repetitions)
 
     def job(
-        role: str, point: tuple[str, float, int], given: dict[str, Any], seeds: range, **labels: Any
+        role: str, point: tuple[str, float, int], own: dict[str, Any], seeds: range, **labels: Any
     ) -> tuple[Record, Job]:
         name, variance, W = point
         setting = SETTINGS[name]
-        told = {"role": role, "setting": name, "h": given["h"], "gamma": given["gamma"], **labels}
+        told = {"role": role, "setting": name, "h": own["h"], "gamma": own["gamma"], **labels}
         limit = size.most_commits * CYCLE / min(W, 40 if setting.serial else W)
-        plain = tuple(sorted(given.items()))
-        seeds_ = tuple(seeds)
-        return told, Job(
-            setting.problem,
-            "as-lbfgs",
-            plain,
-            variance,
-            seeds_,
-            W,
-            setting.target,
-            limit,
-            setting.serial,
-            setting.start,
-        )
+        place = (W, setting.target, limit, setting.serial, setting.start)
+        return told, Job(setting.problem, "as-lbfgs", given(own), variance, tuple(seeds), *place)
 
     points = [(name, v, W) for name in SETTINGS for v in size.variances for W in size.workers]
     grid = run_labelled(
         context,
         "Fig. 3, steps for every W",
         [
-            job("grid", (name, v, W), parameters(SETTINGS[name], q, g, W), tuning, rate=q, friction=g)
-            for name, v, W in points
+            job("grid", point, parameters(SETTINGS[point[0]], q, g, point[2]), tuning, rate=q, friction=g)
+            for point in points
             for q in RATES
             for g in FRICTIONS
         ],
@@ -153,15 +145,13 @@ def compute(context: Context) -> Tables:
             if last or np.isfinite(column(mine, "time")).mean() >= 0.5:
                 chosen[point] = mine
     runs = []
-    for name, variance, W in points:
-        if (name, variance, W) in chosen:
-            found = chosen[name, variance, W][0]
-            given = parameters(SETTINGS[name], 1.0, 1.0, W)
-            given = without_pairs({**given, "h": found["h"], "gamma": found["gamma"]})
-            runs.append(job("no pairs", (name, variance, W), given, fresh))
-        if variance == size.variances[-1]:
-            choices = {"initial_scale": SETTINGS[name].scale, "epsilon": SETTINGS[name].epsilon}
-            runs.append(job("fixed", (name, variance, W), {**PAPER["as-lbfgs"], **choices}, fresh))
+    for point in points:
+        same = fixed_parameters(SETTINGS[point[0]])
+        if point in chosen:
+            step = {name: chosen[point][0][name] for name in ("h", "gamma")}
+            runs.append(job("no pairs", point, without_pairs({**same, **step}), fresh))
+        if point[1] == size.variances[-1]:
+            runs.append(job("fixed", point, same, fresh))
     how = f"grid over q {RATES} and gamma W {FRICTIONS}"
     return {
         "grid": grid,
@@ -171,10 +161,7 @@ def compute(context: Context) -> Tables:
         ],
         "parameters": [
             {"setting": "chosen", "found by": how},
-            {
-                "setting": "fixed",
-                "found by": "the paper's table, with H0 and cautious constant of the setting",
-            },
+            {"setting": "fixed", "found by": "the paper's table, H0 and cautious constant of the setting"},
         ],
     }
 

@@ -42,37 +42,21 @@ class Setting:
 _LINK = "a link of 10 Gbit/s that messages keep"
 _STATED = {CAUTIOUS: "ε = 1e-4", H0: "H₀ by pairs", LINK: _LINK, NUMBERS: "the paper's numbers"}
 
+_PRINTED = "the paper's parameters"
+_SLOW = "gradients so slow, as the printed timeout of 400 ms says, that nothing else counts"
 SETTINGS = {
-    BASE: Setting("as printed", "the paper's parameters"),
-    "epsilon": Setting(
-        "cautious constant 30",
-        "the paper's parameters, cautious constant 30",
-        _BOTH,
-        {"epsilon": 30.0},
-        choices={CAUTIOUS: "ε = 30"},
-    ),
-    "fixed": Setting(
-        "H₀ = 0.001 I",
-        "the paper's parameters, H₀ = 0.001 I",
-        _BOTH,
-        {"initial_scale": 1e-3},
-        choices={H0: "H₀ = 0.001 I"},
-    ),
-    "free": Setting(
-        "messages do not wait",
-        "the paper's parameters, messages do not wait for each other",
-        link=False,
-        choices={LINK: "messages that do not wait for each other"},
-    ),
-    "slow": Setting(
-        "slow gradients",
-        "the paper's parameters, gradients so slow that nothing else counts",
-        slow=True,
-        choices={LINK: "gradients so slow, as the printed timeout of 400 ms says, that nothing else counts"},
-    ),
+    BASE: Setting("as printed", _PRINTED),
+    "epsilon": Setting("cautious constant 30", f"{_PRINTED}, cautious constant 30", _BOTH,
+                       {"epsilon": 30.0}, choices={CAUTIOUS: "ε = 30"}),
+    "fixed": Setting("H₀ = 0.001 I", f"{_PRINTED}, H₀ = 0.001 I", _BOTH,
+                     {"initial_scale": 1e-3}, choices={H0: "H₀ = 0.001 I"}),
+    "free": Setting("messages do not wait", f"{_PRINTED}, messages do not wait for each other",
+                    link=False, choices={LINK: "messages that do not wait for each other"}),
+    "slow": Setting("slow gradients", f"{_PRINTED}, gradients so slow that nothing else counts",
+                    slow=True, choices={LINK: _SLOW}),
     TUNED: Setting("tuned", "tuned parameters", choices={NUMBERS: "tuned numbers"}),
-    CONTROL: Setting("ρI alone", "the paper's parameters, M = 0 and H₀ = 0: ρI alone", ("as-lbfgs",)),
-}
+    CONTROL: Setting("ρI alone", f"{_PRINTED}, M = 0 and H₀ = 0: ρI alone", ("as-lbfgs",)),
+}  # fmt: skip
 """The base case, then one change at a time; the control is for all of them."""
 
 
@@ -120,13 +104,13 @@ def _four(
     end = min((float(np.median(times)) for times in ends if times), default=0.0)
     final = {kind: float(np.median([_at(run, end) for run in r])) for kind, r in runs.items()}
     sgd, mb, as_ = (final[kind] for kind in NAMES)
-    at = f"median RMSE after {end:.2f} s: " + ", ".join(f"{NAMES[k]} {_stars(v)}" for k, v in final.items())
+    at = f"median RMSE after {end:.2f} s: " + ", ".join(f"{NAMES[k]} {_told(v)}" for k, v in final.items())
     at += f"; {accepted_words(rows['as-lbfgs'])}"
     lost = sum(bool(run[-1]["diverged"]) for run in runs["as-lbfgs"])
     at += f"; {lost} of its {len(runs['as-lbfgs'])} runs diverge" if lost else ""
     if control:
         last = [_at(where(control, seed=s), end) for s in distinct(control, "seed")]
-        at += f"; with ρI alone (M = 0) it ends at {_stars(float(np.median(last)))}"
+        at += f"; with ρI alone (M = 0) it ends at {_told(float(np.median(last)))}"
     share = float(np.median([_first(run, mb) for run in runs["as-lbfgs"]])) / end if end else math.inf
     sooner = f"gets to mb-L-BFGS's last RMSE in {share:.2f} of its time"
     faster = f"{at}; as-L-BFGS {sooner if math.isfinite(share) else 'never gets to that of mb-L-BFGS'}"
@@ -137,20 +121,18 @@ def _four(
     if poorer is None:
         settled += ": it is behind, and has not settled"
     rough = {k: float(np.median([_roughness(run) for run in runs[k]])) for k in ("async-sgd", "as-lbfgs")}
-    jitter = ", ".join(f"{NAMES[kind]} {_percent(value)}" for kind, value in rough.items())
-    both = math.isfinite(as_) and math.isfinite(sgd)
-    return [
-        outcome("fig4-mb", words, share < 0.67 if math.isfinite(mb) else None, faster, choices),
-        outcome("fig4-rmse", words, poorer if math.isfinite(mb) else None, settled, choices),
-        outcome("fig4-gain", words, as_ < sgd, at, choices),
-        outcome(
-            "fig4-fluctuates",
-            words,
-            rough["as-lbfgs"] > 1.2 * rough["async-sgd"] if both else None,
-            f"jitter of the gradient norm around its trend in the second half: {jitter}",
-            choices,
-        ),
-    ]
+    jitter = ", ".join(
+        f"{NAMES[kind]} {_told(value, '.2%').replace('%', ' %')}" for kind, value in rough.items()
+    )
+    rougher = rough["as-lbfgs"] > 1.2 * rough["async-sgd"]
+    trembles = f"jitter of the gradient norm around its trend in the second half: {jitter}"
+    told = {
+        "fig4-mb": (share < 0.67 if math.isfinite(mb) else None, faster),
+        "fig4-rmse": (poorer if math.isfinite(mb) else None, settled),
+        "fig4-gain": (as_ < sgd, at),
+        "fig4-fluctuates": (rougher if math.isfinite(as_) and math.isfinite(sgd) else None, trembles),
+    }
+    return [outcome(claim, words, holds, because, choices) for claim, (holds, because) in told.items()]
 
 
 def longest(rows: list[Record]) -> list[Record]:
@@ -197,13 +179,12 @@ def break_even(tables: Tables, at: str) -> BreakEven:
 
 def headline(tables: Tables) -> list[str]:
     """The break-even ratio in a sentence."""
-    said = []
-    for at, words in STARTS.items():
-        found = break_even(tables, at)
-        said.append(f"{np.median(found.worth):.2f} {words}")
+    found = {words: break_even(tables, at) for at, words in STARTS.items()}
+    said = " and ".join(f"{np.median(one.worth):.2f} {words}" for words, one in found.items())
+    costs = next(iter(found.values())).step_ratio
     return [
         "**On ratings** as-L-BFGS beats a-SGD where one of its steps costs less than it is worth. In steps "
-        f"of a-SGD it is worth {' and '.join(said)}. It costs {found.step_ratio:.2f} as computed here, where "
+        f"of a-SGD it is worth {said}. It costs {costs:.2f} as computed here, where "
         "gradients are cheap; 2 where the master's link is busy, since it sends twice the numbers; 1.33 "
         "where gradients are so slow that only rows count."
     ]
@@ -216,12 +197,8 @@ def _at(run: list[Record], time: float) -> float:
     return float(np.interp(time, column(run, "time"), column(run, "rmse")))
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f} %" if math.isfinite(value) else "diverged"
-
-
-def _stars(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "diverged"
+def _told(value: float, how: str = ".3f") -> str:
+    return f"{value:{how}}" if math.isfinite(value) else "diverged"
 
 
 def _first(run: list[Record], level: float) -> float:

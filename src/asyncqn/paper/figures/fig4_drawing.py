@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.paper.bands import spread
-from asyncqn.paper.drawing import ALGORITHM_STYLES, few_decades, panels
+from asyncqn.paper.drawing import ALGORITHM_STYLES, few_decades, panels, spread
 from asyncqn.paper.experiment import Tables
 from asyncqn.paper.figures.fig4_claims import BASE, CONTROL, SETTINGS, TUNED, break_even, longest
 from asyncqn.paper.movielens import STARTS, label
@@ -15,25 +15,48 @@ from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import NAMES
 
 
+class Panel(NamedTuple):
+    """The rows that a panel shows, which metric of them, and its title."""
+
+    rows: list[Record]
+    what: str
+    title: str
+
+
 def draw(tables: Tables) -> dict[str, Any]:
     """The paper's arrangement (a row per set: RMSE, gradient norm) from either start; then ours."""
-    found = {}
+    curves, found = tables["curves"], {}
+    first = curves[0]["ratings"]
     for at, words in STARTS.items():
-        every = where(tables["curves"], setting=BASE, start=at)
-        names = distinct(every, "ratings")
-        figure, axes = panels(len(names), 2, width=4.2, height=2.7)
-        for pair, name in zip(axes, names, strict=True):
-            for axis, what in zip(pair, ("rmse", "grad_norm"), strict=True):
-                lost = _curves(axis, _shown(where(every, ratings=name)), what)
-                _title(axis, f"{label(name)}, {words}", lost)
-        _finish(figure, axes)
-        found["fig4" if at == "prior" else f"fig4_{at}"] = figure
-    found["fig4_settings"] = _draw_settings(tables)
-    if any(distinct(where(tables["curves"], setting=TUNED), "ratings")[1:]):
-        found["fig4_tuned"] = _draw_tuned(tables)
-    found["fig4_long"] = _draw_long(tables)
+        every = where(curves, setting=BASE, start=at)
+        sets, metrics = distinct(every, "ratings"), ("rmse", "grad_norm")
+        cells = [[_of_set(every, name, words, what) for what in metrics] for name in sets]
+        found["fig4" if at == "prior" else f"fig4_{at}"] = _grid(cells)
+    shown = [name for name in SETTINGS if name != CONTROL and where(curves, setting=name)]
+    cells = [
+        [Panel(_with_base(curves, s, at), "rmse", f"{SETTINGS[s].short},\n{words}") for s in shown]
+        for at, words in STARTS.items()
+    ]
+    found["fig4_settings"] = _grid(cells, (2.6, 2.4), "time (s)")
+    tuned = where(curves, setting=TUNED)
+    sets = distinct(tuned, "ratings")
+    if len(sets) > 1:
+        cells = [
+            [_of_set(where(tuned, start=at), name, words) for at, words in STARTS.items()] for name in sets
+        ]
+        found["fig4_tuned"] = _grid(cells, (4.2, 2.5))
+    base = where(curves, setting=BASE, ratings=first)
+    long = [
+        Panel(longest(where(base, start=at)), "rmse", f"{label(first)}, {words}")
+        for at, words in STARTS.items()
+    ]
+    found["fig4_long"] = _grid([long], (4.2, 2.9), log=True)
     found["fig4_break_even"] = _draw_break_even(tables)
     return found
+
+
+def _of_set(rows: list[Record], name: str, words: str, what: str = "rmse") -> Panel:
+    return Panel(_shown(where(rows, ratings=name)), what, f"{label(name)}, {words}")
 
 
 def _shown(rows: list[Record]) -> list[Record]:
@@ -41,17 +64,26 @@ def _shown(rows: list[Record]) -> list[Record]:
     return where(rows, steps=sorted(distinct(rows, "steps"))[:2][-1])
 
 
-def _finish(figure: Any, axes: Any, words: str = "time (s, simulated from measured steps)") -> None:
+def _grid(
+    cells: list[list[Panel]],
+    size: tuple[float, float] = (4.2, 2.7),
+    xlabel: str = "time (s, simulated from measured steps)",
+    log: bool = False,
+) -> Any:
+    """Panels in rows and columns; `log`: on a logarithmic axis of time, from the first commit shown."""
+    figure, axes = panels(len(cells), len(cells[0]), *size)
+    for axis, panel in zip(axes.flat, chain.from_iterable(cells), strict=True):
+        lost = _curves(axis, panel.rows, panel.what)
+        # What leaves the panel is told below the title: there it covers no line.
+        axis.set_title("\n".join([panel.title, *lost]), fontsize=8)
+        if log:
+            axis.set(xscale="log", xlim=(min(r["time"] for r in panel.rows if r["commit"] > 0), None))
     for axis in axes[-1]:
-        axis.set_xlabel(words)
-        if axis.get_xscale() == "linear":
+        axis.set_xlabel(xlabel)
+        if not log:
             axis.locator_params(axis="x", nbins=5)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-
-
-def _title(axis: Any, words: str, lost: list[str]) -> None:
-    """A title, and below it what leaves the panel: there it covers no line."""
-    axis.set_title("\n".join([words, *lost]), fontsize=8)
+    return figure
 
 
 def _curves(axis: Any, rows: list[Record], what: str) -> list[str]:
@@ -95,44 +127,6 @@ def _on_grid(run: list[Record], what: str, grid: Any) -> Any:
     return np.interp(grid, column(run, "time"), values, right=1e30 if run[-1]["diverged"] else values[-1])
 
 
-def _draw_settings(tables: Tables) -> Any:
-    """RMSE in every setting: a row per start."""
-    shown = [name for name in SETTINGS if name != CONTROL and where(tables["curves"], setting=name)]
-    figure, axes = panels(len(STARTS), len(shown), width=2.6, height=2.4)
-    for row, (at, words) in zip(axes, STARTS.items(), strict=True):
-        for axis, setting in zip(row, shown, strict=True):
-            lost = _curves(axis, _with_base(tables["curves"], setting, at), "rmse")
-            _title(axis, f"{SETTINGS[setting].short},\n{words}", lost)
-    _finish(figure, axes, "time (s)")
-    return figure
-
-
-def _draw_tuned(tables: Tables) -> Any:
-    """RMSE with parameters tuned on each set itself: a row per set, a column per start."""
-    tuned = where(tables["curves"], setting=TUNED)
-    names = distinct(tuned, "ratings")
-    figure, axes = panels(len(names), len(STARTS), width=4.2, height=2.5)
-    for row, name in zip(axes, names, strict=True):
-        for axis, (at, words) in zip(row, STARTS.items(), strict=True):
-            lost = _curves(axis, _shown(where(tuned, ratings=name, start=at)), "rmse")
-            _title(axis, f"{label(name)}, {words}", lost)
-    _finish(figure, axes)
-    return figure
-
-
-def _draw_long(tables: Tables) -> Any:
-    """The longest runs with the paper's parameters, on a logarithmic axis of time."""
-    figure, axes = panels(1, len(STARTS), width=4.2, height=2.9)
-    name = tables["curves"][0]["ratings"]
-    for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
-        rows = longest(where(tables["curves"], setting=BASE, start=at, ratings=name))
-        _title(axis, f"{label(name)}, {words}", _curves(axis, rows, "rmse"))
-        start = min(row["time"] for row in rows if row["commit"] > 0)
-        axis.set(xscale="log", xlim=(start, None))
-    _finish(figure, axes)
-    return figure
-
-
 def _with_base(curves: list[Record], setting: str, at: str) -> list[Record]:
     """The runs of a setting, and of the base case for algorithms that it does not change."""
     first = curves[0]["ratings"]
@@ -148,13 +142,12 @@ def _draw_break_even(tables: Tables) -> Any:
     for axis, (at, words) in zip(axes[0], STARTS.items(), strict=True):
         found = break_even(tables, at)
         axis.plot(found.levels, found.worth, color=ALGORITHM_STYLES["as-lbfgs"]["color"], label="is worth")
-        axis.axhline(
-            found.step_ratio, color="black", linestyle="--", linewidth=0.9, label="costs, by computation here"
-        )
-        axis.axhline(2.0, color="black", linestyle=":", linewidth=0.9, label="costs, where the link is busy")
-        axis.axhline(
-            4 / 3, color="black", linestyle="-.", linewidth=0.9, label="costs, where only rows count"
-        )
+        for cost, dashes, where_ in (
+            (found.step_ratio, "--", "by computation here"),
+            (2.0, ":", "where the link is busy"),
+            (4 / 3, "-.", "where only rows count"),
+        ):
+            axis.axhline(cost, color="black", linestyle=dashes, linewidth=0.9, label=f"costs, {where_}")
         axis.set(xlabel="RMSE on the way down (stars)", title=words, ylim=(0.0, None))
         axis.invert_xaxis()
     axes[0][0].set_ylabel("steps of a-SGD")

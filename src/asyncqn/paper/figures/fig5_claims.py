@@ -19,7 +19,7 @@ from asyncqn.paper.records import Record, column, distinct, where
 WORKERS = (1, 2, 5, 10, 15, 20)
 BASE = "link"
 BUSY = 0.5
-"""Processes that may be running before a real run whose time shall count."""
+"""Processors that others may keep busy before a real run whose time shall count."""
 STEADY = 0.01
 """A run is stable when it ends within this share of its lowest RMSE; one that swings ever less may be."""
 
@@ -44,33 +44,18 @@ _CAUTIOUS = {"epsilon": 30.0}
 SETTINGS = {
     BASE: Setting("10 Gbit/s link", "simulated, a link of 10 Gbit/s that messages keep"),
     "free": Setting("messages do not wait", "simulated, messages do not wait for each other", link=False),
-    "uneven": Setting(
-        "uneven workers, messages do not wait",
-        "simulated, uneven workers, messages do not wait for each other",
-        link=False,
-        uneven=True,
-    ),
-    "link-prior": Setting(
-        "10 Gbit/s link, from the prior",
-        "simulated, a link of 10 Gbit/s that messages keep",
-        "prior",
-        changes=_CAUTIOUS,
-    ),
-    "free-prior": Setting(
-        "messages do not wait, from the prior",
-        "simulated, messages do not wait for each other",
-        "prior",
-        link=False,
-        changes=_CAUTIOUS,
-    ),
+    "uneven": Setting("uneven workers, messages do not wait",
+                      "simulated, uneven workers, messages do not wait for each other",
+                      link=False, uneven=True),
+    "link-prior": Setting("10 Gbit/s link, from the prior",
+                          "simulated, a link of 10 Gbit/s that messages keep", "prior", changes=_CAUTIOUS),
+    "free-prior": Setting("messages do not wait, from the prior",
+                          "simulated, messages do not wait for each other", "prior",
+                          link=False, changes=_CAUTIOUS),
     "real": Setting("real, not slowed", "real workers, not slowed", workers=(1, 2)),
-    "stretched": Setting(
-        "real, stretched",
-        "real workers, computation stretched to fit the processors",
-        workers=(1, 10, 20),
-        stretched=True,
-    ),
-}
+    "stretched": Setting("real, stretched", "real workers, computation stretched to fit the processors",
+                         workers=(1, 10, 20), stretched=True),
+}  # fmt: skip
 
 
 def reach(curves: list[Record]) -> list[Record]:
@@ -132,11 +117,6 @@ def speedups(tables: Tables, setting: str, what: str) -> dict[int, float]:
 def was_busy(rows: list[Record]) -> bool:
     """Whether real runs were made on a machine with other things to do: their times then say nothing."""
     return any(r["load"] is not None and r["load"] > BUSY for r in rows)
-
-
-def steady_words(tables: Tables) -> str:
-    """The target of the base case."""
-    return f"{where(tables['reach'], setting=BASE)[0]['target']:g}"
 
 
 def outcomes(tables: Tables) -> list[Outcome]:

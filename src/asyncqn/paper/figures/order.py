@@ -8,55 +8,33 @@ event loop, dense BFGS, its own draw of the data).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from asyncqn.paper.claim_list import CAUTIOUS, H0, LINK, NUMBERS, PROBLEM, QUORUM, START, TARGET, TIMEOUT
+from asyncqn.paper.claim_list import PROBLEM
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import control_words, without_pairs
 from asyncqn.paper.experiment import Context, Experiment, Tables
-from asyncqn.paper.figures.fig2_cases import BY_PAIRS, PRINTED, START_WORDS, problem_words
+from asyncqn.paper.figures.fig2_cases import BY_PAIRS, EVERY_PAIR, SOME_PAIRS, case
 from asyncqn.paper.figures.fig2_drawing import times_figure
 from asyncqn.paper.figures.fig2_outcomes import order_outcomes
-from asyncqn.paper.figures.times import jobs_of, run_named
+from asyncqn.paper.figures.times import run_named
 from asyncqn.paper.records import summary, where
-from asyncqn.paper.settings import NAMES, PAPER
 
-
-class Setting(NamedTuple):
-    """A problem, what of a message's time occupies the master, and as-L-BFGS's open choices."""
-
-    words: str
-    problem: str
-    serial: float
-    choices: dict[str, Any]
-    variances: tuple[float, ...]
-
-
+_LINK = "a serial link at the master (2 of 10 units), rows alike"
 SETTINGS = {
-    "serial link": Setting(
-        "a serial link at the master (2 of 10 units), rows alike, λ = 8, H₀ = 0.3 I, ε = 1.2",
-        "rows-alike-8",
-        2.0,
-        {"initial_scale": 0.3, "epsilon": 1.2},
-        (1.0, 25.0, 200.0, 900.0),
+    "serial link": case(PROBLEM, "rows-alike-8", 0.3, SOME_PAIRS)._replace(
+        words=f"{_LINK}, λ = 8, H₀ = 0.3 I, ε = 1.2"
     ),
-    "serial link, H0 by pairs": Setting(
-        "a serial link at the master (2 of 10 units), rows alike, λ = 2, H₀ by pairs",
-        "rows-alike-2",
-        2.0,
-        {"epsilon": 1e-4},
-        (1.0, 25.0, 200.0, 900.0),
+    "serial link, H0 by pairs": case(PROBLEM, "rows-alike-2", BY_PAIRS, EVERY_PAIR)._replace(
+        words=f"{_LINK}, λ = 2, H₀ by pairs"
     ),
-    "consistent stiff problem": Setting(
-        "a consistent stiff problem: λ = 10, 5 weak directions, H₀ = 0.1 I, floor 0.4",
-        "five-weak-10",
-        0.0,
-        {"initial_scale": 0.1, "cosine_floor": 0.4, "epsilon": 1e-4},
-        (1.0, 50.0, 200.0, 900.0),
-    ),
+    "consistent stiff problem": case(
+        PROBLEM, "five-weak-10", 0.1, EVERY_PAIR, serial=0.0, floor=0.4
+    )._replace(words="a consistent stiff problem: λ = 10, 5 weak directions, H₀ = 0.1 I, floor 0.4"),
 }
+VARIANCES = {name: (1.0, 50.0 if "stiff" in name else 25.0, 200.0, 900.0) for name in SETTINGS}
 INDEPENDENT: dict[str, dict[str, tuple[int | None, ...]]] = {
     "serial link": {
         "async-sgd": (1179, 1176, 1173, 1171),
@@ -74,25 +52,7 @@ INDEPENDENT: dict[str, dict[str, tuple[int | None, ...]]] = {
         "as-lbfgs": (2701, 2739, 2648, 2634),
     },
 }
-RUNS = 12
-
-
-def choices_of(setting: Setting) -> dict[str, str]:
-    """What a setting chooses of all that the paper leaves open."""
-    given = setting.choices
-    scale = given.get("initial_scale")
-    floor = f" and cosine floor {given['cosine_floor']:g}" if "cosine_floor" in given else ""
-    return {
-        PROBLEM: problem_words(setting.problem),
-        H0: BY_PAIRS if scale is None else f"H₀ = {scale:g} I",
-        CAUTIOUS: f"cautious constant {given['epsilon']:g}{floor}",
-        QUORUM: "quorum 1",
-        TIMEOUT: "timeout of computation and messages",
-        LINK: f"b = {setting.serial:g}",
-        TARGET: "ε = 0.05",
-        START: START_WORDS["prior"],
-        NUMBERS: PRINTED,
-    }
+RUNS, LIMIT = 12, 12_000.0
 
 
 def compute(context: Context) -> Tables:
@@ -100,18 +60,14 @@ def compute(context: Context) -> Tables:
     seeds = range(context.seed, context.seed + RUNS)
     times, controls, used = [], [], []
     for name, setting in SETTINGS.items():
-        open_choices = {"mb-lbfgs": {"quorum": 1.0}, "as-lbfgs": setting.choices}
-        for kind in NAMES:
-            given = {**PAPER[kind], **open_choices.get(kind, {})}
-            serial = 0.0 if kind == "mb-lbfgs" else setting.serial
-            jobs = jobs_of(setting.problem, kind, given, setting.variances, seeds, serial=serial)
-            times += [(name, job) for job in jobs]
-            found = "the paper's table" + ("; the rest is ours" if kind in open_choices else "")
-            used.append({"setting": name, "algorithm": kind, "found by": found, "parameters": str(given)})
-        plain = without_pairs({**PAPER["as-lbfgs"], **setting.choices})
-        ends = setting.variances[:: len(setting.variances) - 1]
-        without = jobs_of(setting.problem, "as-lbfgs", plain, ends, seeds, serial=setting.serial)
-        controls += [(name, job) for job in without]
+        variances = VARIANCES[name]
+        for kind, own in setting.parameters.items():
+            times += [(name, job) for job in setting.jobs(kind, own, variances, seeds, LIMIT)]
+            found = "the paper's table" + ("" if kind == "async-sgd" else "; the rest is ours")
+            used.append({"setting": name, "algorithm": kind, "found by": found, "parameters": str(own)})
+        plain = without_pairs(setting.parameters["as-lbfgs"])
+        ends = variances[:: len(variances) - 1]
+        controls += [(name, job) for job in setting.jobs("as-lbfgs", plain, ends, seeds, LIMIT)]
     return {
         "times": run_named(context, "the order of Fig. 2", times),
         "controls": run_named(context, "the order of Fig. 2, without pairs", controls),
@@ -130,7 +86,7 @@ def outcomes(tables: Tables) -> list[Outcome]:
     for name, setting in SETTINGS.items():
         rows = where(tables["times"], setting=name)
         controls = control_words(rows, where(tables["controls"], setting=name))
-        found += order_outcomes(rows, f"order: {setting.words}", choices_of(setting), controls)
+        found += order_outcomes(rows, f"order: {setting.words}", setting.choices, controls)
         found.append(_agreement(name, tables))
     return found
 
@@ -140,7 +96,7 @@ def _agreement(name: str, tables: Tables) -> Outcome:
     ratios = []
     for kind, times in INDEPENDENT[name].items():
         rows = where(tables["times"], setting=name, algorithm=kind)
-        for variance, other in zip(SETTINGS[name].variances, times, strict=True):
+        for variance, other in zip(VARIANCES[name], times, strict=True):
             if other is not None:
                 ratios.append(summary(where(rows, variance=variance), "time")[0] / other)
     low, high = float(np.min(ratios)), float(np.max(ratios))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ from asyncqn.paper.consistency import consistency
 from asyncqn.paper.drawing import panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_cases import BY_PAIRS, problem_words
-from asyncqn.paper.problems import PROBLEMS
-from asyncqn.paper.records import Record, distinct, where
-from asyncqn.paper.settings import NAMES, PAPER, algorithm, cluster
-from asyncqn.tuning.measure import time_to
+from asyncqn.paper.figures.times import jobs_of, run_labelled
+from asyncqn.paper.records import Record, distinct, summary, where
+from asyncqn.paper.settings import NAMES, PAPER
 
 ON = (
     "rows-alike-2",
@@ -34,90 +33,62 @@ RULES = {"every pair": {}, "floor 0.4": {"cosine_floor": 0.4}, "ε = 10 λ": {"e
 """Which pairs are admitted; epsilon is in units of the largest eigenvalue λ, and our default of 1e-4 admits
 every pair."""
 OUTCOMES = ("reached", "too slow", "diverged")
+VARIANCE, LIMIT = 200.0, 9000.0
 
 
-@dataclass(frozen=True)
-class Job:
-    """One cell: a problem, an algorithm with parameters, some seeds."""
-
-    problem: str
-    kind: str
-    rule: str
-    parameters: tuple[tuple[str, Any], ...]
-    seeds: tuple[int, ...]
-    epsilon: float = 0.05
-    limit: float = 9000.0
-    variance: float = 200.0
-    workers: int = 40
+def cell(labels: Record, runs: Sequence[Record]) -> Record:
+    """One record of the runs of a cell: shares of those that reached epsilon, were too slow, diverged."""
+    shares = {word: len(where(runs, status=word)) / len(runs) for word in OUTCOMES}
+    return {**labels, "pairs": _mean(runs, "pairs"), "runs": len(runs), **shares, "time": _mean(runs, "time")}
 
 
-def measure(job: Job) -> list[Record]:
-    """One record: shares of the runs that reached epsilon, were too slow, diverged."""
-    potential = PROBLEMS[job.problem].potential()
-    method = algorithm(job.kind, dict(job.parameters))
-    timing = cluster(job.kind, job.workers, job.variance)
-    runs = [
-        time_to(potential, method, timing, target=job.epsilon, limit=job.limit, seed=seed)
-        for seed in job.seeds
-    ]
-    given = dict(job.parameters)
-    correlation = potential.posterior_correlation()
-    return [
-        {
-            "problem": job.problem,
-            "algorithm": job.kind,
-            "batch": given["batch"],
-            "overlap": given.get("overlap"),
-            "scale": str(given.get("initial_scale", "pair")),
-            "rule": job.rule,
-            "epsilon": given.get("epsilon"),
-            "pairs": _mean([run.pairs for run in runs]),
-            "runs": len(runs),
-            **{word: sum(run.status == word for run in runs) / len(runs) for word in OUTCOMES},
-            "time": _mean([run.time for run in runs]),
-            "largest correlation": correlation["largest"],
-            "multiple correlation": correlation["multiple"],
-            "condition": correlation["condition"],
-        }
-    ]
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+def _mean(runs: Sequence[Record], name: str) -> float | None:
+    mean, _, share = summary(runs, name)
+    return mean if share else None
 
 
 def admitted(rule: str, problem: str) -> dict[str, float]:
     """The parameters of a rule on a problem."""
-    given = dict(RULES[rule])
-    if "epsilon" in given:
-        given["epsilon"] *= round(consistency(problem).largest, 3)
-    return given
+    open_choices = dict(RULES[rule])
+    if "epsilon" in open_choices:
+        open_choices["epsilon"] *= round(consistency(problem).largest, 3)
+    return open_choices
 
 
 def compute(context: Context) -> Tables:
     """Tables `cells` (as-L-BFGS) and `rivals` (the other two with the table's numbers)."""
-    seeds = tuple(range(context.seed, context.seed + (20 if context.full else 3)))
-    cells = [
-        Job(problem, "as-lbfgs", rule, tuple(sorted(given.items())), seeds)
+    seeds = range(context.seed, context.seed + (20 if context.full else 3))
+
+    def cells(label: str, tried: list[tuple[Record, dict[str, Any]]]) -> list[Record]:
+        jobs = [
+            (told, jobs_of(told["problem"], told["algorithm"], of, [VARIANCE], seeds, limit=LIMIT)[0])
+            for told, of in tried
+        ]
+        runs = run_labelled(context, label, jobs)
+        size = len(seeds)
+        return [cell(told, runs[k * size : (k + 1) * size]) for k, (told, _) in enumerate(tried)]
+
+    langevin = [
+        (
+            {"problem": problem, "algorithm": "as-lbfgs", "rule": rule, "scale": str(scale), **sizes},
+            {**PAPER["as-lbfgs"], **sizes, "initial_scale": scale, **admitted(rule, problem)},
+        )
         for problem in ON
-        for batch, overlap in BATCHES
+        for sizes in ({"batch": batch, "overlap": overlap} for batch, overlap in BATCHES)
         for scale in SCALES
         for rule in RULES
-        for open_choices in [{"batch": batch, "overlap": overlap, "initial_scale": scale}]
-        for given in [{**PAPER["as-lbfgs"], **open_choices, **admitted(rule, problem)}]
     ]
     rivals = [
-        Job(problem, kind, "", tuple(sorted(PAPER[kind].items())), seeds)
+        ({"problem": problem, "algorithm": kind}, PAPER[kind])
         for problem in ON
         for kind in ("async-sgd", "mb-lbfgs")
     ]
     return {
-        "cells": context.jobs("map of parameters", measure, cells),
-        "rivals": context.jobs("map, the other two", measure, rivals),
+        "cells": cells("map of parameters", langevin),
+        "rivals": cells("map, the other two", rivals),
         "parameters": [
-            {"algorithm": kind, "parameters": str(given), "found by": "the paper's table"}
-            for kind, given in PAPER.items()
+            {"algorithm": kind, "parameters": str(of), "found by": "the paper's table"}
+            for kind, of in PAPER.items()
         ],
     }
 
@@ -165,18 +136,12 @@ def draw(tables: Tables) -> dict[str, Any]:
 def outcomes(tables: Tables) -> list[Outcome]:
     """Whether the table's parameters of as-L-BFGS work, for every problem, H0 and rule for pairs."""
     found = []
-    for cell in where(tables["cells"], batch=BATCHES[0][0]):
-        scale = BY_PAIRS if cell["scale"] == "pair" else f"H₀ = {cell['scale']} I"
-        choices = {
-            PROBLEM: problem_words(cell["problem"]),
-            H0: scale,
-            CAUTIOUS: str(cell["rule"]),
-        }
-        told = ", ".join(f"{100 * cell[word]:.0f} % {word}" for word in OUTCOMES)
-        told += (
-            f"; {100 * cell['pairs']:.2g} % of its pairs are accepted" if cell["pairs"] is not None else ""
-        )
-        found.append(outcome("table", ", ".join(choices.values()), cell["reached"] == 1.0, told, choices))
+    for row in where(tables["cells"], batch=BATCHES[0][0]):
+        scale = BY_PAIRS if row["scale"] == "pair" else f"H₀ = {row['scale']} I"
+        choices = {PROBLEM: problem_words(row["problem"]), H0: scale, CAUTIOUS: str(row["rule"])}
+        told = ", ".join(f"{100 * row[word]:.0f} % {word}" for word in OUTCOMES)
+        told += f"; {100 * row['pairs']:.2g} % of its pairs are accepted" if row["pairs"] is not None else ""
+        found.append(outcome("table", ", ".join(choices.values()), row["reached"] == 1.0, told, choices))
     return found
 
 

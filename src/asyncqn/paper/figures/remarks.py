@@ -11,6 +11,7 @@ The overlap: processor time of its gradient over that of a worker's whole step.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from asyncqn.paper import movielens
 from asyncqn.paper.claim_list import CAUTIOUS, DATA, FRICTION, H0, PROBLEM, RIVAL, START
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.consistency import consistency
+from asyncqn.paper.drawing import CONTROLS, VARIANTS, panels
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig2_cases import (
     BELOW_LIMIT,
@@ -38,18 +40,17 @@ from asyncqn.paper.figures.fig2_cases import (
     problem_words,
     scale_below_limit,
 )
-from asyncqn.paper.figures.remarks_drawing import draw
 from asyncqn.paper.figures.times import Job, run_labelled
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
-from asyncqn.paper.settings import MEMORY, PAPER, algorithm, cluster
+from asyncqn.paper.settings import MEMORY, PAPER, algorithm, cluster, given
 from asyncqn.tuning.measure import time_to
 from asyncqn.types import Task
 
 STIFF_PROBLEMS = ("rows-alike-8", "five-directions-20", "five-weak-10")
 RATES = (0.002, 0.005, 0.0125, 0.03, 0.08)
 FRICTIONS = (0.01, 0.03)
-WORKERS = 40
+WORKERS, VARIANCE, LIMIT = 40, 200.0, 6000.0
 RATINGS = ("synthetic-demo", "synthetic-100k")
 RHOS = (0.0, 0.3, 3.0)
 STEPS = tuple(10.0**-k for k in (2, 4, 5, 6, 7, 8, 10))
@@ -58,22 +59,26 @@ CHEAP = 0.1
 """The overlap's gradient is cheap below this share of a worker's step."""
 
 
+def drift_parameters(problem: str, recipe: tuple[str, float], rate: float, uses: int) -> dict[str, Any]:
+    """H0, the cautious constant, and the h that gives the stiffest direction a drift `rate` per commit where
+    H is used so many times and u is not kept."""
+    h0, epsilon = recipe
+    top = consistency(problem).largest
+    scale = scale_below_limit(problem) if h0 == BELOW_LIMIT else 1.0 / top
+    initial = "pair" if h0 == BY_PAIRS else scale
+    return {"h": rate / (scale**uses * top), "initial_scale": initial, "epsilon": epsilon}
+
+
 def momentum_job(
     problem: str, recipe: tuple[str, float], gamma: float | None, rate: float, seeds: range
 ) -> Job:
     """as-L-BFGS with friction gamma, or without momentum (None), at a drift `rate`."""
-    h0, epsilon = recipe
-    top = consistency(problem).largest
-    scale = scale_below_limit(problem) if h0 == BELOW_LIMIT else 1.0 / top
-    open_choices = {"initial_scale": "pair" if h0 == BY_PAIRS else scale, "epsilon": epsilon}
     if gamma is None:
         # Friction 1 keeps nothing of u: theta moves by -h H g alone.
-        kind, given = "momentum-lbfgs", {**MEMORY, "h": rate / (scale * top), "gamma": 1.0}
-    else:
-        h = rate * gamma / (scale**2 * top)
-        kind, given = "as-lbfgs", {**PAPER["as-lbfgs"], "h": h, "gamma": gamma}
-    plain = tuple(sorted({**given, **open_choices}.items()))
-    return Job(problem, kind, plain, 200.0, tuple(seeds), WORKERS, limit=6000.0)
+        own = {**MEMORY, **drift_parameters(problem, recipe, rate, 1), "gamma": 1.0}
+        return Job(problem, "momentum-lbfgs", given(own), VARIANCE, tuple(seeds), WORKERS, limit=LIMIT)
+    own = {**PAPER["as-lbfgs"], **drift_parameters(problem, recipe, rate * gamma, 2), "gamma": gamma}
+    return Job(problem, "as-lbfgs", given(own), VARIANCE, tuple(seeds), WORKERS, limit=LIMIT)
 
 
 @dataclass(frozen=True)
@@ -99,26 +104,11 @@ class TwiceLBFGS(MomentumLBFGS):
 
 def without_momentum(job: TwiceJob) -> list[Record]:
     """One record per run, as of the jobs with momentum."""
-    h0, epsilon = job.recipe
-    top = consistency(job.problem).largest
-    scale = scale_below_limit(job.problem) if h0 == BELOW_LIMIT else 1.0 / top
-    method = TwiceLBFGS(
-        h=job.rate / (scale**2 * top),
-        gamma=1.0,
-        epsilon=epsilon,
-        initial_scale="pair" if h0 == BY_PAIRS else scale,
-        **MEMORY,
-    )
-    model, timing = PROBLEMS[job.problem].potential(), cluster("as-lbfgs", WORKERS, 200.0)
-    told = {"problem": job.problem, "H0": h0, "epsilon": epsilon, "gamma": None, "rate": job.rate}
-    return [
-        {
-            **told,
-            "seed": seed,
-            **time_to(model, method, timing, target=0.05, limit=6000.0, seed=seed)._asdict(),
-        }
-        for seed in job.seeds
-    ]
+    method = TwiceLBFGS(gamma=1.0, **drift_parameters(job.problem, job.recipe, job.rate, 2), **MEMORY)
+    model, timing = PROBLEMS[job.problem].potential(), cluster("as-lbfgs", WORKERS, VARIANCE)
+    told = {"problem": job.problem, "H0": job.recipe[0], "epsilon": job.recipe[1], "rate": job.rate}
+    runs = (time_to(model, method, timing, target=0.05, limit=LIMIT, seed=seed) for seed in job.seeds)
+    return [{**told, "seed": seed, **run._asdict()} for seed, run in zip(job.seeds, runs, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -136,8 +126,8 @@ class RhoJob:
 def factorize(job: RhoJob) -> list[Record]:
     """The last RMSE of each run; None where it diverged."""
     model = movielens.potential(job.ratings)
-    given = movielens.parameters("1m", model.n_data)["as-lbfgs"]
-    method = algorithm("as-lbfgs", {**given, "rho": job.rho, "h": job.h, "epsilon": job.epsilon})
+    printed = movielens.parameters("1m", model.n_data)["as-lbfgs"]
+    method = algorithm("as-lbfgs", given(printed, rho=job.rho, h=job.h, epsilon=job.epsilon))
     machines = movielens.measured_cluster(movielens.Timing(1.0, 0.0, 1.0), 10)
     records = []
     for seed in job.seeds:
@@ -148,17 +138,8 @@ def factorize(job: RhoJob) -> list[Record]:
         )
         last, first = float(run.metrics["rmse"][-1]), float(run.metrics["rmse"][0])
         lost = run.status == "diverged" or not last <= 3.0 * first
-        records.append(
-            {
-                "ratings": job.ratings,
-                "rho": job.rho,
-                "h": job.h,
-                "epsilon": job.epsilon,
-                "start": job.start,
-                "seed": seed,
-                "rmse": None if lost else last,
-            }
-        )
+        told = {name: value for name, value in vars(job).items() if name != "seeds"}
+        records.append({**told, "seed": seed, "rmse": None if lost else last})
     return records
 
 
@@ -174,11 +155,11 @@ def cost(job: CostJob) -> list[Record]:
     """Medians of processor time: a worker's step and its learning, and in it the gradient on the overlap."""
     model: Any
     if job.name in PROBLEMS:
-        model, given = PROBLEMS[job.name].potential(), PAPER["as-lbfgs"]
+        model, printed = PROBLEMS[job.name].potential(), PAPER["as-lbfgs"]
     else:
         model = movielens.potential(job.name)
-        given = movielens.parameters("1m", model.n_data)["as-lbfgs"]
-    method: Any = algorithm("as-lbfgs", given)
+        printed = movielens.parameters("1m", model.n_data)["as-lbfgs"]
+    method: Any = algorithm("as-lbfgs", printed)
     theta0 = model.initial(np.random.default_rng(0))
     iterate, local, out = method.init(theta0), method.init_worker(model, theta0), np.empty_like(theta0)
     whole, extra = [], []
@@ -201,52 +182,31 @@ def compute(context: Context) -> Tables:
     """Tables `momentum`, `twice`, `rho`, `cost` and `parameters`."""
     runs = 12 if context.full else 4
     seeds = range(context.seed, context.seed + runs)
+    cells = list(itertools.product(STIFF_PROBLEMS, RECIPES, RATES))
     jobs = [
         (
             {"problem": problem, "H0": recipe[0], "epsilon": recipe[1], "gamma": gamma, "rate": rate},
             momentum_job(problem, recipe, gamma, rate, seeds),
         )
-        for problem in STIFF_PROBLEMS
-        for recipe in RECIPES
+        for problem, recipe, rate in cells
         for gamma in (None, *FRICTIONS)
-        for rate in RATES
     ]
-    twice = [
-        TwiceJob(problem, recipe, rate, tuple(seeds))
-        for problem in STIFF_PROBLEMS
-        for recipe in RECIPES
-        for rate in RATES
-    ]
+    twice = [TwiceJob(*cell, tuple(seeds)) for cell in cells]
     few = tuple(seeds[: 6 if context.full else 2])
-    factorizations = [
-        RhoJob(name, rho, h, epsilon, start, few)
-        for name in RATINGS
-        for rho in RHOS
-        for h in STEPS
-        for epsilon in (EVERY_PAIR, 30.0)
-        for start in ("near the mean", "from the prior")
-    ]
+    starts = ("near the mean", "from the prior")
+    tried = itertools.product(RATINGS, RHOS, STEPS, (EVERY_PAIR, 30.0), starts)
+    factorizations = [RhoJob(*cell, few) for cell in tried]
     alone = context.alone
     costs = alone.jobs("cost of the overlap", cost, [CostJob("rows-alike-8"), CostJob("synthetic-100k")])
-    batch, overlap = MEMORY["batch"], MEMORY["overlap"]
-    table = {
-        "problem": "the table's units",
-        "step": 70.0,
-        "overlap": 1000.0 * overlap / 600.0,
-        "rows": batch,
-        "overlap rows": overlap,
-        "source": "μ_w = 1000 N_Ω/N_Y + 60",
-    }
+    table = {"problem": "the table's units", "step": 70.0, "overlap": 1000.0 * MEMORY["overlap"] / 600.0}
+    table |= {"rows": MEMORY["batch"], "overlap rows": MEMORY["overlap"], "source": "μ_w = 1000 N_Ω/N_Y + 60"}
     return {
         "momentum": run_labelled(context, "momentum against none", jobs),
         "twice": context.jobs("momentum against none, H twice", without_momentum, twice),
         "rho": context.jobs("H + ρI against H", factorize, factorizations),
         "cost": [table, *costs],
         "parameters": [
-            {
-                "setting": "momentum",
-                "found by": f"steps at equal drift {RATES}, friction {FRICTIONS} or none",
-            },
+            {"setting": "momentum", "found by": f"equal drift {RATES}, friction {FRICTIONS} or none"},
             {"setting": "rho", "found by": f"the best of the steps {STEPS}, {COMMITS} commits"},
         ],
     }
@@ -268,11 +228,10 @@ def largest_rate(rows: Sequence[Record]) -> float:
 def _momentum(rows: Sequence[Record], twice: Sequence[Record]) -> list[Outcome]:
     """For each problem, H0, rule and friction, against each of the two methods without momentum."""
     found = []
-    cells = dict.fromkeys((r["problem"], r["H0"], r["epsilon"]) for r in rows)
-    for problem, h0, epsilon in cells:
+    for problem, h0, epsilon in dict.fromkeys((r["problem"], r["H0"], r["epsilon"]) for r in rows):
         same = {"problem": problem, "H0": h0, "epsilon": epsilon}
         rivals = {
-            "against θ − h H g": [r for r in where(rows, **same) if r["gamma"] is None],
+            "against θ − h H g": where(rows, **same, gamma=None),
             "against θ − h H H g": where(twice, **same),
         }
         for gamma in FRICTIONS:
@@ -307,23 +266,20 @@ def _rate(value: float) -> str:
 
 def _rho(rows: Sequence[Record]) -> list[Outcome]:
     found = []
-    for name in distinct(rows, "ratings"):
-        for epsilon in distinct(rows, "epsilon"):
-            for start in distinct(rows, "start"):
-                same = where(rows, ratings=name, epsilon=epsilon, start=start)
-                best = {rho: best_rmse(where(same, rho=rho)) for rho in distinct(same, "rho")}
-                lost = {
-                    rho: 100 * float(np.mean([r["rmse"] is None for r in where(same, rho=rho)]))
-                    for rho in best
-                }
-                ridged = min(value for rho, value in best.items() if rho > 0.0)
-                told = "; ".join(
-                    f"ρ = {rho:g}: RMSE {value:.3f} at its best step, {lost[rho]:.0f} % of all runs diverge"
-                    for rho, value in best.items()
-                )
-                choices = {DATA: name, START: f"start {start}", CAUTIOUS: f"cautious constant {epsilon:g}"}
-                words = ", ".join(choices.values())
-                found.append(outcome("rho", words, ridged < best[0.0] - 0.01, told, choices))
+    axes = (distinct(rows, name) for name in ("ratings", "epsilon", "start"))
+    for name, epsilon, start in itertools.product(*axes):
+        mine = where(rows, ratings=name, epsilon=epsilon, start=start)
+        runs = {rho: where(mine, rho=rho) for rho in distinct(mine, "rho")}
+        best = {rho: best_rmse(tried) for rho, tried in runs.items()}
+        told = "; ".join(
+            f"ρ = {rho:g}: RMSE {best[rho]:.3f} at its best step, "
+            f"{100 * len(where(tried, rmse=None)) / len(tried):.0f} % of all runs diverge"
+            for rho, tried in runs.items()
+        )
+        ridged = min(value for rho, value in best.items() if rho > 0.0)
+        choices = {DATA: name, START: f"start {start}", CAUTIOUS: f"cautious constant {epsilon:g}"}
+        words = ", ".join(choices.values())
+        found.append(outcome("rho", words, ridged < best[0.0] - 0.01, told, choices))
     return found
 
 
@@ -343,6 +299,34 @@ def _cost(rows: Sequence[Record]) -> list[Outcome]:
         )
         found.append(outcome("overlap", row["problem"], share < CHEAP, told, {DATA: row["problem"]}))
     return found
+
+
+def draw(tables: Tables) -> dict[str, Any]:
+    """Share of runs that arrive against the drift, and RMSE against the step."""
+    figure, axes = panels(1, 2, width=4.4, height=3.2)
+    left, right = axes[0]
+    rows = tables["momentum"]
+    shown = [(where(rows, gamma=None), "none, H once", CONTROLS[1])]
+    shown += [
+        (where(rows, gamma=g), f"γ = {g:g}", look) for g, look in zip(FRICTIONS, VARIANTS[1::2], strict=False)
+    ]
+    for mine, words, look in [*shown, (tables["twice"], "none, H twice", CONTROLS[2])]:
+        rates = sorted(distinct(mine, "rate"))
+        shares = [np.mean([r["status"] == "reached" for r in where(mine, rate=q)]) for q in rates]
+        left.plot(rates, shares, label=words, **look)
+    left.set(xscale="log", xlabel="drift of the stiffest direction per commit", ylim=(-0.03, 1.03))
+    left.set_xticks(rates, [f"{q:g}" for q in rates])
+    left.minorticks_off()
+    left.set(ylabel="share of the runs that arrive", title="as-L-BFGS and the same without momentum")
+    start = where(tables["rho"], start="from the prior", ratings=tables["rho"][0]["ratings"])
+    for rho, look in zip(distinct(start, "rho"), (CONTROLS[1], *VARIANTS[1::2]), strict=False):
+        steps = sorted(distinct(start, "h"))
+        means = [column(where(start, rho=rho, h=h), "rmse").mean() for h in steps]
+        right.plot(steps, means, label=f"ρ = {rho:g}", **look)
+    right.set(xscale="log", xlabel="step h", ylabel="RMSE (gaps: a run diverged)", title="H + ρI")
+    for axis in (left, right):
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
+    return {"remarks": figure}
 
 
 EXPERIMENT = Experiment(

@@ -29,7 +29,7 @@ from asyncqn.core.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.paper.experiment import Context, Experiment, Tables
-from asyncqn.paper.figures.tempering_figure import claims, draw, score
+from asyncqn.paper.figures.tempering_figure import ARMS, draw, outcomes, score
 from asyncqn.paper.records import Record, where
 from asyncqn.potentials.mixture import Mixture
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
@@ -168,15 +168,8 @@ def last_points(job: Job, seed: int) -> list[Array]:
 
 def setting(job: Job) -> Record:
     """The columns that say what was run; beta = inf is None."""
-    return {
-        "problem": job.problem,
-        "method": job.method,
-        "workers": job.workers,
-        "arm": job.arm,
-        "r": job.r,
-        "beta": None if math.isinf(job.beta) else job.beta,
-        "restarts": job.restarts,
-    }
+    columns = {name: value for name, value in vars(job).items() if name not in ("first", "count")}
+    return {**columns, "beta": None if math.isinf(job.beta) else job.beta}
 
 
 def measure(job: Job) -> list[Record]:
@@ -189,14 +182,8 @@ def measure(job: Job) -> list[Record]:
         if points:
             best = min(points, key=potential.value)
             excess = descend(potential, best, POLISH).fun - planted
-        records.append(
-            {
-                **setting(job),
-                "start": seed,
-                "excess": excess,
-                "success": excess is not None and excess < TOLERANCE,
-            }
-        )
+        success = excess is not None and excess < TOLERANCE
+        records.append({**setting(job), "start": seed, "excess": excess, "success": success})
     return records
 
 
@@ -218,19 +205,14 @@ def trials(problem: str, method: str, workers: int, arm: str) -> list[Job]:
 
 def best(jobs: Sequence[Job], tuning: Sequence[Record]) -> Job:
     """Most successes on the tuning starts; ties go to the lower mean logarithm of the excess."""
-
-    def merit(job: Job) -> tuple[int, float]:
-        return score(where(tuning, **setting(job)))
-
-    return max(jobs, key=merit)
+    return max(jobs, key=lambda job: score(where(tuning, **setting(job))))
 
 
 def compute(context: Context) -> Tables:
     """`tuning`: all trials; `runs`: on the test starts, every arm at its best, and every constant beta."""
     count = 200 if context.full else 60
     cells = [(problem, method, workers) for problem in COMMITS for method, workers in STEPS]
-    arms = ("none", "constant", "annealed", "restarts")
-    candidates = {(*cell, arm): trials(*cell, arm) for cell in cells for arm in arms}
+    candidates = {(*cell, arm): trials(*cell, arm) for cell in cells for arm in ARMS}
     tuning = context.jobs("Tempering, tuning", measure, [job for jobs in candidates.values() for job in jobs])
     chosen: list[Job] = []
     for (*_, arm), jobs in candidates.items():
@@ -262,5 +244,5 @@ EXPERIMENT = Experiment(
     "with unknown centres and on phase retrieval; equal gradient rows, equally many trials of tuning.",
     compute,
     draw,
-    claims,
+    outcomes,
 )

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.paper.claims import FAILS, HOLDS, Outcome
 from asyncqn.paper.drawing import STYLES, panels
-from asyncqn.paper.experiment import FAILS, HOLDS, PARTLY, Claim, Tables
+from asyncqn.paper.experiment import Tables
 from asyncqn.paper.records import Record, distinct, where
 
 NAMES = {"sgld": "SGLD", "as-lbfgs": "as-L-BFGS"}
 WORDS = {"mixture": "mixture of 8 clusters", "phase-retrieval": "phase retrieval, 40 of 20"}
+ARMS = ("none", "constant", "annealed", "restarts")
 _Z = 1.959963984540054
 
 
@@ -58,13 +60,8 @@ def draw(tables: Tables) -> dict[str, Any]:
             for workers, look in zip(distinct(rows, "workers"), STYLES, strict=False):
                 _curve(axis, where(rows, workers=workers), f"W = {workers}", look)
             exact = where(runs, problem=problem, method="block-lbfgs", arm="restarts")
-            axis.axhline(
-                _share(exact),
-                color="black",
-                linewidth=1,
-                linestyle=(0, (6, 2)),
-                label="Block L-BFGS, restarts",
-            )
+            dashed = {"color": "black", "linewidth": 1, "linestyle": (0, (6, 2))}
+            axis.axhline(_share(exact), label="Block L-BFGS, restarts", **dashed)
     for axis in axes[-1]:
         axis.set_xlabel("inverse temperature β; annealed; restarts at β = ∞")
     for axis in axes[:, 0]:
@@ -107,7 +104,7 @@ def _marks(axis: Any, points: Sequence[tuple[float, Sequence[Record]]], look: di
     axis.errorbar(x, shares, yerr=spread, capsize=2, elinewidth=0.8, **look)
 
 
-def claims(tables: Tables) -> list[Claim]:
+def outcomes(tables: Tables) -> list[Outcome]:
     """Constant noise, annealing and restarts against no noise, and all against restarted Block L-BFGS."""
     found = []
     for problem in distinct(tables["runs"], "problem"):
@@ -115,18 +112,15 @@ def claims(tables: Tables) -> list[Claim]:
         exact = where(runs, method="block-lbfgs", arm="restarts")
         for method, name in NAMES.items():
             for workers in distinct(where(runs, method=method), "workers"):
-                arms = {
-                    a: where(runs, method=method, workers=workers, arm=a)
-                    for a in ("none", "constant", "annealed", "restarts")
-                }
+                mine = where(runs, method=method, workers=workers)
+                arms = {arm: where(mine, arm=arm) for arm in ARMS}
                 wins, losses, p = compare(arms["constant"], arms["none"])
-                verdict = HOLDS if wins > losses and p < 0.05 else PARTLY if wins > losses else FAILS
                 shares = ", ".join(f"{a} {_share(rows):.2f}" for a, rows in arms.items())
                 found.append(
-                    Claim(
+                    Outcome(
                         f"{name} finds better minima with constant noise than without",
                         f"{WORDS[problem]}, W = {workers}, {len(exact)} starts",
-                        verdict,
+                        FAILS if wins <= losses else HOLDS if p < 0.05 else "holds partly",
                         f"{shares}, Block L-BFGS restarts {_share(exact):.2f}; with noise against without: "
                         f"{wins} starts won, {losses} lost (sign test p = {p:.2g})",
                     )

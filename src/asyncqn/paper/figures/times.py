@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import starting_point
-from asyncqn.paper.bands import spread
+from asyncqn.paper.drawing import spread
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
-from asyncqn.paper.settings import algorithm, cluster
+from asyncqn.paper.settings import Given, algorithm, cluster, given
+from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.tuning.measure import HOPELESS, commits_within, time_to
-from asyncqn.types import Progress
+from asyncqn.types import Algorithm, Array, Progress
 
 STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
 """Multiples of a draw from the prior."""
@@ -29,7 +31,7 @@ class Job:
 
     problem: str
     kind: str
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: Given
     variance: float
     seeds: tuple[int, ...]
     workers: int = 40
@@ -38,25 +40,25 @@ class Job:
     serial: float = 0.0
     start: str = "prior"
 
+    def problem_and_method(self) -> tuple[LinearGaussian, Algorithm, Cluster]:
+        """What runs, and on which cluster."""
+        machines = cluster(self.kind, self.workers, self.variance, serial=self.serial)
+        return PROBLEMS[self.problem].potential(), algorithm(self.kind, self.parameters), machines
+
+    def theta0(self, seed: int) -> Array:
+        """Where a repetition begins."""
+        return STARTS[self.start] * starting_point(PROBLEMS[self.problem].potential(), None, seed)
+
 
 def measure(job: Job) -> list[Record]:
     """One record per repetition."""
-    potential = PROBLEMS[job.problem].potential()
-    method = algorithm(job.kind, dict(job.parameters))
-    records = []
-    for seed in job.seeds:
-        found = time_to(
-            potential,
-            method,
-            cluster(job.kind, job.workers, job.variance, serial=job.serial),
-            seed=seed,
-            target=job.epsilon,
-            limit=job.limit,
-            theta0=STARTS[job.start] * starting_point(potential, None, seed),
-        )
-        told = {"algorithm": job.kind, "workers": job.workers, "variance": job.variance, "seed": seed}
-        records.append({**told, **found._asdict()})
-    return records
+    what = job.problem_and_method()
+    told = {"algorithm": job.kind, "workers": job.workers, "variance": job.variance}
+    return [
+        {**told, "seed": seed}
+        | time_to(*what, seed=seed, target=job.epsilon, limit=job.limit, theta0=job.theta0(seed))._asdict()
+        for seed in job.seeds
+    ]
 
 
 STAYING = 3.0
@@ -66,9 +68,7 @@ STAYING = 3.0
 def measure_staying(job: Job) -> list[Record]:
     """What becomes of the runs that arrive and go on: the median error from 2 to 3 times their time to
     epsilon, over epsilon; None for runs that do not arrive, infinite for those that blow up."""
-    potential = PROBLEMS[job.problem].potential()
-    method = algorithm(job.kind, dict(job.parameters))
-    timing = cluster(job.kind, job.workers, job.variance, serial=job.serial)
+    potential, method, timing = job.problem_and_method()
     records = []
     for seed in job.seeds:
         watch = _Watch(job.epsilon, job.limit)
@@ -76,7 +76,7 @@ def measure_staying(job: Job) -> list[Record]:
             Request(
                 potential,
                 method,
-                theta0=STARTS[job.start] * starting_point(potential, None, seed),
+                theta0=job.theta0(seed),
                 seed=seed,
                 commits=commits_within(method, timing, STAYING * job.limit),
                 evaluate=1 if method.stages[0].waits else 5,
@@ -131,8 +131,7 @@ def jobs_of(
     **options: Any,
 ) -> list[Job]:
     """One job for each value of sigma_w^2; `options` are fields of `Job`."""
-    plain = tuple(sorted(parameters.items()))
-    return [Job(problem, kind, plain, variance, tuple(seeds), **options) for variance in variances]
+    return [Job(problem, kind, given(parameters), v, tuple(seeds), **options) for v in variances]
 
 
 def run_labelled(

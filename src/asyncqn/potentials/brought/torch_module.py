@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -206,34 +207,19 @@ def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
         reduced = "reduction" in inspect.signature(loss).parameters
     except (TypeError, ValueError):
         reduced = False
-    return _Reduced(loss) if reduced else _PerRow(loss)
+    return partial(loss, reduction="sum") if reduced else partial(_sum_over_rows, loss)
 
 
-class _Reduced:
-    """A function of torch's with reduction="sum"."""
-
-    def __init__(self, loss: Callable[..., Any]) -> None:
-        self.loss = loss
-
-    def __call__(self, answer: Any, y: Any) -> Any:
-        return self.loss(answer, y, reduction="sum")
-
-
-class _PerRow:
+def _sum_over_rows(loss: Callable[..., Any], answer: Any, y: Any) -> Any:
     """A user's function of one number per row, summed."""
-
-    def __init__(self, loss: Callable[..., Any]) -> None:
-        self.loss = loss
-
-    def __call__(self, answer: Any, y: Any) -> Any:
-        each = self.loss(answer, y)
-        shape = tuple(getattr(each, "shape", ()))
-        require(
-            shape[:1] == (len(y),),
-            f"loss must return one number per row, {len(y)} here, so that a sum can be made of them: it "
-            f"returned {'a single number' if shape == () else f'shape {shape}'}.",
-        )
-        return each.sum()
+    each = loss(answer, y)
+    shape = tuple(getattr(each, "shape", ()))
+    require(
+        shape[:1] == (len(y),),
+        f"loss must return one number per row, {len(y)} here, so that a sum can be made of them: it "
+        f"returned {'a single number' if shape == () else f'shape {shape}'}.",
+    )
+    return each.sum()
 
 
 def _check_pure(torch: Any, module: Any) -> None:

@@ -6,6 +6,10 @@ Each user's row solves a K x K problem exactly; by the envelope theorem the grad
 as a constant is that of its minimum.  A data point is a user, and theta has K n_items numbers instead of
 K (n_items + n_users).  Minimisers of V and of U correspond.
 
+Item m has about the curvature lambda_m I + n_m C with C = sum_u n_u g_u g_u' / sum_u n_u: users who rate much
+count more, as they do in the sum over the raters of an item.  C is made of sums over users, so that any batch
+of them estimates it in passing, and shares of it add up.
+
 Our own choice: data points are users in an order shuffled by `seed`, so that consecutive ones are a
 random subset.  The ratings themselves stay where they are; to read them at the speed of memory, large
 sets are shuffled in runs of a few neighbours.
@@ -14,7 +18,8 @@ sets are shuffled in runs of a few neighbours.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +27,58 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
-from asyncqn.kernels import grouping
+from asyncqn.kernels import profiled
 from asyncqn.potentials.factorization import matrix_factorization as joint
-from asyncqn.potentials.factorization.item_metric import InverseMetric, Metric, metric_of
 from asyncqn.types import Array, Rows
+
+
+class Metric(NamedTuple):
+    """The inverse curvature of item row m, about Q diag[1 / (lambda_m + n_m Lambda)] Q'.
+
+    Q is orthogonal where all columns have the same ridge.
+    """
+
+    Q: Array
+    Lambda: Array
+    counts: Array
+
+
+def metric_of(sums: Array, counts: Array, columns: Array) -> Metric:
+    """From sum_u n_u g_u g_u' (K x K, flat) and then sum_u n_u, in the dtype of `counts`.
+
+    With D = diag(columns), lambda D + n C = D^1/2 (lambda I + n D^-1/2 C D^-1/2) D^1/2.
+    """
+    rank = len(columns)
+    C = sums[:-1].reshape(rank, rank).astype(np.float64) / max(float(sums[-1]), 1.0)
+    root = np.sqrt(columns.astype(np.float64))
+    Lambda, Q = np.linalg.eigh(C / np.multiply.outer(root, root))
+    Q /= root[:, None]
+    return Metric(Q.astype(counts.dtype), Lambda.clip(0.0).astype(counts.dtype), counts)
+
+
+@dataclass(frozen=True, eq=False)
+class InverseMetric:
+    """H0 = Q diag[1 / (lambda_m + delta + n_m Lambda)] Q' for every item row m."""
+
+    metric: Metric
+    base: Array
+    """lambda_m + delta, for every item."""
+
+    def apply(self, v: Array, out: Array) -> None:
+        """out = H0 v; `out` must not be `v`."""
+        rank = len(self.metric.Lambda)
+        for array in (v, out):
+            if array.shape != (rank * len(self.base),) or array.dtype != self.base.dtype:
+                require(False, f"apply needs {self.base.dtype} vectors of length {rank * len(self.base)}.")
+        require(not np.may_share_memory(v, out), "apply needs an array for the result that is not its input.")
+        basis, transposed = (
+            profiled.padded_rows(np.ascontiguousarray(Q).ravel(), rank)
+            for Q in (self.metric.Q, self.metric.Q.T)
+        )
+        profiled.apply_metric(
+            v, basis, transposed, self.metric.Lambda, self.metric.counts, self.base, out,
+            profiled.workspace(rank, v.dtype),
+        )  # fmt: skip
 
 
 class EliminatedUsers(ABC):
@@ -34,6 +87,8 @@ class EliminatedUsers(ABC):
     user_ridges: Array
     metric_counts: Array
     """n_m of the metric: the curvature of item row m is about lambda_m I + n_m C."""
+    user_weights: npt.NDArray[np.int64]
+    """Of g_u g_u' in C."""
     noise = 1.0
     """A typical weight of one rating, against which a batch's step is damped."""
 
@@ -57,10 +112,8 @@ class EliminatedUsers(ABC):
         self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
         self.order = _order(self.n_users, seed)
         self.by_user = sides.grouped(triples.users, triples.items, triples.values, self.n_users)
-        item_starts = np.zeros(self.n_items + 1, np.int64)
-        grouping.count(triples.items, item_starts)
         self.user_counts = np.diff(self.by_user.start)
-        self.item_counts = np.diff(item_starts).astype(self.dtype)
+        self.item_counts = np.bincount(triples.items, minlength=self.n_items).astype(self.dtype)
         self.item_ridges = (self.prior + self.alpha * self.item_counts).astype(self.dtype)
         self._weights = np.multiply.outer(self.item_ridges, self.columns).ravel()
 
@@ -112,9 +165,12 @@ class EliminatedUsers(ABC):
 
     # -- the structured metric
 
-    @abstractmethod
     def metric(self, theta: Array, threads: int = 1) -> Metric:
         """The curvature shared by all items, from the solved rows of all users."""
+        G, weights = self.user_factors(theta, threads).astype(np.float64), self.user_weights
+        # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
+        sums = np.einsum("uk,ul->kl", G * weights[:, None], G)
+        return metric_of(np.append(sums, weights.sum()), self.metric_counts, self.columns)
 
     def inverse_metric(self, theta: Array, step: float, batch: int | None = None) -> InverseMetric:
         """H0 for steps of size `step` on gradients of `batch` users; None: all of them.

@@ -20,10 +20,9 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import als as sides
-from asyncqn.kernels import gram, grouping, profiled, whitened
+from asyncqn.kernels import gram, profiled, whitened
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
-from asyncqn.potentials.factorization.item_metric import Metric, metric_of
 from asyncqn.potentials.factorization.stored import OfClicks
 from asyncqn.types import Array, Rows
 
@@ -74,10 +73,10 @@ def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, th
 
 
 class ImplicitFactorization(EliminatedUsers, OfClicks):
-    """The potential V of the item rows; `users`, `items`, `values`: clicks with strengths r > 0, one a pair.
+    """Matrix factorization of clicks, users eliminated.
 
-    confidence: c = 1 + confidence * r; prior: the ridge of every row; columns: as for
-    `ProfiledFactorization`.  Row i of `grad` is user `order[i]`.
+    users, items, values: clicks with strengths r > 0, one a pair; confidence: c = 1 + confidence * r; prior:
+    the ridge of every row; columns: as for `ProfiledFactorization`.  Row i of `grad` is user `order[i]`.
 
     >>> import asyncqn as aq
     >>> users, items, clicks = [0, 0, 1], [0, 1, 1], [1.0, 3.0, 1.0]
@@ -85,6 +84,8 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
     >>> problem.dim, problem.n_data
     (2, 2)
     """
+
+    kind = "implicit-factorization"
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         if not (strengths > 0.0).all():
             raise BadInput("clicks must have positive strengths: leave out those of 0 and below.")
         require(
-            not grouping.repeats(self.by_user.start, self.by_user.others, np.full(self.n_items, -1)),
+            not sides.repeats(self.by_user.start, self.by_user.others, np.full(self.n_items, -1)),
             "clicks must be about different pairs of users and items: add up those of one pair.",
         )
         self.confidence = float(confidence)
@@ -121,13 +122,9 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         self.user_ridges = np.full(self.n_users, self.prior, self.dtype)
         heavier = np.bincount(self.by_user.others, self.weights, self.n_items)
         self.metric_counts = (self.n_users + heavier).astype(self.dtype)
+        self.user_weights = np.ones(self.n_users, np.int64)
         self.noise = float(self.weights.mean(dtype=np.float64))
         self._white: White | None = None
-
-    @classmethod
-    def example(cls, dtype: str = "float64") -> ImplicitFactorization:
-        """A small one, for tests."""
-        return cls(*joint.example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
 
     def _whitened(self, theta: Array) -> White:
         """The blocks of a pass share one theta, and so what is made of it."""
@@ -180,18 +177,3 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         value = self.grad_with_curvature(theta, np.arange(self.n_users), out, unused)
         norm = np.sqrt(np.square(out, dtype=np.float64).sum())
         return {"loss": value / len(self.by_user.values), "grad_norm": float(norm)}
-
-    def metric(self, theta: Array, threads: int = 1) -> Metric:
-        G = self._factors(theta, threads).reshape(self.n_users, self.rank).astype(np.float64)
-        # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
-        sums = np.einsum("uk,ul->kl", G, G)
-        return metric_of(np.append(sums, self.n_users), self.metric_counts, self.columns)
-
-    def reference(self) -> dict[str, Any] | None:
-        if self.source is None:
-            return None
-        return {
-            "kind": "implicit-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
-            "confidence": self.confidence, "dtype": self.dtype.name, "seed": self.seed,
-            **({} if (self.columns == 1).all() else {"columns": self.columns.tolist()}),
-        }  # fmt: skip

@@ -143,18 +143,6 @@ def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDAr
     return out
 
 
-def ridges(
-    prior: float, alpha: float, rows: npt.NDArray[np.int32], n_rows: int, dtype: np.dtype[Any]
-) -> Array:
-    """prior + alpha * (number of ratings), for every row."""
-    return (prior + alpha * np.bincount(rows, minlength=n_rows)).astype(dtype)
-
-
-def number_weights(row_ridges: Array, rank: int, alpha: float) -> Any:
-    """What theta is multiplied with in the prior's gradient: a scalar where all rows have the same ridge."""
-    return row_ridges[0] if alpha == 0.0 else np.repeat(row_ridges, rank)
-
-
 def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0) -> Array:
     """Rows around the constant sqrt(|mean| / K), with which f.g is near `mean` whatever the pair."""
     rows = rng.standard_normal((n_rows, rank))
@@ -163,16 +151,8 @@ def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int,
     return rows.ravel()
 
 
-def example_ratings() -> Triples:
-    """Half of the ratings that 40 users could give to 9 items, from 1 to 5 and partly of a pattern."""
-    rng = np.random.Generator(np.random.Philox(key=[3, 0xE7A]))
-    users, items = np.nonzero(rng.random((40, 9)) < 0.5)
-    values = 1.0 + (users * items) % 4 + rng.random(users.size)
-    return Triples(users.astype(np.int32), items.astype(np.int32), values.astype(np.float32))
-
-
 class MatrixFactorization(OfRatings):
-    """The potential of both sides jointly; data points are single ratings.
+    """Matrix factorization of ratings, users and items jointly; data points are single ratings.
 
     `users`, `items`: dense indices below `n_users` and `n_items`; `values`: ratings; `rank`: K.
     `test`: three arrays, or an object with users, items and values, for the metric `test_rmse`.
@@ -185,6 +165,8 @@ class MatrixFactorization(OfRatings):
     >>> problem.dim, problem.n_data
     (4, 3)
     """
+
+    kind = "matrix-factorization"
 
     def __init__(
         self,
@@ -210,18 +192,14 @@ class MatrixFactorization(OfRatings):
         if seed is not None:
             self.ratings = shuffled(self.ratings, np.random.default_rng(check_seed(seed)))
         self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
-        item_ridges = ridges(self.prior, self.alpha, triples.items, self.n_items, self.dtype)
-        user_ridges = ridges(self.prior, self.alpha, triples.users, self.n_users, self.dtype)
-        self.ridges = np.concatenate([item_ridges, user_ridges])
+        sides = ((triples.items, n_items), (triples.users, n_users))
+        counts = np.concatenate([np.bincount(ids, minlength=n) for ids, n in sides])
+        self.ridges = (self.prior + self.alpha * counts).astype(self.dtype)
         self.test = None if test is None else pack(check_test(test, self.n_users, self.n_items))
-        self._weights = number_weights(self.ridges, self.rank, self.alpha)
+        # What theta is multiplied with in the prior's gradient: a scalar where all rows have the same ridge.
+        self._weights: Any = self.ridges[0] if alpha == 0.0 else np.repeat(self.ridges, self.rank)
         self._width = kernels.width(self.rank)
         self._first_user = self.n_items * self.rank
-
-    @classmethod
-    def example(cls, dtype: str = "float64") -> MatrixFactorization:
-        """A small one, for tests."""
-        return cls(*example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
 
     @property
     def dim(self) -> int:
@@ -234,7 +212,7 @@ class MatrixFactorization(OfRatings):
     def value(self, theta: Array) -> float:
         check_vectors(self.dim, self.dtype, theta)
         squares = kernels.squared_error(self.ratings, theta, self._first_user, self._width)
-        return 0.5 * (squares + kernels.square_norms(theta, self.rank, self.ridges))
+        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
         """The estimate of U(theta) from the ratings `rows`, the prior counted once."""
@@ -243,7 +221,7 @@ class MatrixFactorization(OfRatings):
         some = self.ratings[chosen(rows, self.n_data)]
         squares = kernels.squared_error(some, theta, self._first_user, self._width)
         squares *= self.n_data / len(rows)
-        return 0.5 * (squares + kernels.square_norms(theta, self.rank, self.ridges))
+        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
 
     def _start_from_prior(self, theta: Array, out: Array) -> None:
         check_vectors(self.dim, self.dtype, theta, out)
@@ -297,11 +275,3 @@ class MatrixFactorization(OfRatings):
         out = np.repeat(self.ridges, self.rank)
         kernels.add_curvature(self.ratings, theta, self._first_user, self.rank, out)
         return out
-
-    def reference(self) -> dict[str, Any] | None:
-        if self.source is None:
-            return None
-        return {
-            "kind": "matrix-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
-            "alpha": self.alpha, "dtype": self.dtype.name, "seed": self.seed,
-        }  # fmt: skip

@@ -19,7 +19,6 @@ from asyncqn.kernels import als as sides
 from asyncqn.kernels import profiled
 from asyncqn.potentials.factorization import matrix_factorization as joint
 from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
-from asyncqn.potentials.factorization.item_metric import Metric, metric_of
 from asyncqn.potentials.factorization.stored import OfRatings
 from asyncqn.types import Array, Rows
 
@@ -34,7 +33,7 @@ class Prepared(NamedTuple):
 
 
 class ProfiledFactorization(EliminatedUsers, OfRatings):
-    """The potential V of the item rows; arguments as for `MatrixFactorization`.
+    """Matrix factorization of ratings, users eliminated; arguments as for `MatrixFactorization`.
 
     columns: factors on the ridge of the items, one for each of the K columns.  As f.g does not change where
     a column of F is divided by what that of G is multiplied with, this is also a ridge of the users: column
@@ -49,6 +48,8 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     >>> problem.dim, problem.n_data
     (2, 2)
     """
+
+    kind = "profiled-factorization"
 
     def __init__(
         self,
@@ -70,14 +71,9 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
         super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)
         self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
-        self.metric_counts = self.item_counts
+        self.metric_counts, self.user_weights = self.item_counts, self.user_counts
         self._prepared: Prepared | None = None
         self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
-
-    @classmethod
-    def example(cls, dtype: str = "float64") -> ProfiledFactorization:
-        """A small one, for tests."""
-        return cls(*joint.example_ratings(), n_users=40, n_items=9, rank=2, dtype=dtype)
 
     def _prepare(self, theta: Array) -> Prepared:
         known = self._prepared
@@ -143,21 +139,6 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
         F = theta.reshape(self.n_items, self.rank)
         squares = profiled.squared_error(self.test, F, self.user_factors(theta, threads))
         return float(np.sqrt(squares / len(self.test)))
-
-    def metric(self, theta: Array, threads: int = 1) -> Metric:
-        G = self._factors(theta, threads).reshape(self.n_users, self.rank).astype(np.float64)
-        # einsum without optimisation stays clear of BLAS, whose bits change with its threads.
-        sums = np.einsum("uk,ul->kl", G * self.user_counts[:, None], G)
-        return metric_of(np.append(sums, self.user_counts.sum()), self.metric_counts, self.columns)
-
-    def reference(self) -> dict[str, Any] | None:
-        if self.source is None:
-            return None
-        return {
-            "kind": "profiled-factorization", "source": self.source, "rank": self.rank, "prior": self.prior,
-            "alpha": self.alpha, "dtype": self.dtype.name, "seed": self.seed,
-            **({} if (self.columns == 1).all() else {"columns": self.columns.tolist()}),
-        }  # fmt: skip
 
 
 class AlsResult(NamedTuple):

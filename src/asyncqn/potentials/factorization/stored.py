@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from asyncqn.errors import BadInput
 
 
 class Stored:
     """What all factorizations share; a subclass says what a section [problem] takes: `from_stored`."""
+
+    kind: ClassVar[str]
+    """Its name in `potentials.POTENTIALS`."""
+    stored: ClassVar[tuple[str, ...]]
+    """The arguments from which it can be made again, besides columns that differ."""
+    source: Any
+    dtype: np.dtype[Any]
+
+    def reference(self) -> dict[str, Any] | None:
+        if self.source is None:
+            return None
+        said = {"kind": self.kind, **{name: getattr(self, name) for name in self.stored}}
+        columns = getattr(self, "columns", None)
+        if columns is not None and (columns != 1).any():
+            said["columns"] = columns.tolist()
+        return {**said, "dtype": self.dtype.name}
+
+    @classmethod
+    def example(cls, dtype: str = "float64") -> Self:
+        """A small one, for tests: half of the ratings that 40 users could give to 9 items, from 1 to 5."""
+        rng = np.random.Generator(np.random.Philox(key=[3, 0xE7A]))
+        users, items = np.nonzero(rng.random((40, 9)) < 0.5)
+        values = (1.0 + (users * items) % 4 + rng.random(users.size)).astype(np.float32)
+        return cls(users, items, values, n_users=40, n_items=9, rank=2, dtype=dtype)  # type: ignore[call-arg]
 
     @classmethod
     def from_ratings(cls, ratings: Any, rank: int = 5, **options: Any) -> Self:
@@ -37,6 +63,8 @@ class Stored:
 class OfRatings(Stored):
     """A factorization of ratings, of which a part may be held out."""
 
+    stored = ("source", "rank", "prior", "alpha", "dtype", "seed")
+
     @classmethod
     def from_stored(
         cls,
@@ -57,6 +85,8 @@ class OfRatings(Stored):
 
 class OfClicks(Stored):
     """A factorization of clicks: what is stored as ratings are their strengths."""
+
+    stored = ("source", "rank", "prior", "confidence", "dtype", "seed")
 
     @classmethod
     def from_stored(
