@@ -145,7 +145,7 @@ def test_conjugation_leaves_a_pair_alone_where_rounding_would_be_left_of_it() ->
     S, own = np.array([[1.0, 0.0]]), np.array([1.0])
     for rest, changed in ((1e-3, True), (1e-5, False)):  # of s'y a share of 1e-6 and of 1e-10 would be left
         s = np.array([1.0, rest])
-        assert conjugate(np.array([S, S]), own, s, s.copy(), 0.03, 1e-8) == changed
+        assert conjugate(np.array([S, S]), own, s, s.copy(), 0.03, 1e-8, *np.zeros((2, len(S)))) == changed
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4])

@@ -17,7 +17,7 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import register_jitable
 
 from asyncqn.kernels.compiling import compile_without_collecting, load_without_blas
-from asyncqn.kernels.linking import KernelCompiler, PieceCompiler
+from asyncqn.kernels.linking import KernelCompiler, PieceCompiler, ReducingCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,10 +52,8 @@ def _counting(function: Callable[..., Any]) -> dict[str, Any]:
     return _UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
 
 
-def _kernel(function: F, **options: Any) -> F:
-    counting = _counting(function)
-    made = njit(cache=True, pipeline_class=KernelCompiler, **_COMMON, **counting, **options)(function)
-    return cast(F, made)
+def _kernel(function: F, compiler: type[KernelCompiler], **options: Any) -> F:
+    return cast(F, njit(cache=True, pipeline_class=compiler, **_COMMON, **options)(function))
 
 
 def _piece(function: F, **options: Any) -> F:
@@ -67,12 +65,15 @@ def _piece(function: F, **options: Any) -> F:
 
 def kernel(function: F) -> F:
     """Compile with strict IEEE arithmetic: the same bits on every machine."""
-    return _kernel(function)
+    return _kernel(function, KernelCompiler, **_counting(function))
 
 
 def reducing_kernel(function: F) -> F:
-    """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors."""
-    return _kernel(function, fastmath=REDUCTION_FLAGS)
+    """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors.
+
+    An array that is written must overlap no other, and none is allocated: see `linking.ReducingCompiler`.
+    """
+    return _kernel(function, ReducingCompiler, fastmath=REDUCTION_FLAGS, **_UNCOUNTED)
 
 
 def strict_piece(function: F) -> F:

@@ -79,6 +79,20 @@ class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
         return pipelines
 
 
+class ReducingCompiler(KernelCompiler):
+    """Of kernels that may add in another order: their arrays are said not to overlap.
+
+    LLVM would else compile a loop twice, in vectors and one by one, and choose by how near to each other the
+    arrays lie.  The two may differ in the last bit (a product and a sum in one rounding, or the other product
+    with it), so that bits would depend on where memory was found.  Of arrays that do overlap none may be
+    written; and none is allocated, for of those nothing is known.
+    """
+
+    def define_pipelines(self) -> Any:
+        self.state.flags.noalias = True
+        return super().define_pipelines()
+
+
 class PieceCompiler(KernelCompiler):
     """Into a `LinkedLibrary`."""
 

@@ -37,13 +37,13 @@ def second_loop(pairs, own, newest, shares, v):
 
 
 @reducing_kernel
-def fit_diagonal(pairs, own, widest, out):
+def fit_diagonal(pairs, own, widest, out, s2, y2):
     """out_j = sqrt(sum_i s_ij^2 / s_i'y_i  /  sum_i y_ij^2 / s_i'y_i) over its geometric mean.
 
-    Entries for which the pairs say nothing are 1, all lie between 1 / widest and widest.
+    Entries for which the pairs say nothing are 1, all lie between 1 / widest and widest.  `s2` and `y2` are
+    zeros, room for a vector each.
     """
     m, d = own.size, out.size
-    s2, y2 = np.zeros(d), np.zeros(d)
     for i in range(m):
         if own[i] > 0.0:
             for j in range(d):
@@ -75,21 +75,21 @@ def weighed(v, diagonal):
 
 
 @reducing_kernel
-def conjugate(memory, products, s, y, tolerance, least):
+def conjugate(memory, products, s, y, tolerance, least, along_s, along_y):
     """Take from (s, y) its part along the stored pairs, in place, if they nearly fit one quadratic.
 
     s <- s - sum_i s_i (y_i's)/(s_i'y_i),   y <- y - sum_i y_i (s_i'y)/(s_i'y_i)
 
     For a quadratic s_i'y = y_i's.  The pair stays as it is when any |s_i'y - y_i's| exceeds
     tolerance * sqrt(s_i'y_i * s'y), or when less than the share `least` of s'y would be left, which
-    rounding would drown.  products: s_i'y_i of every slot, 0 where it is empty.
+    rounding would drown.  products: s_i'y_i of every slot, 0 where it is empty; along_s and along_y: zeros,
+    a number for each.
     Returns whether it was changed.
     """
     m = memory.shape[1]
     sy = dot(s, y)
     if not sy > 0.0:
         return False
-    along_s, along_y = np.zeros(m), np.zeros(m)
     left = sy
     for i in range(m):
         own = products[i]

@@ -6,6 +6,7 @@ has the curvature p_k (1 - p_k) K / (K - 1) there, which is exact where all clas
 the Hessian couples them.  `moments` adds the mean of these over the classes times x x'.
 
 Sparse rows are (indptr, indices, data, columns), with theta and the sums transposed while they are in use.
+Room that a kernel works in comes last: `z` and `p` for a number of each class.
 """
 
 import numpy as np
@@ -64,16 +65,14 @@ def _finish(weight, prior, theta, d, g, h, out, diagonal):
 
 
 @reducing_kernel
-def dense_sums(X, y, weights, prior, theta, rows, out, diagonal):
+def dense_sums(X, y, weights, prior, theta, rows, out, diagonal, g, h, z, p):
     """U and its gradient, and the diagonal where there is room for it, as `dense_rows.sums`.
 
-    An empty `out` asks for U alone.
+    An empty `out` asks for U alone.  `g` and `h` are zeros like theta, h of no class without a diagonal.
     """
     (n, d), (K, D), m = X.shape, theta.shape, rows.size
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
-    g, h = np.zeros((K, D)), np.zeros((K if diagonal.size else 0, D))
-    z, p = np.zeros(K), np.zeros(K)
     loss = 0.0
     for r in range(m):
         x, label = X[rows[r]], int(y[rows[r]])
@@ -119,24 +118,20 @@ def _sparse_scores(indices, data, first, last, columns, d, z):
 
 
 @reducing_piece
-def _transposed(theta):
-    """theta in float64, the numbers of a column side by side."""
-    columns = np.empty((theta.shape[1], theta.shape[0]))
+def _transpose(theta, columns):
+    """columns = theta in float64, the numbers of a column side by side."""
     for k in range(theta.shape[0]):
         for j in range(theta.shape[1]):
             columns[j, k] = theta[k, j]
-    return columns
 
 
 @reducing_kernel
-def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal):
-    """The same over sparse rows."""
+def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, columns, g, h, z, p):
+    """The same over sparse rows; `columns`, `g` and `h` are transposed."""
     n, (K, D), m = indptr.size - 1, theta.shape, rows.size
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
-    columns, g = _transposed(theta), np.zeros((D, K))
-    h = np.zeros((D, K if diagonal.size else 0))
-    z, p = np.zeros(K), np.zeros(K)
+    _transpose(theta, columns)
     loss = 0.0
     for r in range(m):
         row = rows[r]
@@ -181,11 +176,12 @@ def _mean_bend(p):
 
 
 @reducing_kernel
-def dense_moments(X, y, weights, theta, rows, S):
-    """Add sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D)."""
+def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
+    """Add sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D).
+
+    `x` and `wx`: room for CHUNK columns like a row of theta.
+    """
     d, (K, D) = X.shape[1], theta.shape
-    x, wx = np.zeros((D, CHUNK), theta.dtype), np.zeros((D, CHUNK), theta.dtype)
-    z, p = np.zeros(K), np.zeros(K)
     for first in range(0, rows.size, CHUNK):
         count = min(CHUNK, rows.size - first)
         for r in range(count):
@@ -207,10 +203,10 @@ def dense_moments(X, y, weights, theta, rows, S):
 
 
 @reducing_kernel
-def sparse_moments(indptr, indices, data, d, y, weights, theta, rows, S):
-    """The same over sparse rows."""
-    K, D = theta.shape
-    columns, z, p = _transposed(theta), np.zeros(K), np.zeros(K)
+def sparse_moments(indptr, indices, data, d, y, weights, theta, rows, S, columns, z, p):
+    """The same over sparse rows; `columns` has room for theta, transposed."""
+    D = theta.shape[1]
+    _transpose(theta, columns)
     for r in range(rows.size):
         row = rows[r]
         first, last = indptr[row], indptr[row + 1]

@@ -22,13 +22,13 @@ def _dot(indices, data, first, last, theta, shift):
 
 
 @reducing_kernel
-def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal):
+def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, fine):
     """U and its gradient, and the diagonal where there is room for it: `dense_rows.sums`."""
     n, D, m = indptr.size - 1, theta.size, rows.size
     if out.size != D or not fits(n, d, theta, rows):
         return False, 0.0
     shift = np.float64(theta[d]) if d < D else 0.0
-    g, h = np.zeros(D), np.zeros(diagonal.size)
+    g, h = fine[:D], fine[D:]
     loss = 0.0
     for r in range(m):
         row = rows[r]
@@ -73,13 +73,12 @@ def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows)
 
 
 @reducing_kernel
-def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S):
+def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S, at, x):
     """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones as its last column.
 
-    Column j of the data is column places[j] of S; below 0: it is left out.
+    Column j of the data is column places[j] of S; below 0: it is left out.  `at` and `x`: room for d + 1.
     """
     shift = np.float64(theta[d]) if theta.size > d else 0.0
-    at, x = np.zeros(d + 1, np.int64), np.zeros(d + 1)
     for r in range(rows.size):
         row = rows[r]
         first, last = indptr[row], indptr[row + 1]

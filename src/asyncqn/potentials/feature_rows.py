@@ -103,7 +103,10 @@ class SparseRows:
         """`kernels.sparse_rows.sums`; an empty `out` asks for U alone."""
         given = (*loss, *self.arrays, y, weights, prior, theta, rows)
         found: tuple[bool, float]
-        found = sparse_rows.sums(*given, out, diagonal) if out.size else sparse_rows.value(*given)
+        if out.size:
+            found = sparse_rows.sums(*given, out, diagonal, np.zeros(theta.size + diagonal.size))
+        else:
+            found = sparse_rows.value(*given)
         return found
 
     def second_moments(
@@ -113,7 +116,8 @@ class SparseRows:
         places = np.full(self.columns, -1, np.int64)
         own = block[block < self.columns]
         places[own] = np.arange(len(own))
-        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, places, S)
+        room = np.empty(self.columns + 1, np.int64), np.empty(self.columns + 1)
+        sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, places, S, *room)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
         """Sums of weight x_j^2, and how many x_j are not zero."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import require
-from asyncqn.kernels import softmax_rows
+from asyncqn.kernels import gram, softmax_rows
 from asyncqn.potentials.feature_rows import DenseRows, Vector
 from asyncqn.potentials.linear_model import LinearModel
 from asyncqn.types import Array, Rows
@@ -79,21 +79,31 @@ class SoftmaxRegression(LinearModel):
 
     def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
         found: tuple[bool, float]
-        shape, data = (-1, self._columns), self._rows
-        sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, out.reshape(shape))
-        room = diagonal.reshape(shape)
+        (K, D), data = (self._outputs, self._columns), self._rows
+        written = out.reshape(-1, D), diagonal.reshape(-1, D)
+        sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, *written)
+        classes = K if diagonal.size else 0
         if isinstance(data, DenseRows):
-            found = softmax_rows.dense_sums(data.X, *sums, room)
+            room = np.zeros((K, D)), np.zeros((classes, D)), *self._chances()
+            found = softmax_rows.dense_sums(data.X, *sums, *room)
         else:
-            found = softmax_rows.sparse_sums(*data.arrays, *sums, room)
+            room = np.zeros((D, K)), np.zeros((D, classes)), *self._chances()
+            found = softmax_rows.sparse_sums(*data.arrays, *sums, np.empty((D, K)), *room)
         return found
+
+    def _chances(self) -> tuple[Vector, Vector]:
+        """Room for a score and a chance of each class."""
+        return np.empty(self._outputs), np.empty(self._outputs)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
         data, sums = self._rows, (self.y, self._weights, self.by_class(theta), rows, S)
+        D = self._columns
         if isinstance(data, DenseRows):
-            softmax_rows.dense_moments(data.X, *sums)
+            x, wx = np.empty((2, D, gram.CHUNK), theta.dtype)
+            softmax_rows.dense_moments(data.X, *sums, x, wx, *self._chances())
         else:
-            softmax_rows.sparse_moments(*data.arrays, *sums)
+            columns = np.empty((D, self._outputs))
+            softmax_rows.sparse_moments(*data.arrays, *sums, columns, *self._chances())
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

@@ -91,7 +91,8 @@ class Pairs(StoredPairs):
             self._test(s, y)
         if not take_pair(memory.pairs, memory.products, memory.ring, s, y, self.conjugacy):
             return False
-        fit_diagonal(memory.pairs, memory.products[0], WIDEST, memory.diagonal)
+        room = np.zeros(memory.diagonal.size), np.zeros(memory.diagonal.size)
+        fit_diagonal(memory.pairs, memory.products[0], WIDEST, memory.diagonal, *room)
         used = self._used()
         memory.numbers[0] = dot(s, y) / (weighed(y, used)[0] if used.size else dot(y, y))
         return True

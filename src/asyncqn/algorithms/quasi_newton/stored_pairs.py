@@ -49,7 +49,8 @@ class StoredPairs:
 def take_pair(pairs: Array, products: Array, ring: Counters, s: Array, y: Array, conjugacy: float) -> bool:
     """Put (s, y) into the next slot, made conjugate to the others where they nearly are; False: rejected."""
     if conjugacy > 0.0:
-        conjugate(pairs, products[0], s, y, conjugacy, math.sqrt(np.finfo(s.dtype).eps))
+        room = np.zeros(len(products[0])), np.zeros(len(products[0]))
+        conjugate(pairs, products[0], s, y, conjugacy, math.sqrt(np.finfo(s.dtype).eps), *room)
     ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
     if not (0.0 < ss < math.inf and yy < math.inf and sy > 0.0 and sy >= COSINE * math.sqrt(ss * yy)):
         ring[REJECTED] += 1
