@@ -43,8 +43,10 @@ def compare(
         require(metric in run.metrics, f"the run {label} has no column '{metric}'; it has {has}.")
     rows, goal = compared(seen, metric, target)
     view.write(lambda: comparison(seen, metric, goal, axes.pop()), seen, out)
-    out.show("\n".join(report(seen, rows, metric, goal)))
-    out.result({"metric": metric, "target": goal, "runs": rows})
+    if out.json:
+        out.result({"metric": metric, "target": goal, "runs": rows})
+    else:
+        out.show("\n".join(report(seen, rows, metric, goal)))
 
 
 def labels(folders: list[Path]) -> dict[str, Path]:

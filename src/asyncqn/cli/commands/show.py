@@ -40,8 +40,10 @@ def show(
         simulated = time_axis(loaded) == SIMULATED
         scale = MICROSECONDS_PER_UNIT if simulated else MICROSECONDS_PER_SECOND
         out.say(f"trace: {write_trace(trace, loaded.schedule, scale, births(loaded))}")
-    out.show("\n".join(report(loaded, run)))
-    out.result(describe(loaded, run))
+    if out.json:
+        out.result(describe(loaded, run))
+    else:
+        out.show("\n".join(report(loaded, run)))
 
 
 def describe(run: Seen, folder: Path) -> dict[str, Any]:

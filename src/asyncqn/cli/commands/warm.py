@@ -14,9 +14,6 @@ from asyncqn.cli.output import Output
 
 def warm(
     out: Output,
-    rank: Annotated[
-        list[int] | None, typer.Option(help="Ranks of the recommender; any number of times. [5]")
-    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also every algorithm, each on a small problem.")
     ] = False,
@@ -29,14 +26,11 @@ def warm(
     Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this
     version: once is enough.
     """
-    from asyncqn.errors import require
     from asyncqn.kernels.compile_times import listening
     from asyncqn.kernels.jit import cache_folder
 
-    ranks = rank or [5]
-    require(all(r >= 1 for r in ranks), f"--rank must be at least 1, not {min(ranks)}.")
     parts = []
-    for name, work in jobs(ranks, everything):
+    for name, work in jobs(everything):
         began = time.process_time()
         with listening() as compiled:
             work()
@@ -49,7 +43,7 @@ def warm(
     out.result({"parts": parts, "folder": str(cache_folder())})
 
 
-def jobs(ranks: list[int], everything: bool) -> list[tuple[str, Callable[[], Any]]]:
+def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     """What is run to compile it, with the names it is shown by."""
     import numpy as np
 
@@ -71,12 +65,11 @@ def jobs(ranks: list[int], everything: bool) -> list[tuple[str, Callable[[], Any
         minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300)
         minimize(job.problem, engine=Simulator(Cluster(workers=4)))
 
-    def recommend(rank: int) -> None:
-        ratings = synthetic_ratings(60, 40, 1_200, seed=0)
-        Recommender(rank, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)
+    def recommend() -> None:
+        ratings = synthetic_ratings(60, 40, 1_200, seed=0)  # one kernel serves all ranks
+        Recommender(5, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)
 
-    found: list[tuple[str, Callable[[], Any]]] = [("minimize", logistic), ("simulate", simulate)]
-    found += [(f"recommender, rank {rank}", partial(recommend, rank)) for rank in ranks]
+    found = [("minimize", logistic), ("simulate", simulate), ("recommender", recommend)]
     return found + (examples() if everything else [])
 
 

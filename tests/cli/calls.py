@@ -1,0 +1,51 @@
+"""Calls of the program, in a process of its own and in this one, on a small simulation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from asyncqn.cli.main import main
+
+SMALL = ["--dim", "8", "--n-data", "24", "--workers", "3", "--commits", "40",
+         "--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2"]  # fmt: skip
+
+
+def asyncqn(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "asyncqn", *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
+        timeout=100, env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    """The same in this process, without the second that starting Python costs."""
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@contextmanager
+def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A long simulation in a process of its own, once its loop has begun."""
+    command = [sys.executable, "-m", "asyncqn", "simulate", *SMALL, "--commits", "1000000", *arguments]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if re.match(r"simulate: \d", line):
+                break
+        yield process

@@ -1,0 +1,57 @@
+"""The program's help and version: complete, plain, and quick to come."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from cli.calls import call
+
+from asyncqn import __version__
+from asyncqn.cli.program import command_names
+
+
+@pytest.mark.parametrize("command", command_names())
+def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capfd, command, "--help")
+    assert code == 0
+    assert "--json" in out
+    assert not re.search(r"[<{]\w+[>}]|, ,", out), "no types of Python, no placeholders"
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_help_names_defaults_of_zero_of_switches_and_what_is_required(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert "start and the shuffling. [default: 0]" in " ".join(call(capfd, "fit", "--help")[1].split())
+    assert "or a small one. [default: quick]" in " ".join(call(capfd, "reproduce", "--help")[1].split())
+    assert "may be given several times. [required]" in call(capfd, "similar", "--help")[1]
+
+
+def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "--version")[:2] == (0, f"asyncqn {__version__}\n")
+    code, out, _ = call(capfd, "-h")
+    assert code == 0
+    assert [name for name in command_names() if f"\n  {name} " not in out] == []
+    for shell in ("bash", "zsh", "fish"):
+        done = subprocess.run(
+            [sys.executable, "-m", "asyncqn"],
+            env={**os.environ, "_ASYNCQN_COMPLETE": f"source_{shell}"},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, "asyncqn" in done.stdout) == (0, True)
+
+
+def test_help_and_the_package_need_nothing_that_computes() -> None:
+    program = (
+        "import sys\n"
+        "from asyncqn.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('numba', 'numpy', 'rich', 'pydantic') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,173 @@
+"""Mistakes of the command line: one sentence, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from cli.calls import SMALL, call, files
+
+from asyncqn.cli.program import command_names
+
+BAD = {
+    "no such command": ["paint"],
+    "no such option": ["simulate", "--colour", "red"],
+    "missing argument of show": ["show"],
+    "missing argument of replay": ["replay"],
+    "too many arguments": ["simulate", "a.toml", "b.toml"],
+    "text for a count": ["simulate", "--commits", "many"],
+    "negative count": ["simulate", "--commits", "-3"],
+    "no such job": ["simulate", "none.toml"],
+    "no such run": ["show", "none"],
+    "a file as run": ["replay", "file.txt"],
+    "a foreign folder": ["show", "foreign"],
+    "a foreign folder to save in": ["simulate", *SMALL, "--save", "foreign"],
+    "a file to save in": ["simulate", *SMALL, "--save", "file.txt"],
+    "below a file": ["simulate", *SMALL, "--save", "file.txt/run"],
+    "a job that is no TOML": ["simulate", "file.txt"],
+    "unknown algorithm": ["simulate", "--algorithm", "adam"],
+    "unknown parameter": ["simulate", "-p", "rate=1"],
+    "not key=value": ["simulate", "-p", "h"],
+    "empty value": ["simulate", "-p", "h="],
+    "zero workers": ["simulate", "--workers", "0"],
+    "negative time": ["simulate", "--worker-mean", "-1"],
+    "nan time": ["simulate", "--message", "nan"],
+    "a cluster's field that is none": ["simulate", "--cluster", "lag=2"],
+    "a cluster's field without a value": ["simulate", "--cluster", "link"],
+    "a cluster's field that is no TOML": ["simulate", "--cluster", "times=pareto"],
+    "no such law": ["simulate", "--cluster", 'times={kind="cauchy"}'],
+    "shards of no number": ["simulate", "--algorithm", "async-sgd", "-p", "sampling=shards-0"],
+    "too little data": ["simulate", "--dim", "10", "--n-data", "5"],
+    "negative seed": ["simulate", "--seed", "-1"],
+    "overlap above batch": ["simulate", "-p", "overlap=60"],
+    "a serial method on many": ["simulate", "--algorithm", "lbfgs", "--workers", "2"],
+    "a figure of no known kind": ["show", "run", "--plot", "a.bmp"],
+    "a figure in a file": ["show", "run", "--plot", "file.txt/a.png"],
+    "a trace in a file": ["show", "run", "--trace", "file.txt/a.json"],
+    "infinite noise": ["simulate", "--noise-var", "inf"],
+    "more memory than there is": [
+        "simulate",
+        *SMALL,
+        "-p",
+        "memory=10000000000000",
+        "--algorithm",
+        "as-lbfgs",
+    ],
+    "an address without Ray": ["run", "--address", "auto"],
+    "a wire without MPI": ["run", "--wire", "float32"],
+    "no name for ratings": ["fit", ""],
+    "cut gzip": ["fit", "packed.csv.gz"],
+    "a study of no workers": ["tune", "async-sgd", "--workers", "0"],
+    "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
+    "a goal below zero": ["tune", "async-sgd", "--epsilon", "-1"],
+    "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
+    "a demo in a file": ["demo", "--output", "file.txt"],
+    "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
+    "a batch beyond memory": ["simulate", *SMALL, "-p", "batch=10000000000"],
+    "a batch beyond every array": ["simulate", *SMALL, "-p", "batch=9223372036854775807"],
+    "a batch beyond integers": ["simulate", *SMALL, "-p", "batch=99999999999999999999"],
+    "a batch that is a float": ["simulate", *SMALL, "-p", "batch=1e10"],
+    "a memory beyond integers": ["simulate", "--algorithm", "lbfgs", "-p", "memory=99999999999999999999"],
+    "a seed beyond integers": ["simulate", "--seed", "9" * 30],
+    "a job nested too deeply": ["simulate", "deep.toml"],
+    "a number of 5,000 digits": ["simulate", "digits.toml"],
+    **{
+        f"a path of 5,000 letters to {' '.join(before)}": [*before, "x" * 5_000, *after]
+        for before, after in (
+            (["show"], []),
+            (["replay"], []),
+            (["resume"], []),
+            (["simulate"], []),
+            (["run"], []),
+            (["simulate", *SMALL, "--save"], []),
+            (["run", "--commits", "3", "--checkpoint"], []),
+            (["show", "run", "--trace"], []),
+            (["show", "run", "--plot"], []),
+            (["fit"], []),
+            (["fit", "synthetic-demo", "--out"], []),
+            (["evaluate"], ["file.txt"]),
+            (["recommend"], ["--user", "1"]),
+            (["data", "mine", "--from"], []),
+            (["demo", "--output"], []),
+            (["tune", "async-sgd", "--output"], []),
+            (["reproduce", "theory", "--output"], []),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("just a file [")
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"user,item,rating\n1,1,3\n")[:-9])
+    (tmp_path / "deep.toml").write_text("[problem]\nkind = " + "[" * 20_000 + "]" * 20_000)
+    (tmp_path / "digits.toml").write_text("[run]\ncommits = " + "9" * 5_000)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear")
+    if "run" in arguments:
+        call(capfd, "simulate", *SMALL, "--save", "run", "-q")
+    before = files(tmp_path)
+    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in command_names() else []))
+    assert (code, out) == (2, "")
+    assert err.startswith("asyncqn: ")
+    assert err.count("\n") == 1, "one line"
+    assert "Traceback" not in err
+    assert files(tmp_path) == before
+
+
+def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.CaptureFixture[str]) -> None:
+    _, _, err = call(capfd, "show")
+    assert "'run'" in err.lower()
+    assert "show --help" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("simulate", "--algoritm", "sgd"), "there is no option --algoritm: did you mean --algorithm?"),
+        (("simulate", "--zz", "1"), "there is no option --zz; try: asyncqn simulate --help"),
+        (("simulate", "--foo"), "there is no option --foo; try: asyncqn simulate --help"),
+        (("simulate", "--comits", "5"), "there is no option --comits: did you mean --commits?"),
+        (
+            ("tune", "async-sgd", "--target"),
+            "option '--target' requires an argument; try: asyncqn tune --help",
+        ),
+        (("show", "none"), "none is not a saved run: it has no run.json, for there is no such folder."),
+        (("show", __file__), f"{__file__} is not a saved run: it has no run.json, for it is a file."),
+        (("compare", "a", "b", "--target", "nan"), "--target must be a finite number, not nan."),
+        (
+            ("fit", "synthetic-demo", "--duplicates", "all"),
+            "duplicates must be one of error, last, first, mean, sum, not 'all'.",
+        ),
+        (("simulate", "--commits", "many"), "--commits must be an integer; try: asyncqn simulate --help"),
+        (("watch", "run", "--every", "day"), "--every must be a number; try: asyncqn watch --help"),
+    ],
+)
+def test_a_mistyped_option_or_number_is_named_in_plain_words(
+    arguments: tuple[str, ...], sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(capfd, *arguments) == (2, "", f"asyncqn: {sentence}\n")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").write_text("just a file")
+    below = tmp_path / "file.txt" / "deep" / "run"
+    code, _, err = call(capfd, "simulate", *SMALL, "--save", below)
+    assert code == 2
+    assert "Cluster" not in err, "nothing was begun"
+    code, _, err = call(capfd, "fit", "synthetic-demo", "--out", below)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_a_wrong_command_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capfd, "replai", "--json")
+    assert code == 2
+    assert err == "asyncqn: there is no command 'replai': did you mean replay?\n"
+    assert json.loads(out) == {"error": err.removeprefix("asyncqn: ").strip()}
