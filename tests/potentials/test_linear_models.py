@@ -171,12 +171,31 @@ def test_a_metric_that_is_not_positive_definite_is_damped_until_it_is():
         (10**6, 100, 10**6, 30_000),
         (10**6, 100, 10**5, 4000),
         (10**6, 100, 3000, 3000),
-        (200_000, 1000, 200_000, 20_000),
+        (200_000, 1000, 200_000, 15_000),
         (200_000, 1000, 12_500, 10_000),
     ],
 )
 def test_how_many_rows_make_a_metric(n, dim, sample, rows):
     assert rows_for_metric(n, dim, sample) == rows
+
+
+def test_second_moments_of_wide_rows_have_the_digits_of_float32():
+    rng, d = np.random.default_rng(3), 301
+    problem = aq.LeastSquares(rng.standard_normal((400, d)), rng.standard_normal(400))
+    S = np.zeros((d, d))
+    problem._second_moments(np.zeros(d), np.arange(400), S)
+    exact = np.triu(problem.X.T @ problem.X)
+    # 400 products in float32, each off by a rounding of its factors and one of the sum so far.
+    assert np.abs(np.triu(S) - exact).max() <= 400 * np.finfo(np.float32).eps * np.abs(problem.X).max() ** 2
+    assert not np.array_equal(np.triu(S), exact)
+
+
+def test_wide_rows_beyond_the_range_of_float32_have_a_metric_all_the_same():
+    rng, d = np.random.default_rng(4), 301
+    problem = aq.LeastSquares(1e25 * rng.standard_normal((400, d)), rng.standard_normal(400))
+    run = aq.minimize(problem, commits=5)
+    assert np.isfinite(run.fun)
+    assert run.fun <= problem.value(np.zeros(d))
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]])

@@ -11,8 +11,9 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 CHUNK = 248
 """Rows of the data in one product; not a power of two, whose columns would share few lines of the cache."""
-_BAND = 16
-"""Columns of S that are finished together: what they are made of stays in the cache."""
+_BAND, _BLOCK = 16, 128
+"""Columns and rows of S that are finished together: what they are made of stays in the first cache, and in the
+second; the rows are a multiple of the columns."""
 
 
 @reducing_kernel
@@ -20,11 +21,12 @@ def add_gram(a, b, S):
     """S += a b' in and above the diagonal, where a b' is symmetric; tiles of 4 x 2 share what they load."""
     D, m = a.shape
     full = D - D % 4
-    for left in range(0, full, _BAND):
-        right = min(left + _BAND, full)
-        for j in range(0, right, 4):
-            for k in range(max(j, left), right, 2):
-                _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
+    for top in range(0, full, _BLOCK):
+        for left in range(top, full, _BAND):
+            right = min(left + _BAND, full)
+            for j in range(top, min(top + _BLOCK, right), 4):
+                for k in range(max(j, left), right, 2):
+                    _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
     for k in range(full, D):
         for j in range(k + 1):
             total = a.dtype.type(0.0)

@@ -33,7 +33,7 @@ FREQUENT = 256
 """The most numbers of such a block: its factor is to cost less than a pass over the data."""
 _OF_A_SAMPLE, _OF_ALL = 40, 300
 """Rows of S per number of theta: the metric of a sample serves three versions, that of all rows more."""
-_LEAST_OF_A_SAMPLE, _LEAST_OF_ALL, _COST = 10, 20, 10
+_LEAST_OF_A_SAMPLE, _LEAST_OF_ALL, _COST = 10, 15, 10
 """Rows of S: at most as many as cost a few passes over the data, but not fewer than so many per number."""
 _LEAST = 1e-12
 """The least curvature of a number, as a share of what its rows have at a typical weight."""
