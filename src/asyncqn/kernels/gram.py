@@ -12,8 +12,8 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 CHUNK = 248
 """Rows of the data in one product; not a power of two, whose columns would share few lines of the cache."""
 _BAND, _BLOCK = 16, 128
-"""Columns and rows of S that are finished together: what they are made of stays in the first cache, and in the
-second; the rows are a multiple of the columns."""
+"""Columns and rows of S that are finished together: what they are made of stays in the first cache and in
+the second; the rows are a multiple of the columns."""
 
 
 @reducing_kernel
