@@ -14,6 +14,7 @@ from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.jobfile import PROBLEMS, job_schema, load_job
 from asyncqn.cli.main import main
 from asyncqn.core.run import load_run
+from asyncqn.engines.named import REAL_ENGINES
 from asyncqn.errors import BadInput
 
 MODULE = """
@@ -138,12 +139,20 @@ def test_the_schema_knows_every_kind_and_its_parameters() -> None:
     schema = job_schema()
     json.dumps(schema, allow_nan=False)
     definitions = schema["$defs"]
-    assert set(definitions["Job"]["properties"]) == {"problem", "algorithm", "cluster", "run"}
-    for kind in [*PROBLEMS, *ALGORITHMS]:
+    assert set(definitions["Job"]["properties"]) == {
+        "problem",
+        "algorithm",
+        "cluster",
+        "run",
+        "engine",
+    }
+    for kind in [*PROBLEMS, *ALGORITHMS, *REAL_ENGINES]:
         assert definitions[kind.replace("-", "_")]["properties"]["kind"] == {"enum": [kind]}
     sgd = definitions["async_sgd"]
     assert sgd["properties"]["h"]["type"] == "number"
     assert sgd["required"] == ["kind", "h", "batch"]
     assert sgd["additionalProperties"] is False
     assert definitions["Cluster"]["required"] == ["workers"]
+    assert definitions["ray"]["required"] == definitions["threads"]["required"] == ["kind"]
+    assert {"$ref": "#/$defs/Cluster"} in definitions["mpi"]["properties"]["timing_model"]["anyOf"]
     assert definitions["RunOptions"]["properties"]["commits"]["default"] == 5_000

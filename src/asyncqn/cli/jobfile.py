@@ -3,6 +3,7 @@
     [problem]    kind = one of `PROBLEMS` and its parameters
     [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
     [cluster]    the fields of `Cluster`
+    [engine]     kind = one of `asyncqn.engines.named.REAL_ENGINES` and the fields of its class
     [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric
 
 A kind "module:Class" is a class of the user's own; it is imported only where that is allowed.  A section
@@ -19,17 +20,26 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Union, get_args
 
 import msgspec
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.core.cluster import Cluster
-from asyncqn.core.serialise import from_json, is_own, make_own, parameters_of, suggestion
+from asyncqn.core.serialise import (
+    arguments_from_json,
+    from_json,
+    is_own,
+    make_own,
+    parameters_of,
+    suggestion,
+)
 from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput
+from asyncqn.engines.named import REAL_ENGINES, engine_class
+from asyncqn.errors import BadInput, require
 from asyncqn.potentials import POTENTIALS
 from asyncqn.types import Algorithm, Potential, extra
 
@@ -44,7 +54,8 @@ PROBLEMS: dict[str, Callable[..., Potential]] = {
 }
 """How each potential is made from a section [problem]."""
 
-DEFAULT_ALGORITHM = "as-lbfgs"
+DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
+"""The workers are those of a real engine; the default cluster has its own."""
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "as-lbfgs": {"h": 4e-4, "gamma": 0.03, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40}
@@ -97,12 +108,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """What `minimize` needs, and the cluster of a simulation."""
+    """What `minimize` needs, the cluster of a simulation, and the kind and arguments of a real engine."""
 
     problem: Potential
     algorithm: Algorithm
     cluster: Cluster
     run: RunOptions
+    engine: Section
 
 
 def load_job(
@@ -113,8 +125,8 @@ def load_job(
 ) -> Job:
     """The job in a TOML file (None: all defaults), with `overrides` by section laid over it.
 
-    Another algorithm's `kind` in the overrides drops the file's parameters, which were not meant
-    for it.  A mistake in the file is reported with the file's name.
+    The `kind` of another algorithm or engine in the overrides drops the file's parameters, which were
+    not meant for it.  A mistake in the file is reported with the file's name.
     """
     over = {name: dict(section) for name, section in (overrides or {}).items()}
     if path is None:
@@ -173,6 +185,7 @@ def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_i
         algorithm=algorithm,
         cluster=from_json(Cluster, section("cluster", usual), "[cluster]"),
         run=from_json(RunOptions, section("run", {}), "[run]"),
+        engine=_engine(sections.get("engine", {}), over.get("engine", {})),
     )
 
 
@@ -205,13 +218,33 @@ def _algorithm(given: dict[str, Any], over: dict[str, Any], allow_imports: bool)
     return make_algorithm(kind, {**parameters, **over}, allow_imports=allow_imports)
 
 
+def _engine(given: Section, over: Section) -> dict[str, Any]:
+    """The kind of a real engine, and the arguments of its class that are said; made where it is to run."""
+    require(not given or "kind" in given, f"[engine] needs a kind: one of {', '.join(REAL_ENGINES)}.")
+    kind = over.get("kind", given.get("kind", DEFAULT_ENGINE))
+    require(kind in REAL_ENGINES, f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.")
+    said = {**(given if kind == given.get("kind") else {}), **over}
+    said.pop("kind", None)
+    known, _ = parameters_of(engine_class(kind))
+    for name in [name for name in said if name not in known]:
+        require(name != "workers", "under MPI mpiexec -n says how many workers there are: leave workers out.")
+        takers = [other for other in REAL_ENGINES if name in parameters_of(engine_class(other))[0]]
+        require(
+            not takers,
+            f"{name} is for the engine {' or '.join(takers)}, not {kind}: leave it out, or choose that one.",
+        )
+    return {"kind": kind, **arguments_from_json(engine_class(kind), said, f"engine '{kind}'")}
+
+
 def job_schema() -> dict[str, Any]:
     """The JSON schema of a job file, for editors that complete and check TOML."""
-    problem, algorithm = (
+    engines = {kind: partial(engine_class(kind), workers=DEFAULT_WORKERS) for kind in REAL_ENGINES}
+    engines["mpi"] = partial(engine_class("mpi"))  # the launcher says how many
+    problem, algorithm, engine = (
         Union[tuple(_section(kind, make) for kind, make in table.items())]  # noqa: UP007 - made at run time
-        for table in (PROBLEMS, ALGORITHMS)
+        for table in (PROBLEMS, ALGORITHMS, engines)
     )
-    sections = {"problem": problem, "algorithm": algorithm}
+    sections = {"problem": problem, "algorithm": algorithm, "engine": engine}
     sections |= {"cluster": _section(None, Cluster), "run": _section(None, RunOptions)}
     fields = [(name, Union[kind, msgspec.UnsetType], msgspec.UNSET) for name, kind in sections.items()]  # noqa: UP007
     schema = msgspec.json.schema(msgspec.defstruct("Job", fields, forbid_unknown_fields=True))
@@ -227,12 +260,15 @@ def job_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}
 
 
+@cache
 def _section(kind: str | None, make: Callable[..., Any]) -> Any:
     """A section as a structure of msgspec: the parameters of what it makes, and its kind."""
     known, needed = parameters_of(make)
     parameters = inspect.signature(make).parameters
     fields: list[Any] = []
     for name, hint in known.items():
+        if any(map(dataclasses.is_dataclass, get_args(hint))):
+            hint = Union[tuple(map(_table, get_args(hint)))]  # noqa: UP007
         usual = parameters[name].default
         endless = isinstance(usual, float) and not math.isfinite(usual)  # which JSON has not
         plain = isinstance(usual, int | float | str | None) and not endless
@@ -250,3 +286,8 @@ def _section(kind: str | None, make: Callable[..., Any]) -> Any:
         tag=kind,
         forbid_unknown_fields=True,
     )
+
+
+def _table(hint: Any) -> Any:
+    """The type of a value in a section, where that of a dataclass is a table."""
+    return _section(None, hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else hint

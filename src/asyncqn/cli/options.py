@@ -55,7 +55,8 @@ class SettingOptions:
     """What `simulate`, `run` and `tune` are told alike: over the job file, which stands over the defaults."""
 
     job: Annotated[
-        Path | None, typer.Argument(help="TOML file with sections problem, algorithm, cluster and run.")
+        Path | None,
+        typer.Argument(help="TOML file with sections problem, algorithm, cluster, run and engine."),
     ] = None
     parameter: Annotated[
         list[str] | None,

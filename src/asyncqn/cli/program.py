@@ -172,6 +172,7 @@ def _option(param: Any) -> str:
 
 NAMES = {
     "{algorithms}": ("asyncqn.algorithms", "ALGORITHMS"),
+    "{engines}": ("asyncqn.engines.named", "REAL_ENGINES"),
     "{tunable}": ("asyncqn.tuning.spaces", "SPACES"),
 }
 """The registry whose names stand for a word of a help text; imported only for a text that has the word."""
@@ -183,7 +184,7 @@ def _help(param: Any) -> str:
         if word in text:
             text = text.replace(word, ", ".join(getattr(import_module(module), registry)))
     usual = param.default
-    if getattr(param, "is_flag", False):
+    if getattr(param, "is_flag", False) and usual is not None:
         chosen = param.opts if usual else param.secondary_opts
         usual = chosen[0].lstrip("-") if chosen else None
     elif param.required and not _is_argument(param):

@@ -16,7 +16,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
 from typing import Any, Literal
 
 import msgspec
@@ -50,21 +50,26 @@ def to_json(value: Any) -> Any:
 
 def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> Any:
     """Call `make`, a class or a function, with JSON data; a mistake gives one clear sentence."""
-    known, needed = parameters_of(make)
-    for name in data:
-        if name not in known:
-            raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
-    missing = [name for name in needed if name not in data]
+    values = arguments_from_json(make, data, what)
+    missing = [name for name in parameters_of(make)[1] if name not in data]
     if missing:
         raise BadInput(f"{what} needs the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
-    values = {
-        name: _converted(_with_infinities(value), known[name], f"{what}: {name}")
-        for name, value in data.items()
-    }
     try:
         return make(**values)
     except TypeError as error:
         raise BadInput(f"{what} has a parameter of the wrong type ({error}).") from None
+
+
+def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """JSON data as arguments of `make`, some of which may still be lacking."""
+    known, _ = parameters_of(make)
+    for name in data:
+        if name not in known:
+            raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
+    return {
+        name: _converted(_with_infinities(value), known[name], f"{what}: {name}")
+        for name, value in data.items()
+    }
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -124,7 +129,17 @@ def _converted(value: Any, hint: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:
+        if choices := _choices(hint):
+            raise BadInput(f"{what} must be one of {', '.join(choices)}, not {value!r}.") from None
         raise BadInput(f"{what} {_told(str(error), value)}.") from None
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words of which a value must be one; none where another value would do, too."""
+    union = typing.get_origin(hint) in (typing.Union, UnionType)
+    parts = [part for part in (typing.get_args(hint) if union else (hint,)) if part is not type(None)]
+    words = [str(word) for part in parts for word in typing.get_args(part)]
+    return words if all(typing.get_origin(part) is Literal for part in parts) else []
 
 
 def _dataclasses_in(hint: Any) -> list[type]:

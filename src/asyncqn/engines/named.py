@@ -18,6 +18,7 @@ ENGINES = {
     "ray": "asyncqn.engines.ray.engine:Ray",
 }
 """Where the class of each engine lives; a run's manifest names its engine by the key."""
+REAL_ENGINES = tuple(kind for kind in ENGINES if kind != "simulator")
 
 _RECORDED = ("measured", "what_if", "kind", "workers_lost", "workers_joined", "resumed_from")
 """What a manifest says of an engine beside its parameters."""

@@ -10,51 +10,80 @@ import typer
 
 from asyncqn.cli.options import JobOptions, option
 from asyncqn.cli.output import Output, check_run_folder
-from asyncqn.cli.running import output_of_rank, show_run
+from asyncqn.cli.running import output_of_rank, show_run, under_mpiexec
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.core.cluster import Cluster
+    from asyncqn.cli.jobfile import Job
     from asyncqn.types import Engine
 
-ENGINES = ("threads", "processes", "mpi", "ray")
+_ENGINE = "Engine"
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the command line says of the engine."""
+    """What the command line says of the engine: the fields of its class, over the job file's section."""
 
-    engine: Annotated[str, option("Engine", f"One of {', '.join(ENGINES)}.")] = "threads"
+    engine: Annotated[str | None, option(_ENGINE, "One of {engines}; threads if not given.")] = None
     slow: Annotated[
-        bool, option("Engine", "Stretch computations to times drawn from the job's cluster.", "--slow")
+        bool, option(_ENGINE, "Stretch computations to times drawn from the job's cluster.", "--slow")
     ] = False
-    time_unit: Annotated[float, option("Engine", "Seconds of one unit of time.")] = 1.0
-    address: Annotated[str | None, option("Engine", "Of an existing Ray cluster.")] = None
-    wire: Annotated[str, option("Engine", "Numbers between MPI ranks: exact or float32.")] = "exact"
+    time_unit: Annotated[float | None, option(_ENGINE, "Seconds of one unit of time; 1 if not given.")] = None
+    max_staleness: Annotated[
+        int | None, option(_ENGINE, "Drop an asynchronous update that is more commits old than this.")
+    ] = None
+    give_up_after: Annotated[
+        float | None,
+        option(
+            _ENGINE, "Give up a worker that has not answered for so many units of time; inf if not given."
+        ),
+    ] = None
+    start_timeout: Annotated[
+        float | None,
+        option(_ENGINE, "Of processes and ray: seconds until workers must be ready; 120 if not given."),
+    ] = None
+    start_method: Annotated[
+        str | None, option(_ENGINE, "Of processes: fork or spawn; fork where it is safe, if not given.")
+    ] = None
+    address: Annotated[str | None, option(_ENGINE, "Of ray: an existing cluster, auto or host:port.")] = None
+    restarts: Annotated[
+        int | None, option(_ENGINE, "Of ray: how many lost workers are replaced; 10 if not given.")
+    ] = None
+    cpus: Annotated[float | None, option(_ENGINE, "Of ray: what a worker counts as in Ray's books.")] = None
+    wire: Annotated[
+        str | None,
+        option(_ENGINE, "Of mpi: numbers between ranks are exact or float32; exact if not given."),
+    ] = None
+    shared: Annotated[
+        bool | None,
+        option(
+            _ENGINE,
+            "Of mpi: whether ranks on one machine pass numbers in shared memory; they do if not told.",
+            "--shared/--no-shared",
+        ),
+    ] = None
 
-    def check(self) -> None:
-        """Refuse an engine nobody knows, and what is said of another one."""
-        engine = self.engine
-        require(engine in ENGINES, f"there is no engine '{engine}'; there are {', '.join(ENGINES)}.")
-        for name, value, meant in (("--address", self.address, "ray"), ("--wire", self.wire, "mpi")):
-            unused = value in (None, "exact") or engine == meant
-            require(unused, f"{name} is for the engine {meant}: leave it out, or say --engine {meant}.")
+    def overrides(self, workers: int | None) -> dict[str, Any]:
+        """What is given, as in the section [engine] of a job file."""
+        said = {**vars(self), "kind": self.engine, "workers": workers}
+        return {
+            name: value
+            for name, value in said.items()
+            if name not in ("engine", "slow") and value is not None
+        }
 
-    def make(self, workers: int | None, cluster: Cluster) -> Engine:
-        """The engine; where no number of workers is given, with those of the imitated cluster, or two."""
-        from asyncqn.engines.named import engine_class
 
-        told: dict[str, Any] = {"timing_model": cluster if self.slow else None, "time_unit": self.time_unit}
-        if self.engine == "mpi":
-            require(workers is None, "under MPI mpiexec -n says how many workers there are: no --workers.")
-            told["wire"] = self.wire
-        else:
-            usual = cluster.workers if self.slow else 2
-            told["workers"] = usual if workers is None else workers
-        if self.engine == "ray":
-            told["address"] = self.address
-        engine: Engine = engine_class(self.engine)(**told)
-        return engine
+def make_engine(job: Job, slow: bool) -> Engine:
+    """The engine of a job; where no number of workers is said, with those of the cluster it imitates."""
+    from asyncqn.cli.jobfile import DEFAULT_WORKERS
+    from asyncqn.engines.named import engine_class
+
+    arguments = {**job.engine, "timing_model": job.cluster if slow else job.engine.get("timing_model")}
+    kind, model = arguments.pop("kind"), arguments["timing_model"]
+    if kind != "mpi":
+        arguments.setdefault("workers", DEFAULT_WORKERS if model is None else model.workers)
+    engine: Engine = engine_class(kind)(**arguments)
+    return engine
 
 
 def run(options: JobOptions, real: EngineOptions, out: Output) -> None:
@@ -66,18 +95,20 @@ def run(options: JobOptions, real: EngineOptions, out: Output) -> None:
     from asyncqn.cli.jobfile import load_job
     from asyncqn.minimize import minimize
 
-    real.check()
-    out, mistakes_at_rank_0 = output_of_rank(out, mpi=real.engine == "mpi")
-    overrides = options.overrides()
+    overrides = {**options.overrides(), "engine": real.overrides(options.workers)}
     if not real.slow:
         overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model
         said = [name if hasattr(options, name) else "cluster" for name in overrides["cluster"]]
         idle = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(said))
         require(not idle, f"{idle} describes a cluster to imitate: say --slow, or leave it out.")
+    perhaps_mpi = real.engine == "mpi" or (real.engine is None and under_mpiexec())
+    _, mistakes_at_rank_0 = output_of_rank(out, mpi=perhaps_mpi)
     with mistakes_at_rank_0():
         job = load_job(options.job, overrides, allow_imports=options.allow_imports)
+    out, mistakes_at_rank_0 = output_of_rank(out, mpi=job.engine["kind"] == "mpi")
+    with mistakes_at_rank_0():
         check_run_folder(options.save)  # before the work, not after it
-        engine = real.make(options.workers, job.cluster)
+        engine = make_engine(job, real.slow)
     out.say(f"{job.algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
     go = partial(minimize, job.problem, job.algorithm, engine=engine, **arguments)
