@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import threading
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from conftest import child_environment
 from examples import DTYPES, EXAMPLES, potential_examples, potential_for
 from oracles import Quadratic, one_sentence
 
-from asyncqn import AsyncSGD, LinearGaussian, trial
+from asyncqn import AsyncSGD, LinearGaussian
 from asyncqn.algorithms.first_order.stochastic_gradient import Update
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput
 from asyncqn.potentials import POTENTIALS
 from asyncqn.testing import IN_THIS_PROCESS, check_algorithm, check_potential
@@ -323,104 +317,3 @@ def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():
         assert any(extra(algorithm, name) is not None for algorithm in EXAMPLES.values()), name
     with pytest.raises(KeyError, match="declare it in"):
         extra(potentials[0], "hessian")
-
-
-class OnlyInTheMainThread(AsyncSGD):
-    def step(self, view, local, potential, task):
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("this is no place to work.\nlook it up")
-        return super().step(view, local, potential, task)
-
-
-def test_an_algorithm_that_fails_on_an_engine_is_told_which_and_why():
-    with pytest.raises(
-        BadInput, match=r"OnlyInTheMainThread fails on threads: worker \d failed.* no place"
-    ) as e:
-        check_algorithm(OnlyInTheMainThread(1e-6, 4), Quadratic.random(), engines=IN_THIS_PROCESS)
-    assert "\n" not in str(e.value)
-
-
-class ElsewhereInAThread(Quadratic):
-    def grad(self, theta, rows, out):
-        super().grad(theta, rows, out)
-        out[0] += threading.current_thread() is not threading.main_thread()
-
-
-def test_a_potential_that_gives_other_bits_on_an_engine_is_told_so():
-    with pytest.raises(BadInput, match="ElsewhereInAThread does not replay from a run on threads"):
-        check_potential(ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS)
-
-
-def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch):
-    monkeypatch.setattr(trial, "find_spec", lambda package: None)
-    tried = check_algorithm(AsyncSGD(1e-6, 4), Quadratic.random(), commits=10)
-    assert tried == {
-        "simulator": "passed",
-        "threads": "passed",
-        "processes": "passed",
-        "mpi": "not tried: mpi4py is not installed",
-        "ray": "not tried: ray is not installed",
-    }
-    monkeypatch.undo()
-    monkeypatch.setattr(trial.shutil, "which", lambda name, path=None: None)
-    tried = check_potential(Quadratic.random(), travel=False, engines=("mpi",))
-    assert tried["mpi"].startswith("not tried: there is no mpiexec")
-    monkeypatch.setattr(trial, "import_module", import_error)
-    with pytest.raises(trial.NotTried, match="put them into a module"):
-        trial._by_value({})
-    with pytest.raises(BadInput, match="there is no engine 'gossip'"):
-        check_potential(Quadratic.random(), travel=False, engines=("gossip",))
-
-
-def import_error(name):
-    raise ModuleNotFoundError(name)
-
-
-SCRIPT = """
-import json
-from typing import NamedTuple
-import numpy as np
-from asyncqn import AsyncSGD
-from asyncqn.kernels.vectors import add_one
-from asyncqn.testing import check_algorithm, check_potential
-
-class Bowl:
-    dim, n_data = 3, 20
-
-    def value(self, theta):
-        return 0.5 * float(theta @ theta)
-
-    def grad(self, theta, rows, out):
-        out[:] = theta
-
-class Iterate(NamedTuple):
-    theta: np.ndarray
-    count: int
-
-class Counting(AsyncSGD):
-    def init(self, theta0):
-        return Iterate(theta0.copy(), 0)
-
-    def apply(self, iterate, updates, commit):
-        add_one(iterate.theta, updates[0].d_theta)
-        return iterate._replace(count=iterate.count + 1)
-
-    def step(self, view, local, potential, task):
-        assert type(view.count) is int
-        return super().step(view, local, potential, task)
-
-inside = check_potential(Bowl(), engines=("threads",))  # and in another process
-print(json.dumps([inside, check_algorithm(Counting(1e-3, 2), Bowl())]))
-"""
-
-
-@pytest.mark.timeout(240)  # it starts ranks and a local Ray
-@pytest.mark.xdist_group("clusters")
-def test_a_plain_script_with_its_own_classes_tries_every_engine(tmp_path):
-    (tmp_path / "plain.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "plain.py"], cwd=tmp_path, env=child_environment(), capture_output=True, text=True,
-        timeout=230, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [{"threads": "passed"}, dict.fromkeys(ENGINES, "passed")]
