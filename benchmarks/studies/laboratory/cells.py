@@ -10,6 +10,8 @@ four laws have the same mean rate:
     pareto      shape 1.5: no variance
 
 The gap is (U - U*) / (U(theta0) - U*).
+
+    python -m benchmarks.studies.laboratory.cells       not convex: plateaus, and where other starts end
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.core.stages import Closes
+from asyncqn.core.stages import Closes, Stage
 from asyncqn.types import Algorithm, Array, Progress
 from benchmarks.studies.large_data.models import TanhNetwork
 
 GAPS = (0.05, 0.01, 0.001)
 MESSAGE, MASTER, SPREAD = 10.0, 0.1, 0.3
 LAWS = ("lognormal", "speeds", "die", "pareto")
-LOOKS, FINE = 60, 240
-"""Evaluations of U in a trial and in a run that is kept: times are known to one in so many of the longest."""
+LOOKS, FINE, FINER = 60, 240, 960
+"""Evaluations of U in a trial and in a run that is kept (`FINER`: where U is not convex, and runs are long):
+times are known to one in so many of the longest."""
 ROWS, DIM = 60_000, 50
 
 
@@ -54,14 +57,15 @@ def _rotated(draw: int) -> aq.LogisticRegression:
     return aq.LogisticRegression(plain.X @ turn, plain.y, plain.prior)
 
 
-def _factorization(draw: int) -> aq.MatrixFactorization:
+def _ratings(draw: int) -> dict[str, Any]:
     """300 users, 200 items, 20,000 ratings of a pattern of rank 2 with noise."""
     rng = np.random.default_rng(2 + draw)
     pairs = rng.choice(300 * 200, 20_000, replace=False)
     users, items = pairs // 200, pairs % 200
     rows = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
     values = 3.5 + (rows[0][users] * rows[1][items]).sum(axis=1) + 0.5 * rng.standard_normal(len(users))
-    return aq.MatrixFactorization(users, items, values, n_users=300, n_items=200, rank=3, dtype="float64")
+    sizes = {"n_users": 300, "n_items": 200, "rank": 3, "dtype": "float64"}
+    return {"users": users, "items": items, "values": values, **sizes}
 
 
 PROBLEMS: dict[str, Callable[[int], Any]] = {
@@ -70,7 +74,8 @@ PROBLEMS: dict[str, Callable[[int], Any]] = {
     "ill": lambda draw: _logistic(draw, 100.0, 0.9),
     "rotated": _rotated,
     "network": lambda draw: TanhNetwork.random(20_000, inputs=10, hidden=5, seed=draw),
-    "factorization": _factorization,
+    "factorization": lambda draw: aq.MatrixFactorization(**_ratings(draw)),
+    "profiled": lambda draw: aq.ProfiledFactorization(**_ratings(draw)),
 }
 """By name, of the number of a draw: 0 is the one that rivals are tuned on and constants were chosen on."""
 CONVEX = ("linear", "logistic", "ill", "rotated")
@@ -85,6 +90,8 @@ class Problem:
     theta0: Array
     start: float
     lowest: float
+    row: float = 1.0
+    """The time of a row on average."""
 
     def level(self, gap: float) -> float:
         return self.lowest + gap * (self.start - self.lowest)
@@ -93,10 +100,18 @@ class Problem:
         return (value - self.lowest) / (self.start - self.lowest)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def problem(name: str, draw: int = 0) -> Problem:
-    """U* is that of a converged run of the default, on one simulated worker; not convex: the best of five."""
+    """U* is that of a converged run of the default, on one simulated worker; not convex: the best of five.
+
+    With users eliminated, the start (of the items), the levels and the time of a rating are those of
+    "factorization"; a row is a user.
+    """
     potential = PROBLEMS[name](draw)
+    if name == "profiled":
+        joint = problem("factorization", draw)
+        row = joint.potential.n_data / potential.n_data
+        return Problem(name, potential, joint.theta0[: potential.dim].copy(), joint.start, joint.lowest, row)
     zero = name in ("logistic", "ill", "rotated")
     theta0 = np.zeros(potential.dim) if zero else potential.initial(np.random.default_rng(5))
     engine = aq.Simulator(aq.Cluster(1))
@@ -108,20 +123,25 @@ def problem(name: str, draw: int = 0) -> Problem:
     return Problem(name, potential, theta0, float(potential.value(theta0)), min(ends))
 
 
-def cluster(law: str, workers: int, n_data: int) -> aq.Cluster:
-    """The cluster in which the gradient of a row takes 1 on average; times are stretched to a step's rows."""
+def cluster(law: str, workers: int, n_data: int, row: float = 1.0) -> aq.Cluster:
+    """The gradient of a row takes `row` on average; times are stretched to a step's rows."""
     if law == "pareto":
-        pareto = aq.Pareto(mean=1.0, shape=1.5)
+        pareto = aq.Pareto(mean=row, shape=1.5)
         return aq.Cluster(workers, times=pareto, message=MESSAGE, master=MASTER, rows=1)
     slowness = np.geomspace(0.1, 10.0, workers) if law == "speeds" else np.ones(workers)
-    mean = slowness * np.mean(1.0 / slowness)
-    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data / workers) if law == "die" else {}
+    mean = row * slowness * np.mean(1.0 / slowness)
+    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data * row / workers) if law == "die" else {}
     return aq.Cluster(workers, mean.tolist(), (SPREAD * mean).tolist(), MESSAGE, MASTER, deaths, rows=1)
+
+
+def first_stage(algorithm: Algorithm) -> Stage:
+    """The first that has commits: a warm-up may have none."""
+    return next(stage for stage in algorithm.stages if stage.commits != 0)
 
 
 def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
     """Of the first stage."""
-    stage = algorithm.stages[0]
+    stage = first_stage(algorithm)
     return float(algorithm.batch) if stage.blocks is None else n_data / stage.blocks  # type: ignore[attr-defined]
 
 
@@ -132,30 +152,39 @@ def times_to(
     """Passes to each gap (infinite: not within `most` passes), and the run.
 
     It ends at the last gap, or where more than half is left after a quarter of `most`, or a tenth after half.
+    Where U is not convex a plateau may come first: it ends where nothing is below the start after a quarter.
     """
     told = problem(name, draw)
     potential, n = told.potential, told.potential.n_data
     rows = rows_of_a_step(algorithm, n)
-    unit = n / workers
-    stage, before = algorithm.stages[0], 0
+    unit = n * told.row / workers
+    stage, before = first_stage(algorithm), 0
     if stage.closes is Closes.ALL_PARTS:
         commits, evaluate = 2000, 1
     else:
-        a_pass = min(workers / (rows + MESSAGE), 1.0 / MASTER) * unit / (stage.answers or 1)
+        a_pass = min(workers / (rows * told.row + MESSAGE), 1.0 / MASTER) * unit / (stage.answers or 1)
         commits = math.ceil(1.5 * most * a_pass) + 50
         before = sum(each.commits or 0 for each in algorithm.stages)
         commits = min(commits, before + 100) if before else commits
         evaluate = max(1, int(most * a_pass / looks))
 
+    least = math.inf
+
     def look(progress: Progress) -> None:
+        nonlocal least
         passes, gap = progress.time / unit, told.gap(progress.metrics["fun"])
-        if (passes > most / 4 and gap > 0.5) or (passes > most / 2 and gap > 0.1):
+        if name in CONVEX:
+            hopeless = (passes > most / 4 and gap > 0.5) or (passes > most / 2 and gap > 0.1)
+        else:  # tried points count, and one may lie above the start
+            least = min(least, gap)
+            hopeless = passes > most / 4 and least >= 1.0
+        if hopeless:
             raise StopIteration
 
     run = aq.minimize(
-        potential, algorithm, engine=aq.Simulator(cluster(law, workers, n)), theta0=told.theta0, seed=seed,
-        commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]), tol=None,
-        check=False, callback=look, keep=1 if before else None,
+        potential, algorithm, engine=aq.Simulator(cluster(law, workers, n, told.row)), theta0=told.theta0,
+        seed=seed, commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]),
+        tol=None, check=False, callback=look, keep=1 if before else None,
     )  # fmt: skip
     fun, time = run.metrics["fun"], run.metrics["time"] / unit
     if run.keep is not None:  # exact passes are few, and each is looked at
@@ -166,3 +195,30 @@ def times_to(
         fun, time = fun[order], time[order]
     found = [np.flatnonzero(fun <= told.level(gap)) for gap in GAPS]
     return [float(time[k[0]]) if k.size else math.inf for k in found], run
+
+
+def main() -> None:
+    """Exact L-BFGS on one worker: gaps after so many passes, and those at the ends of eight starts."""
+    engine = aq.Simulator(aq.Cluster(1))
+    for name in ("network", "factorization"):
+        for draw in (0, 1):
+            here = problem(name, draw)
+            run = aq.minimize(
+                here.potential, aq.BlockLBFGS(1, 10), engine=engine, theta0=here.theta0, check=False
+            )
+            gaps = [here.gap(value) for value in run.metrics["fun"]]
+            print(
+                name,
+                draw,
+                {k: round(gaps[k], 4) for k in (2, 5, 10, 15, 20, 25, 30, 40, 60) if k < len(gaps)},
+            )
+            starts = [here.potential.initial(np.random.default_rng(seed)) for seed in range(8)]
+            runs = [
+                aq.minimize(here.potential, aq.BlockLBFGS(1, 30), engine=engine, theta0=start, check=False)
+                for start in starts
+            ]
+            print("  ends of eight starts:", [round(here.gap(run.fun), 5) for run in runs])
+
+
+if __name__ == "__main__":
+    main()

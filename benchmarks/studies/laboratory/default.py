@@ -47,7 +47,7 @@ def passes(here: Problem, law: str, workers: int, slower: float, algorithm: Any,
     """To each gap, and to the end of the run where that is `converged`; infinite: not so."""
     n = here.potential.n_data
     commits = algorithm.table_commits if isinstance(algorithm, aq.TableLBFGS) else 0
-    times = replace(cluster(law, workers, n), message=slower * MESSAGE, master=slower * MASTER)
+    times = replace(cluster(law, workers, n, here.row), message=slower * MESSAGE, master=slower * MASTER)
     run = aq.minimize(
         here.potential, algorithm, engine=aq.Simulator(times), theta0=here.theta0,
         seed=seed, commits=commits + 400, evaluate=max(1, commits // MOST), check=False, keep=1,
@@ -60,14 +60,14 @@ def passes(here: Problem, law: str, workers: int, slower: float, algorithm: Any,
     found = [at[fun <= here.level(gap)] for gap in GAPS]
     to_gaps = [float(t.min()) if t.size else math.inf for t in found]
     end = float(run.schedule.commit_times()[-1]) if run.status == "converged" else math.inf
-    return [t * workers / n for t in (*to_gaps, end)]
+    return [t * workers / (n * here.row) for t in (*to_gaps, end)]
 
 
 def methods(here: Problem, workers: int) -> dict[str, Any]:
     potential = here.potential
     found = {
         "default": aq.default_algorithm(potential, workers),
-        "table": aq.table_algorithm(potential, workers, MESSAGE, MASTER),
+        "table": aq.table_algorithm(potential, workers, MESSAGE / here.row, MASTER / here.row),
     }
     if here.name == "wide" and workers == 40:
         found["former"] = aq.BlockLBFGS(workers, 100, pieces=4)

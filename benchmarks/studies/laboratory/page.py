@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncqn.storage import write_whole
-from benchmarks.studies.laboratory.cells import CONVEX, GAPS, LAWS
+from benchmarks.studies.laboratory.cells import CONVEX, GAPS, LAWS, PROBLEMS
 from benchmarks.studies.laboratory.tuned import LONGEST, PER_PARAMETER, RIVALS
 from benchmarks.studies.tables import RESULTS, read
 
@@ -21,6 +21,8 @@ DEFAULT = HEAD.with_name("default.md")
 SHOWN, CHOSEN_ON = 1, 0
 WORDS = {"fresh": "that is fresh", "chosen on": "that choices were made on"}
 """Draws of the data: the one that is shown, and the one on which rivals and our constants were chosen."""
+PERCENT = [f"{100 * gap:g} %" for gap in GAPS]
+LOSSES = ("## Where a rival is before all of ours", "## Where another of ours is before the table")
 
 
 def geometric(numbers: Iterable[float]) -> float:
@@ -36,7 +38,7 @@ def times_of(lines: list[dict[str, Any]], draw: int) -> Times:
             found.setdefault(cell, {})[line["method"]] = [
                 math.inf if t is None else t for t in line["passes"]
             ]
-    order = {name: k for k, name in enumerate([*CONVEX, "network", "factorization"])}
+    order = {name: k for k, name in enumerate(PROBLEMS)}
     return dict(
         sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][2], LAWS.index(item[0][1])))
     )
@@ -76,16 +78,21 @@ def _whole(methods: dict[str, list[float]]) -> bool:
     return "table" in methods and set(RIVALS) < set(methods) and len(methods) > 1 + len(RIVALS)
 
 
+def _first(methods: dict[str, list[float]], gap: int) -> str:
+    best = min(methods, key=lambda m: methods[m][gap])
+    return "nobody" if math.isinf(methods[best][gap]) else best
+
+
 def _winners(times: Times) -> list[str]:
     """How often each method is the first, by problem."""
-    rows = ["| problem | cells | " + " | ".join(f"{gap:.1%}" for gap in GAPS) + " |", "|---|---|---|---|---|"]
+    rows = ["| problem | cells | " + " | ".join(PERCENT) + " |", "|---|---|---|---|---|"]
     for name in dict.fromkeys(cell[0] for cell in times):
         cells = [methods for cell, methods in times.items() if cell[0] == name and _whole(methods)]
         if not cells:
             continue
         said = []
         for gap in range(len(GAPS)):
-            firsts = Counter(min(c, key=lambda m, c=c: c[m][gap]) for c in cells)  # type: ignore[misc]
+            firsts = Counter(_first(c, gap) for c in cells)
             said.append(", ".join(f"{m} {n}" for m, n in firsts.most_common()))
         rows.append(f"| {name} | {len(cells)} | " + " | ".join(said) + " |")
     return rows
@@ -133,20 +140,23 @@ def _default() -> list[str]:
     return shown
 
 
-def _losses(times: Times) -> list[str]:
+def _losses(times: Times, rivals: bool) -> list[str]:
+    """The cells in which a rival is before all of ours, or else another of ours before the table."""
     found = []
     for (name, law, workers), methods in times.items():
-        for gap, percent in enumerate(GAPS):
-            others = {m: t[gap] for m, t in methods.items() if m != "table"}
-            if "table" in methods and others:
-                best = min(others, key=lambda m: others[m])
-                if others[best] < methods["table"][gap]:
-                    said = (
-                        "not reached" if math.isinf(methods["table"][gap]) else f"{methods['table'][gap]:.2f}"
-                    )
-                    where = f"{name}, W = {workers}, {law}, to {percent:.1%}"
-                    found.append(f"- {where}: {best} {others[best]:.2f}, table {said}.")
-    return found or ["None in the cells above."]
+        ours = [m for m in methods if (m not in RIVALS if rivals else m == "table")]
+        theirs = [m for m in methods if (m in RIVALS) == rivals and m != "table"]
+        said = []
+        for gap, percent in enumerate(PERCENT if ours and theirs else ()):
+            at = {m: times[gap] for m, times in methods.items()}
+            mine, other = min(ours, key=at.__getitem__), min(theirs, key=at.__getitem__)
+            if at[other] < at[mine]:
+                reached = "none of ours" if rivals else "table not"
+                reached = reached if math.isinf(at[mine]) else f"{mine} {at[mine]:.2f}"
+                said.append(f"to {percent} {other} {at[other]:.2f} ({reached})")
+        if said:
+            found.append(f"- {name}, W = {workers}, {law}: {'; '.join(said)}.")
+    return found or ["None."]
 
 
 def write_page(lines: list[dict[str, Any]]) -> None:
@@ -180,9 +190,10 @@ def write_page(lines: list[dict[str, Any]]) -> None:
                 *_table(found, ["table", *RIVALS]),
                 "",
             ]
-    text += ["## Where the table loses", ""]
-    for draw, found in draws.items():
-        text += [f"On the draw {WORDS[draw]}:", "", *_losses(found), ""]
+    for title, rivals in zip(LOSSES, (True, False), strict=True):
+        text += [title, ""]
+        for draw, found in draws.items():
+            text += [f"On the draw {WORDS[draw]}:", "", *_losses(found, rivals), ""]
     if rows := _default():
         text += ["## The default", "", DEFAULT.read_text(encoding="utf-8"), *rows, ""]
     if rows := _plain("laboratory/safety"):

@@ -26,6 +26,7 @@ from asyncqn.core.run import Run
 from benchmarks.studies.laboratory.cells import (
     CONVEX,
     FINE,
+    FINER,
     LAWS,
     MASTER,
     MESSAGE,
@@ -33,7 +34,7 @@ from benchmarks.studies.laboratory.cells import (
     problem,
     times_to,
 )
-from benchmarks.studies.laboratory.tuned import LONGEST, RIVALS, make, trials
+from benchmarks.studies.laboratory.tuned import RIVALS, longest, make, trials
 from benchmarks.studies.tables import RESULTS
 
 LINES = RESULTS / "laboratory" / "cells.jsonl"
@@ -43,14 +44,15 @@ HERE = ("problem", "law", "workers", "method", "draw")
 
 def ours(name: str, workers: int, draw: int) -> dict[str, Any]:
     """Our methods with the parameters that their rules choose."""
-    potential = problem(name, draw).potential
+    told = problem(name, draw)
+    potential = told.potential
     pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
     least = max(1000, 10 * potential.dim, 100 * workers)
     levels = max(1, min(4, int(math.log(max(potential.n_data / least, 4.0), 4))))
     memory = 100 if potential.dim <= 1000 else 20
     few = max(1, min(pieces, potential.n_data // 4**levels // workers // 3))
     found = {
-        "table": aq.table_algorithm(potential, workers, MESSAGE, MASTER),
+        "table": aq.table_algorithm(potential, workers, MESSAGE / told.row, MASTER / told.row),
         "growing": aq.GrowingLBFGS(workers, levels, memory=memory, pieces=few),
         "growing by scatter": aq.GrowingLBFGS(workers, levels, pieces=few, initial_scale="scatter"),
         "block": aq.BlockLBFGS(workers, memory, pieces=pieces),
@@ -64,7 +66,8 @@ def ours(name: str, workers: int, draw: int) -> dict[str, Any]:
 
 
 def line(name: str, law: str, workers: int, method: str, algorithm: Any, draw: int, most: float) -> Line:
-    times, run = times_to(name, law, workers, algorithm, draw + 1, most, FINE, draw)
+    looks = FINE if name in CONVEX else FINER
+    times, run = times_to(name, law, workers, algorithm, draw + 1, most, looks, draw)
     return {
         "problem": name, "law": law, "workers": workers, "method": method, "draw": draw, "most": most,
         "algorithm": algorithm_to_json(algorithm), "passes": [None if math.isinf(t) else t for t in times],
@@ -78,7 +81,8 @@ def _fingerprint(run: Run) -> int:
 
 def tune(name: str, workers: int, kind: str) -> tuple[dict[str, Any], float, int]:
     """The best point under log-normal times, the passes it needs, and how many trials there were."""
-    best, least, count = None, LONGEST["rivals"], 0
+    most = longest("rivals", name)
+    best, least, count = None, most, 0
     partial = math.inf
     search = trials(kind, name, workers)
     point = next(search)
@@ -86,8 +90,8 @@ def tune(name: str, workers: int, kind: str) -> tuple[dict[str, Any], float, int
         count += 1
         times, _ = times_to(name, "lognormal", workers, make(kind, point), 0, least)
         # Where none has arrived at the last gap yet, the nearest to it counts.
-        short = sum(min(t, LONGEST["rivals"]) for t in times)
-        if times[-1] < least or (math.isinf(times[-1]) and least == LONGEST["rivals"] and short < partial):
+        short = sum(min(t, most) for t in times)
+        if times[-1] < least or (math.isinf(times[-1]) and least == most and short < partial):
             best, partial = point, short
             least = min(least, times[-1])
         try:
@@ -101,7 +105,7 @@ def cells(given: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
     for name in given.problems:
         for workers in given.workers:
             for law in given.laws:
-                if name in CONVEX or (workers == 40 and law in ("lognormal", "speeds")):
+                if name != "profiled" or workers <= 100:  # of 300 users, three for each worker
                     yield name, law, workers
 
 
@@ -130,7 +134,7 @@ def measure(given: argparse.Namespace) -> None:
         for method, algorithm in ours(name, workers, given.draw).items():
             kind = "table" if method == "table" else "ours"
             if kind in given.methods:
-                methods[method] = partial(_given, algorithm, LONGEST[kind])
+                methods[method] = partial(_given, algorithm, longest(kind, name))
         if "rivals" in given.methods:
             methods |= {kind: partial(_tuned_for, *here, kind, known, keep) for kind in RIVALS}
         for method, chosen in methods.items():
@@ -160,16 +164,17 @@ def _tuned_for(name: str, law: str, workers: int, kind: str, known: Any, keep: A
             "algorithm": algorithm_to_json(make(kind, point)), "passes": [None, None, least], "trials": count,
         })  # fmt: skip
         tuned = known(name, "lognormal", workers, f"tuning {kind}", 0)
+    most = longest("rivals", name)
     point, least = tuned[0]["algorithm"]["parameters"], tuned[0]["passes"][-1]
     if law == "lognormal":
-        return make(kind, point), min(LONGEST["rivals"], 3.0 * least)
-    best, least = point, min(LONGEST["rivals"], 5.0 * least)
+        return make(kind, point), min(most, 3.0 * least)
+    best, least = point, min(most, 5.0 * least)
     for factor in (1.0, 0.5, 2.0):
         tried = {**point, "h": factor * point["h"]}
         times, _ = times_to(name, law, workers, make(kind, tried), 0, least)
         if times[-1] < least:
             best, least = tried, times[-1]
-    return make(kind, best), min(LONGEST["rivals"], 3.0 * least)
+    return make(kind, best), min(most, 3.0 * least)
 
 
 def replay(number: int) -> int:

@@ -17,14 +17,23 @@ import numpy as np
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.tuning.spaces import SPACES, Search, Setting
-from benchmarks.studies.laboratory.cells import problem
+from benchmarks.studies.laboratory.cells import CONVEX, problem
 
 PER_PARAMETER = 6
 LONGEST = {"ours": 40.0, "rivals": 6.0, "table": 12.0}
-"""Passes after which a method that has not arrived is given up."""
+"""Passes after which a method that has not arrived is given up, where U is convex."""
+LONG, NETWORK = 100.0, 20.0
+"""The same where it is not, as many need 30 to leave the start's plateau; for rivals on the network."""
 RIVALS = {"delay-adaptive-sgd": 4, "ringmaster": 4, "rennala": 4, "async-saga": 4}
 """Parameters that are searched: h, rows, the rule for delays (or the order of parts), and the metric."""
 BATCHES = (10, 30, 100, 300)
+
+
+def longest(kind: str, name: str) -> float:
+    """Passes that a method of a kind is given on a problem."""
+    if name in CONVEX:
+        return LONGEST[kind]
+    return NETWORK if (kind, name) == ("rivals", "network") else LONG
 
 
 class RandomTrial:
@@ -50,7 +59,7 @@ def drawn(kind: str, name: str, workers: int, rng: np.random.Generator) -> dict[
     curvature = largest_curvature(told.potential, told.theta0)
     kept: dict[str, Any] = {"scatter": bool(rng.random() < 0.75)}
     if kind != "async-saga":
-        kept["batch"] = int(rng.choice(BATCHES))
+        kept["batch"] = max(1, round(rng.choice(BATCHES) / told.row))
     setting = Setting(curvature, workers, told.potential.n_data, 1.0, kept)
     return SPACES[kind](Search(RandomTrial(rng), setting))
 
