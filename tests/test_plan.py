@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracles import one_sentence
@@ -94,6 +97,21 @@ def test_numbers_of_workers_and_times_are_read():
 
 
 def test_a_target_that_nobody_reaches_is_told():
-    with pytest.raises(BadInput, match="no algorithm reached") as caught:
+    lowest = re.escape(f"(the lowest value recorded is {PROBLEM.optimum:.6g})")
+    with pytest.raises(BadInput, match=f"no algorithm reached.*{lowest}") as caught:
         aq.plan(PROBLEM, target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, workers=(1,), **QUICK)
     assert one_sentence(caught.value)
+    with pytest.raises(BadInput, match="no column 'rmse' to plan for; it has commit"):
+        aq.plan(PROBLEM, target=1.0, metric="rmse", algorithms=BLOCKS, workers=(1,), **QUICK)
+
+
+def test_one_seed_that_misses_the_target_is_enough(monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+
+    def misses(*given: Any, seed: int, **more: Any) -> float:
+        asked.append(seed)
+        return math.inf if seed == 6 else 1.0
+
+    monkeypatch.setattr(sys.modules["asyncqn.plan"], "_time_to", misses)
+    found = _predicted(PROBLEM, "blocks", aq.BlockLBFGS(1), aq.Cluster(1), range(5, 9))
+    assert (found.time, asked) == (math.inf, [5, 6])

@@ -146,16 +146,20 @@ def plan(
     makers = _makers(potential, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
     clusters: dict[str, Cluster] = {}
+    lowest = math.inf
     for name, make in makers.items():
         run = (recorded or {}).get(name)
         if run is None:
-            say(f"recording {name} on {many} workers")
+            say(f"recording {name} on {counted(many)}")
             run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
         clusters[name] = Cluster.from_run(run)
+        columns = ", ".join(run.metrics.columns)
+        require(metric in run.metrics, f"{name} has no column '{metric}' to plan for; it has {columns}.")
+        lowest = min(lowest, float(np.nanmin(run.metrics[metric], initial=math.inf)))
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
-            say(f"simulating {name} on {count} workers")
+            say(f"simulating {name} on {counted(count)}")
             algorithm, cluster = make(potential, count), with_workers(clusters[name], count)
             different = range(seed, seed + seeds)
             found = _predicted(potential, name, algorithm, cluster, different, commits=commits, **end)
@@ -164,7 +168,8 @@ def plan(
     best = min(asked, key=lambda p: (p.time, p.workers))
     require(
         best.time < math.inf,
-        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached.",
+        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached (the lowest "
+        f"value recorded is {lowest:.6g}).",
     )
     checked = None
     if check:
@@ -174,6 +179,11 @@ def plan(
         real = _time_to(potential, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
         checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
+
+
+def counted(workers: int) -> str:
+    """So many workers, in words."""
+    return f"{workers} worker{'s' * (workers != 1)}"
 
 
 def planned(name: str, run: Run) -> Make | Algorithm:
@@ -236,11 +246,12 @@ def _time_to(
 def _predicted(
     potential: Potential, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range, **options: Any
 ) -> Prediction:
-    engine = Simulator(cluster)
-    times = [_time_to(potential, algorithm, engine, seed=seed, check=False, **options) for seed in seeds]
+    engine, times = Simulator(cluster), []
+    for seed in seeds:
+        times.append(_time_to(potential, algorithm, engine, seed=seed, check=False, **options))
+        if times[-1] == math.inf:  # no other seed can mend the mean
+            return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
     mean = float(np.mean(times))
-    if mean == math.inf:
-        return Prediction(name, cluster.workers, mean, mean, mean)
     wide = student(len(times) - 1) * float(np.std(times, ddof=1)) / math.sqrt(len(times))
     return Prediction(name, cluster.workers, mean, max(0.0, mean - wide), mean + wide)
 

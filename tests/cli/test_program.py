@@ -219,6 +219,7 @@ def test_runs_are_compared_by_their_time_to_a_target(
     assert (tmp_path / "c.svg").exists()
     _, out, _ = call(capfd, "compare", *both, "--target", "0")
     assert out.count("not reached") == 2
+    assert "error over simulated time [units]" in out
     assert "aaa" in out
     assert "bbb" in out
     assert "no column 'rmse'" in call(capfd, "compare", *both, "--metric", "rmse")[2]
@@ -245,16 +246,17 @@ def test_every_field_of_a_cluster_can_be_said_on_the_command_line(
     assert aq.Cluster.from_run(aq.load_run(tmp_path / "run")) == cluster
 
 
-def test_ctrl_c_during_an_import_ends_with_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "out"), [([], ""), (["--json"], '{"error": "interrupted."}\n')])
+def test_ctrl_c_during_an_import_ends_with_one_line(tmp_path: Path, options: list[str], out: str) -> None:
     (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmore = 1\n")
     (tmp_path / "job.toml").write_text("[problem]\nkind = 'slow:Problem'\n")
     done = subprocess.run(
-        [sys.executable, "-m", "asyncqn", "simulate", "job.toml", "--allow-imports"],
+        [sys.executable, "-m", "asyncqn", "simulate", "job.toml", "--allow-imports", *options],
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr, done.stdout) == (130, "asyncqn: interrupted.\n", "")
+    assert (done.returncode, done.stderr, done.stdout) == (130, "asyncqn: interrupted.\n", out)
 
 
 def test_show_and_compare_make_only_what_they_print(

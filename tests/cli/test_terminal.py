@@ -43,6 +43,7 @@ def test_the_largest_value_fills_the_width_and_values_stand_behind() -> None:
     assert bar_chart(["a", "bb"], [2, 1], width=4) == [" a │████ 2", "bb │██ 1"]
     assert bar_chart([], []) == []
     assert bar_chart(["a"], [0]) == ["a │ 0"]
+    assert bar_chart(["a", "b"], [200_100, 0.5], width=2) == ["a │██ 200,100", "b │ 0.5"]
 
 
 @given(counts=arrays(np.int64, st.integers(0, 200), elements=st.integers(0, 1000)), most=st.integers(1, 20))

@@ -108,3 +108,24 @@ def test_mistakes_are_named_in_a_sentence() -> None:
         aq.from_torch(network(), lambda answer, y: per_row(answer, y).mean(), X, y)
     with pytest.raises(aq.BadInput, match="theta must be a vector of dim = 26"):
         aq.from_torch(network(), loss, X, y).load(np.zeros(3))
+
+
+def test_what_does_not_fit_the_module_is_said_before_the_run(recwarn: pytest.WarningsRecorder) -> None:
+    X, y = data()
+    one = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    with pytest.raises(aq.BadInput, match=r"answers have shape \(2, 1\) and of y \(2,\).*y.reshape\(-1, 1\)"):
+        aq.from_torch(one, nn.MSELoss(), X, X[:, 0])
+    with pytest.raises(
+        aq.BadInput, match=r"cannot take X and y of shapes \(50, 2\) and \(50,\): mat1 and mat2"
+    ):
+        aq.from_torch(network(), nn.CrossEntropyLoss(), X[:, :2], y)
+    with pytest.raises(aq.BadInput, match=r"cannot take X and y.*out of bounds"):
+        aq.from_torch(network(), nn.CrossEntropyLoss(), X, y + 5)
+    with pytest.raises(aq.BadInput, match="must hold numbers, not object: encode"):
+        aq.from_torch(network(), nn.CrossEntropyLoss(), X.astype(object), y)
+    X.flags.writeable = False  # as the arrays of a data frame are
+    assert aq.from_torch(one.double(), nn.MSELoss(), X, X[:, :1]).n_data == 50
+    own = aq.from_torch(one, lambda answer, y: (answer[:, 0] - y) ** 2, X, X[:, 0])
+    assert own.n_data == 50, "a loss of one's own may bring the shapes together"
+    assert aq.from_torch(one, nn.MSELoss(), X[:1], X[:1, :1]).n_data == 1
+    assert not recwarn.list

@@ -9,13 +9,14 @@ import re
 import signal
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 from asyncqn.cli.ending import BAD_INPUT, ENDINGS, INTERRUPTED, Terminated, clean, complain, hearing
 from asyncqn.errors import AsyncqnError, StabilityWarning
 
 
-def _hear(number: int, frame: Any) -> None:
+def _hear(given: list[str], number: int, frame: Any) -> None:
     """End the command with a sentence.
 
     An import that is broken into may leave a traceback of its own, or half a module: there the process ends
@@ -24,7 +25,7 @@ def _hear(number: int, frame: Any) -> None:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             sentence, code = ENDINGS[signal.Signals(number)]
-            complain(sentence)
+            _fail(sentence, given)
             sys.stderr.flush()
             os._exit(code)
         frame = frame.f_back
@@ -42,7 +43,10 @@ def main(arguments: list[str] | None = None) -> None:
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ  # there the launcher speaks, and ends all ranks
     try:
-        with warnings.catch_warnings(), hearing((signal.SIGINT,) if under_mpi else ENDINGS, _hear):
+        with (
+            warnings.catch_warnings(),
+            hearing((signal.SIGINT,) if under_mpi else ENDINGS, partial(_hear, given)),
+        ):
             warnings.showwarning = _warn
             warnings.simplefilter("always", StabilityWarning)
             sentence, code = _call(given)
@@ -51,10 +55,14 @@ def main(arguments: list[str] | None = None) -> None:
     except Terminated:
         sentence, code = ENDINGS[signal.SIGTERM]
     if sentence:
-        complain(sentence)
-        if "--json" in given:
-            print(json.dumps({"error": clean(sentence)}), flush=True)
+        _fail(sentence, given)
     sys.exit(code)
+
+
+def _fail(sentence: str, arguments: list[str]) -> None:
+    complain(sentence)
+    if "--json" in arguments:
+        print(json.dumps({"error": clean(sentence)}), flush=True)
 
 
 def _warn(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:

@@ -96,7 +96,7 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
     """The table and the overlaid curves as lines of text."""
     import numpy as np
 
-    from asyncqn.cli.view.plots import wants_log
+    from asyncqn.cli.view.plots import time_axis, wants_log
     from asyncqn.cli.view.terminal import overlaid_chart
 
     titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
@@ -115,5 +115,5 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
         for letter, run in zip(letters, seen.values(), strict=True)
     }
     log = wants_log(np.concatenate([y for _, y in curves.values()]))
-    title = f"{metric} over time{', logarithmic' if log else ''}"
+    title = f"{metric} over {time_axis(next(iter(seen.values())))}{', logarithmic' if log else ''}"
     return [*(line.rstrip() for line in lines), "", title, *overlaid_chart(curves, log=log)]

@@ -32,7 +32,7 @@ def plan(
     target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
     metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
     commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Run the best for real beside it.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Run the recorded workers' best for real.")] = False,
     allow_imports: AllowImports = False,
 ) -> None:
     """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.
@@ -89,15 +89,18 @@ def plan(
 
 def _show(out: Output, found: Plan) -> None:
     """The table, what pays, and what was checked."""
+    from asyncqn.plan import counted
+
     out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
     for p in found.predictions:
         interval = f"{p.low:.4g} to {p.high:.4g}"
         mark = "  best" if p == found.best else ""
         out.show(f"{p.algorithm:<16}{p.workers:>8}{p.time:>12.4g}{interval:>26}{mark}")
-    out.show(f"up to {found.pays} workers pay with {found.best.algorithm}: each step takes off a tenth.")
+    paying = f"{counted(found.pays)} pay{'s' * (found.pays == 1)}"
+    out.show(f"up to {paying} with {found.best.algorithm}: each step takes off a tenth.")
     if (c := found.checked) is not None:
         out.show(
-            f"checked: {c.algorithm} on {c.workers} workers, predicted {c.predicted:.4g} s, "
+            f"checked: {c.algorithm}, the best on {counted(c.workers)}, predicted {c.predicted:.4g} s, "
             f"real {c.real:.4g} s, ratio {c.ratio:.2f}"
         )
 

@@ -94,7 +94,9 @@ def _write(
 
 def table(items: list[Recommendation]) -> RichTable:
     """Recommendations as a table."""
-    drawn = RichTable("", "score", "item", "title", box=None)
+    titled = any(item.title for item in items)
+    drawn = RichTable("", "score", "item", *(["title"] if titled else []), box=None)
     for place, item in enumerate(items, 1):
-        drawn.add_row(str(place), f"{item.score:.2f}", str(item.id), item.title or "")
+        title = [item.title or ""] if titled else []
+        drawn.add_row(str(place), f"{item.score:.2f}", str(item.id), *title)
     return drawn

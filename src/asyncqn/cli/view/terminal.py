@@ -75,9 +75,10 @@ def bar_chart(labels: Sequence[str], values: Sequence[float], *, width: int = 40
     """One labelled bar per value, the largest as long as `width`, with the value behind it."""
     most = max((v for v in values if math.isfinite(v)), default=0.0) or 1.0
     margin = max(map(len, labels), default=0)
+    shown = [f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}" for value in values]
     return [
-        f"{label:>{margin}} │{bar(value / most, width)} {value:,.4g}".rstrip()
-        for label, value in zip(labels, values, strict=True)
+        f"{label:>{margin}} │{bar(value / most, width)} {number}".rstrip()
+        for label, value, number in zip(labels, values, shown, strict=True)
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.potentials.brought.row_sums import RowSumsWithValue
 from asyncqn.potentials.chosen_rows import chosen
 from asyncqn.types import Array, Rows
@@ -82,7 +83,7 @@ class TorchSum(RowSumsWithValue):
         super().__init__(len(self._X), sum(self._sizes), dtype, prior)
         self._copies = threading.local()
         with _one_thread(torch), torch.no_grad():
-            self._chunk_loss(self._mine(), parameters, slice(0, min(2, self.n_data)))
+            self._check_first_rows(parameters)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_copies"}
@@ -133,10 +134,35 @@ class TorchSum(RowSumsWithValue):
         out[:] = g
         return total
 
+    def _check_first_rows(self, parts: list[Any]) -> None:
+        """Module, loss and data fit each other, and no row of y meets the answers of the others."""
+        module, y = self._mine(), self._y[:2]
+        try:
+            with warnings.catch_warnings(action="ignore"):  # torch warns of what is refused below
+                answer = self._answer(module, parts, slice(0, len(y)))
+                both = float(self._chunk_loss(module, parts, slice(0, len(y))))
+                alone = sum(float(self._chunk_loss(module, parts, slice(i, i + 1))) for i in range(len(y)))
+        except AsyncqnError:
+            raise
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            said = str(error).splitlines()[0].rstrip(".")
+            raise BadInput(
+                f"the module and the loss cannot take X and y of shapes {tuple(self._X.shape)} and "
+                f"{tuple(self._y.shape)}: {said}."
+            ) from error
+        shape = tuple(getattr(answer, "shape", y.shape))
+        require(
+            shape == tuple(y.shape) or abs(both - alone) <= 1e-3 * abs(both) or not np.isfinite(both),
+            f"the loss compares every answer with every y, for two rows of answers have shape {shape} and of "
+            f"y {tuple(y.shape)}: give both one shape, as by y.reshape(-1, 1).",
+        )
+
+    def _answer(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
+        named = dict(zip(self._names, parts))
+        return _torch().func.functional_call(module, named, (self._X[index],))
+
     def _chunk_loss(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
-        torch = _torch()
-        answer = torch.func.functional_call(module, dict(zip(self._names, parts)), (self._X[index],))
-        loss = self._loss(answer, self._y[index])
+        loss = self._loss(self._answer(module, parts, index), self._y[index])
         require(
             loss.ndim == 0,
             f"loss must return one number per row, or take a parameter 'reduction': it returned a "
@@ -192,7 +218,16 @@ def _vector(torch: Any, theta: Array) -> Any:
 
 def _tensor(torch: Any, data: Any, kind: Any) -> Any:
     """Data as a tensor, in the module's precision where it is not of integers."""
-    tensor = data.detach() if isinstance(data, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(data))
+    if isinstance(data, torch.Tensor):
+        tensor = data.detach()
+    else:
+        array = np.ascontiguousarray(data)
+        require(
+            array.dtype.kind in "biuf", f"X and y must hold numbers, not {array.dtype}: encode those columns."
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writ")  # nobody writes to it
+            tensor = torch.from_numpy(array)
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
 
