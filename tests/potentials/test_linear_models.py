@@ -216,6 +216,22 @@ def test_any_sparse_matrix_is_taken_and_doubled_entries_are_added(storage):
     assert doubled.nnz == 2  # and the user's own matrix is as it was
 
 
+def test_frames_that_mix_numbers_and_truth_values_are_taken():
+    pandas = pytest.importorskip("pandas")
+    plain = pandas.DataFrame({"a": [0.5, 1.5, 2.5], "b": [True, False, True], "c": [3, 4, 5]})
+    for X in (plain, plain.convert_dtypes()):  # columns of several types, and those that know missing values
+        found = aq.LogisticRegression(X, X["b"], weights=X["c"])
+        assert found.X.tolist() == [[0.5, 1.0, 3.0], [1.5, 0.0, 4.0], [2.5, 1.0, 5.0]]
+        assert (found.y.tolist(), found.weights.tolist()) == ([1.0, -1.0, 1.0], [3.0, 4.0, 5.0])
+    lacking = plain.convert_dtypes().mask(plain["a"] > 2)
+    with pytest.raises(BadInput, match="X contains NaN"):
+        aq.LogisticRegression(lacking, plain["b"])
+    with pytest.raises(BadInput, match="y contains NaN"):
+        aq.LogisticRegression(plain, lacking["b"])
+    with pytest.raises(BadInput, match=r"X must hold numbers.*not object"):
+        aq.LogisticRegression(plain.assign(a=["1", "2", "3"]), plain["b"])
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_reference_makes_it_again(model):
     p = model.random(30, 4, seed=5, dtype=np.float32)

@@ -137,7 +137,7 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
     if hasattr(X, "tocsr"):
         return _sparse(X.tocsr())
     try:
-        matrix = np.asarray(X)
+        matrix = plain(X)
     except ValueError:
         raise BadInput("the rows of X have different lengths: X must be a matrix.") from None
     require(
@@ -149,6 +149,17 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
     matrix = np.ascontiguousarray(_numbers(matrix, "X"))
     require(_all_finite(matrix), "X contains NaN or infinity: remove or fix those rows.")
     return DenseRows(matrix)
+
+
+def plain(data: Any) -> npt.NDArray[Any]:
+    """An array of `data`; of a frame's columns of numbers and truth values, which NumPy mixes as objects."""
+    array = np.asarray(data)
+    if array.dtype != object or not hasattr(data, "to_numpy"):
+        return array
+    kinds = np.ravel(getattr(data, "dtypes", None))
+    if all(getattr(kind, "kind", "O") in "biuf" for kind in kinds):
+        array = data.to_numpy(np.float64, na_value=np.nan)
+    return array
 
 
 def _sparse(X: Any) -> SparseRows:

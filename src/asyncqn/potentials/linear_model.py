@@ -22,7 +22,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.potentials.chosen_rows import misfit
-from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows
+from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
 from asyncqn.potentials.sampled_metric import (
     DENSE,
     InverseMetric,
@@ -62,7 +62,7 @@ class LinearModel:
             f"prior must be a number that is finite and not negative, not {self.prior!r}.",
         )
         require(isinstance(self.intercept, bool), f"intercept must be True or False, not {self.intercept!r}.")
-        y = np.asarray(self.y)
+        y = plain(self.y)
         require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights, n))
@@ -307,7 +307,7 @@ class LinearModel:
 
 
 def _checked_weights(weights: Any, n: int) -> Vector:
-    array = np.asarray(weights)
+    array = plain(weights)
     require(array.shape == (n,), f"weights must be one per row of X, {n}, but have shape {array.shape}.")
     require(array.dtype.kind in "biuf", f"weights must be numbers, not {array.dtype}.")
     made = np.ascontiguousarray(array, np.float64)
