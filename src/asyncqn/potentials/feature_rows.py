@@ -156,8 +156,8 @@ def plain(data: Any) -> npt.NDArray[Any]:
     array = np.asarray(data)
     if array.dtype != object or not hasattr(data, "to_numpy"):
         return array
-    kinds = np.ravel(getattr(data, "dtypes", None))
-    if all(getattr(kind, "kind", "O") in "biuf" for kind in kinds):
+    kinds: Any = getattr(data, "dtypes", None)
+    if all(getattr(kind, "kind", "O") in "biuf" for kind in np.ravel(kinds)):
         array = data.to_numpy(np.float64, na_value=np.nan)
     return array
 
