@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 
 def process_of(engine: aq.Processes, worker: int) -> int:
     """The process of a worker of the run under way."""
-    return engine._running[-1].at[worker].process
+    return engine.under_way.newest.at[worker].process
 
 
 def alive(pid: int) -> bool:

@@ -225,6 +225,8 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
     require(kind in REAL_ENGINES, f"there is no engine {kind!r}; there are {', '.join(REAL_ENGINES)}.")
     said = {**(given if kind == given.get("kind") else {}), **over}
     said.pop("kind", None)
+    if not said:
+        return {"kind": kind}  # its class is imported where it is to run
     known, _ = parameters_of(engine_class(kind))
     for name in [name for name in said if name not in known]:
         require(name != "workers", "under MPI mpiexec -n says how many workers there are: leave workers out.")

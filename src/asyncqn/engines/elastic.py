@@ -62,7 +62,7 @@ class ElasticMaster(ABC):
             self._serve(LONGEST_WAIT)
         if not core.members and not core.done:
             raise WorkerFailed(self._why_nobody_came())
-        if late := self._starting():
+        if (late := self._starting()) and not core.done:
             warnings.warn(
                 f"{late} of {core.workers} workers were not ready after {self.start_timeout:g} s: the run "
                 "begins without them.",
@@ -131,28 +131,47 @@ class ElasticMaster(ABC):
         """End every worker that is still there."""
 
 
+class RunsUnderWay:
+    """The masters of an engine's runs that are under way: all about an engine that changes.
+
+    They are no parameter: they do not print, compare or travel, and a copy of the engine has none of them.
+    """
+
+    def __init__(self) -> None:
+        self._masters: list[ElasticMaster] = []
+
+    def __reduce__(self) -> tuple[type[RunsUnderWay], tuple[()]]:
+        return RunsUnderWay, ()
+
+    @property
+    def newest(self) -> ElasticMaster:
+        """The master of the run that began last; raises `BadInput` where there is none."""
+        require(bool(self._masters), "workers can be added only while a run is under way.")
+        return self._masters[-1]
+
+    @contextmanager
+    def entered(self, master: ElasticMaster) -> Iterator[None]:
+        """Inside the block this master's run is under way."""
+        self._masters.append(master)
+        try:
+            yield
+        finally:
+            self._masters.remove(master)
+
+
 @dataclass(frozen=True)
 class ElasticEngine(RealEngine):
     """A real engine to whose run workers can be added."""
 
-    _running: list[ElasticMaster] = field(default_factory=list, init=False, repr=False, compare=False)
+    under_way: RunsUnderWay = field(default_factory=RunsUnderWay, init=False, repr=False, compare=False)
 
     def add(self, n: int = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
         require(is_count(n), f"at least one worker can be added, not {n!r}.")
-        require(bool(self._running), "workers can be added only while a run is under way.")
-        algorithm = self._running[-1].core.algorithm
+        master = self.under_way.newest
+        algorithm = master.core.algorithm
         require(
             extra(algorithm, "max_workers") is None,
             f"{type(algorithm).__name__} limits its workers: none can be added.",
         )
-        self._running[-1].wanted.put(n)
-
-    @contextmanager
-    def _under_way(self, master: ElasticMaster) -> Iterator[None]:
-        """Inside the block `add` adds to this master's run."""
-        self._running.append(master)
-        try:
-            yield
-        finally:
-            self._running.remove(master)
+        master.wanted.put(n)

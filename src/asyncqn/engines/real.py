@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
@@ -82,17 +83,36 @@ class RealEngine:
 
 @contextmanager
 def written_beside(core: MasterState) -> Iterator[Callable[[], None]]:
-    """Inside the block checkpoints are written by a thread; the call begins with one once it is whole."""
+    """Inside the block checkpoints are written by a thread; the call begins with one once it is whole.
+
+    Where the block fails, one that is whole is still written.
+    """
     with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
         writing: list[Future[None]] = []
 
-        def write_whole() -> None:
-            if core.checkpoints is not None and (saved := core.snapshots.whole()) is not None:
-                writing[:] = [writer.submit(core.checkpoints.write, saved)]
+        def write(saved: Saved) -> None:
+            try:
+                if core.checkpoints is not None:
+                    core.checkpoints.write(saved)
+            finally:
+                core.snapshots.writing = False
 
-        yield write_whole
-        for last in writing:
-            last.result()
+        def check_last() -> None:
+            for last in writing:
+                last.result()
+
+        def write_whole() -> None:
+            if (saved := core.snapshots.whole()) is not None:
+                check_last()
+                core.snapshots.writing = True
+                writing[:] = [writer.submit(write, saved)]
+
+        try:
+            yield write_whole
+        except BaseException:
+            write_whole()
+            raise
+        check_last()
 
 
 def concluded(core: MasterState, states: Mapping[int, Any]) -> Run:

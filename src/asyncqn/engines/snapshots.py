@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """The checkpoints of a run, of which at most one is being taken.
+    """The checkpoints of a run, of which at most one is being taken or written.
 
-    due: asked after every commit whether one is wanted; None: never.
+    So a disk that is slower than the commits costs checkpoints, and no memory; and what is written is never
+    older than it must be.  due: asked after every commit whether one is wanted; None: never.
     """
 
     def __init__(self, due: Callable[[int], bool] | None) -> None:
         self._due = due
         self._saved: Saved | None = None
+        self.writing = False
+        """Whether the last one is on its way to the disk; told by who writes it."""
         self.owed: set[int] = set()
         """The workers that have not handed in their state yet."""
 
     def due(self, version: int) -> bool:
         """Whether a checkpoint is to begin after this commit."""
-        return self._due is not None and self._saved is None and self._due(version)
+        return self._due is not None and self._saved is None and not self.writing and self._due(version)
 
     def begin(self, saved: Saved, workers: Iterable[int]) -> None:
         """Take the master's part; every worker owes its state now."""

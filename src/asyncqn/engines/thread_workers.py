@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Saved
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, time_share
@@ -28,7 +28,7 @@ from asyncqn.engines.failures import failure
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.real import concluded
+from asyncqn.engines.real import concluded, written_beside
 from asyncqn.errors import WorkerFailed
 
 LONGEST_WAIT = 0.2
@@ -71,7 +71,6 @@ class ThreadWorkers:
         self.states: dict[int, Any] = {}
         self.asking: dict[int, float] = {}
         """How long a worker's last question kept the master."""
-        self.saved: Saved | None = None
         self.failure: BaseException | None = None
         self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
@@ -86,17 +85,17 @@ class ThreadWorkers:
             w: threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
             for w, joins in self._join_workers().items()
         }
-        try:
-            for thread in threads.values():
-                thread.start()
-            self._watch()
-            self._wait_for(threads, math.inf)
-        except BaseException:
-            self._break_off(threads)
-            raise
-        if self.failure is not None:
-            self._write_pending()
-            raise self.failure
+        with written_beside(core) as write_whole:
+            try:
+                for thread in threads.values():
+                    thread.start()
+                self._watch(write_whole)
+                self._wait_for(threads, math.inf)
+            except BaseException:
+                self._break_off(threads)
+                raise
+            if self.failure is not None:
+                raise self.failure
         states = {w: self.states[w] for w in core.members if not threads[w].is_alive()}
         return concluded(core, states)
 
@@ -108,7 +107,6 @@ class ThreadWorkers:
             self._wake()
             self.lock.release()
         self._wait_for(threads, LAST_WAIT)
-        self._write(self.saved)
 
     def _join_workers(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
@@ -124,15 +122,13 @@ class ThreadWorkers:
                 core.join(core.time, worker)
         return come
 
-    def _watch(self) -> None:
+    def _watch(self, write_whole: Callable[[], None]) -> None:
         core = self.core
         while not core.done:
             with self.lock:
                 self.alarm = core.deadline
                 wait = self.clock.remaining(core.deadline) if core.timed else LONGEST_WAIT
-                idle = self.saved is None and not core.done
-            if idle:
-                self.alert.wait(min(wait, LONGEST_WAIT))
+            self.alert.wait(min(wait, LONGEST_WAIT))
             self.alert.clear()
             with self.lock:
                 core.stop_where_interrupted()
@@ -140,18 +136,8 @@ class ThreadWorkers:
                     self._wake()
                 if core.timed:
                     self._send_orders(core.tick(self.clock.now()))
-            if not core.done:
-                self._write_pending()
-
-    def _write_pending(self) -> None:
-        """Write the checkpoint that is whole, if there is one; the workers go on meanwhile."""
-        with self.lock:
-            saved, self.saved = self.saved, None
-        self._write(saved)
-
-    def _write(self, saved: Saved | None) -> None:
-        if saved is not None and self.core.checkpoints is not None:
-            self.core.checkpoints.write(saved)
+                if not core.done:
+                    write_whole()
 
     def _wait_for(self, threads: dict[int, threading.Thread], seconds: float) -> None:
         """Wait for the threads, except for those of workers that were given up, or computed too long."""
@@ -299,9 +285,7 @@ class ThreadWorkers:
             arrays = state_arrays(worker, local)
             with self.lock:
                 core.snapshots.hand_in(worker, arrays)
-                self.saved = core.snapshots.whole() or self.saved
-                if self.saved is not None:
-                    self.alert.set()
+                self.alert.set()
         return order
 
     def _stretch(self, order: Assign, delays: Delays) -> bool:

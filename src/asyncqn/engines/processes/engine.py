@@ -68,7 +68,7 @@ class Processes(ElasticEngine):
             state = self.master_state(request, "processes", self.workers, clock)
             with listening_for_interrupts(checkpoints):
                 master = ProcessMaster(state, server, sample, clock, self.start_timeout)
-                with self._under_way(master):
+                with self.under_way.entered(master):
                     return master.run()
         finally:
             server.close()

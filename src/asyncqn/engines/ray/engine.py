@@ -82,7 +82,7 @@ class Ray(ElasticEngine):
         state = self.master_state(request, "ray", self.workers, clock, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
             ray_master = RayMaster(ray, state, self, clock)
-            with self._under_way(ray_master):
+            with self.under_way.entered(ray_master):
                 return ray_master.run()
 
     def cpus_of_one(self, ray: Any) -> float:
