@@ -103,6 +103,7 @@ def test_many_bad_rows_are_all_counted_and_the_first_ten_shown(tmp_path):
         (b"", "line 1: the file is empty"),
         (b"\n\n", "line 1: the file is empty"),
         (b"user,item,rating\n", "line 2: the file has no usable row"),
+        (b"1,2,3.5\n1,3,4\n", "line 1: the first line must name the columns, but there are '1', '2', '3.5'"),
         (b"user item rating\n1 2 3\n", "line 1: no column looks like the user; there are 'user item rating'"),
         (b"1,2,3\n4,5,6\n", "there are '1', '2', '3'"),
         (b"user,item,rating,user\n1,2,3,4\n", "more than one column is named 'user'"),

@@ -82,7 +82,8 @@ def needs_potential(what: str, call: str, manifest: dict[str, Any]) -> str:
     kind = (about["reference"] or {}).get("kind")
     if is_own(kind):
         return f"the {what}'s potential is your own class {kind}: {_allow(call)}."
-    return f"the {what} does not say how to rebuild its potential ({about['name']}): pass it as {call}."
+    name = about["name"]
+    return f"the {what} does not say how to rebuild its potential ({name}): in Python, pass it as {call}."
 
 
 def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:

@@ -55,6 +55,11 @@ def choose(found: Sequence[str], where: str, asked: Columns, clicks: bool = Fals
         if name is None:
             fits = [word for common in _COMMON[role] for word in found if _bare(word) == common]
             if not fits and role != "time" and not (clicks and role == "rating"):
+                if all(name.replace(".", "", 1).isdigit() for name in found):
+                    raise BadInput(
+                        f"{where}: the first line must name the columns, but there are {listed}: put a line "
+                        "such as user,item,rating before it."
+                    )
                 clicked = "; if every row is a click, say clicks=True, --clicks, or --feedback implicit"
                 raise BadInput(
                     f"{where}: no column looks like the {role}; there are {listed}: name the right one with "
