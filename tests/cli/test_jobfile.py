@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cli.calls import call
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +80,28 @@ def test_overrides_go_over_the_file_key_by_key(write) -> None:
 def test_another_algorithm_drops_the_parameters_that_were_not_meant_for_it(write) -> None:
     job = load_job(write(FULL), {"algorithm": {"kind": "async-sgd", "batch": 3}})
     assert job.algorithm == aq.AsyncSGD(h=DEFAULT_PARAMETERS["async-sgd"]["h"], batch=3)
+
+
+OWN = '[problem]\nkind = "logistic-regression"\nn_data = 300\ndim = 4\n'
+
+
+def test_a_problem_without_an_algorithm_gets_what_minimize_chooses(
+    write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    default: dict[str, Any] = {"kind": "default"}
+    assert load_job(write(FULL), {"algorithm": default}).algorithm is None
+    assert load_job(write(OWN + '[algorithm]\nkind = "default"\n')).algorithm is None
+    with pytest.raises(BadInput, match="'default' has no parameters: leave out batch"):
+        load_job(write(FULL), {"algorithm": {**default, "batch": 3}})
+    with pytest.raises(BadInput, match="'default' has no parameters: leave out h"):
+        load_job(write(OWN + '[algorithm]\nkind = "default"\nh = 0.1\n'))
+    job = load_job(write(OWN))
+    assert job.algorithm_for(3) == aq.default_algorithm(job.problem, 3)
+    for command in (["simulate", "--workers", "3"], ["run", "--workers", "2"]):
+        code, out, err = call(capfd, command[0], write(OWN), *command[1:], "--json")
+        assert (code, json.loads(out)["status"]) == (0, "converged")
+        assert str(aq.default_algorithm(job.problem, int(command[2]))) in err
+    assert isinstance(load_job(write(OWN), {"algorithm": {"h": 0.1}}).algorithm, aq.ASLBFGS)
 
 
 @pytest.mark.parametrize("kind", DEFAULT_PARAMETERS)

@@ -7,9 +7,10 @@
     [run]        commits, seed, evaluate, tol, max_passes, max_time, target, metric
 
 A kind "module:Class" is a class of the user's own; it is imported only where that is allowed.  A section
-that is absent takes the defaults below.  A section [algorithm] that is present must be complete: step
-sizes that suit one problem are no defaults for another.  `asyncqn schema` prints the JSON schema of all
-this, for editors.
+that is absent takes the defaults below; but a problem of the file's own has no algorithm of ours to go with
+it, and gets what `minimize` chooses, as the algorithm "default" does.  A section [algorithm] that is present
+must be complete: step sizes that suit one problem are no defaults for another.  `asyncqn schema` prints the
+JSON schema of all this, for editors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, Union, get_args
 import msgspec
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
-from asyncqn.algorithms.defaults import TOLERANCE
+from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm
 from asyncqn.core.cluster import Cluster
 from asyncqn.core.serialise import (
     arguments_from_json,
@@ -56,6 +57,9 @@ PROBLEMS: dict[str, Callable[..., Potential]] = {
 
 DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
 """The workers are those of a real engine; the default cluster has its own."""
+
+CHOSEN = "default"
+"""The name of the algorithm that `minimize` chooses."""
 
 DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "as-lbfgs": {"h": 4e-4, "gamma": 0.03, "beta": 500.0, "memory": 3, "batch": 60, "overlap": 40}
@@ -111,10 +115,15 @@ class Job:
     """What `minimize` needs, the cluster of a simulation, and the kind and arguments of a real engine."""
 
     problem: Potential
-    algorithm: Algorithm
+    algorithm: Algorithm | None
+    """None: what `minimize` chooses."""
     cluster: Cluster
     run: RunOptions
     engine: Section
+
+    def algorithm_for(self, workers: int) -> Algorithm:
+        """The algorithm, also where it is chosen for the problem and so many workers."""
+        return default_algorithm(self.problem, workers) if self.algorithm is None else self.algorithm
 
 
 def load_job(
@@ -178,7 +187,7 @@ def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_i
         return {**found, **said}
 
     given, said = dict(sections.get("algorithm", {})), dict(over.get("algorithm", {}))
-    algorithm = _algorithm(given, said, allow_imports)
+    algorithm = _algorithm(given, said, "problem" in sections, allow_imports)
     usual = {**DEFAULT_CLUSTER, "workers": extra(algorithm, "max_workers") or DEFAULT_CLUSTER["workers"]}
     return Job(
         problem=make_problem(section("problem", {}), allow_imports=allow_imports),
@@ -206,16 +215,28 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
     return made
 
 
-def _algorithm(given: dict[str, Any], over: dict[str, Any], allow_imports: bool) -> Algorithm:
+def _algorithm(
+    given: dict[str, Any], over: dict[str, Any], described: bool, allow_imports: bool
+) -> Algorithm | None:
+    """described: the file has a problem of its own, which the parameters below may not suit."""
     kind = over.pop("kind", given.get("kind"))
     if given and "kind" not in given:
-        raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}.")
+        raise BadInput(f"[algorithm] needs a kind: one of {', '.join(ALGORITHMS)}, or {CHOSEN}.")
+    if kind is None and described and not over:
+        return None
     if given and kind == given["kind"]:
         parameters = {name: value for name, value in given.items() if name != "kind"}
+    elif kind == CHOSEN:
+        parameters = {}
     else:
         kind = kind or DEFAULT_ALGORITHM
         parameters = DEFAULT_PARAMETERS.get(kind, {}) if isinstance(kind, str) else {}
-    return make_algorithm(kind, {**parameters, **over}, allow_imports=allow_imports)
+    parameters = {**parameters, **over}
+    if kind == CHOSEN:
+        unused = ", ".join(parameters)
+        require(not unused, f"the algorithm '{CHOSEN}' has no parameters: leave out {unused}.")
+        return None
+    return make_algorithm(kind, parameters, allow_imports=allow_imports)
 
 
 def _engine(given: Section, over: Section) -> dict[str, Any]:
@@ -256,9 +277,16 @@ def job_schema() -> dict[str, Any]:
         "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}},
         "required": ["kind"],
     }
-    for name in ("problem", "algorithm"):
+    chosen = {
+        "type": "object",
+        "description": "What minimize chooses.",
+        "properties": {"kind": {"const": CHOSEN}},
+        "required": ["kind"],
+        "additionalProperties": False,
+    }
+    for name, more in (("problem", [own]), ("algorithm", [own, chosen])):
         section = schema["$defs"]["Job"]["properties"][name]
-        schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, own]}
+        schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}
 
 

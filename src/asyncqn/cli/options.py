@@ -109,7 +109,7 @@ class SettingOptions:
 class JobOptions(SettingOptions):
     """What the command line says of a job that is run."""
 
-    algorithm: Annotated[str | None, option(_ALGORITHM, "One of {algorithms}.")] = None
+    algorithm: Annotated[str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")] = None
     commits: Annotated[int | None, option(_WHEN, "At most so many commits of the master.")] = None
     tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
     max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None

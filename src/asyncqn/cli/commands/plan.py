@@ -50,7 +50,7 @@ def plan(
     goal = target if target is not None else given.run.target
     if goal is None:
         raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
-    known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm}
+    known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm_for(workers)}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}.")

@@ -109,7 +109,8 @@ def run(options: JobOptions, real: EngineOptions, out: Output) -> None:
     with mistakes_at_rank_0():
         check_run_folder(options.save)  # before the work, not after it
         engine = make_engine(job, real.slow)
-    out.say(f"{job.algorithm}\n{engine}")
+    algorithm = job.algorithm_for(engine.workers)
+    out.say(f"{algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(minimize, job.problem, job.algorithm, engine=engine, **arguments)
+    go = partial(minimize, job.problem, algorithm, engine=engine, **arguments)
     raise typer.Exit(show_run(go, job.run.commits, options.save, out, mistakes_at_rank_0))

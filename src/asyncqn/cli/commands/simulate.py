@@ -24,8 +24,9 @@ def simulate(options: JobOptions, out: Output) -> None:
 
     job = load_job(options.job, options.overrides(), allow_imports=options.allow_imports)
     check_run_folder(options.save)  # before the work, not after it
-    out.say(f"{job.algorithm}\n{job.cluster}")
+    algorithm = job.algorithm_for(job.cluster.workers)
+    out.say(f"{algorithm}\n{job.cluster}")
     arguments = {**options.checkpoints(), **vars(job.run)}
-    go = partial(minimize, job.problem, job.algorithm, engine=Simulator(job.cluster), **arguments)
+    go = partial(minimize, job.problem, algorithm, engine=Simulator(job.cluster), **arguments)
     kept = options.checkpoint is not None
     raise typer.Exit(show_run(go, job.run.commits, options.save, out, simulated=True, checkpoint=kept))
