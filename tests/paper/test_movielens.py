@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncqn.core.simulation import simulate
+from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.data import fetch
 from asyncqn.paper.movielens import (
     TABLE,
@@ -18,6 +20,7 @@ from asyncqn.paper.movielens import (
     with_timeout,
 )
 from asyncqn.paper.settings import NAMES, algorithm
+from asyncqn.paper.studies import EVALUATIONS, RatingsProblem
 
 
 @pytest.fixture
@@ -64,3 +67,11 @@ def test_measured_times_are_positive_and_as_lbfgs_sends_twice_as_much(empty_cach
     langevin = measure_timing("synthetic-demo", "as-lbfgs", given["as-lbfgs"])
     assert min(*sgd, *langevin) > 0.0
     assert langevin.message == 2 * sgd.message
+
+
+@pytest.mark.parametrize("message", [1e-6, 1e-3])
+def test_a_study_looks_as_often_where_workers_wait_for_the_link(empty_cache: Path, message: float) -> None:
+    timing = Timing(2e-3, 1e-6, message)._asdict()
+    problem = RatingsProblem(algorithm="async-sgd", ratings="synthetic-demo", limit=4.0, **timing)
+    commits = simulate(problem.cluster({}), ASYNCHRONOUS, 12_000, 0).commit_times().searchsorted(2.0)
+    assert 2.0 * commits / problem.evaluate == pytest.approx(EVALUATIONS, rel=0.2)

@@ -106,6 +106,16 @@ def test_a_run_of_figure_4_that_diverged_wins_nothing() -> None:
     assert found["fig4-fluctuates"] == {UNTESTABLE}
 
 
+@pytest.mark.parametrize("load", [None, 0.1, 1.7])
+def test_real_runs_of_figure_4_on_a_busy_machine_say_nothing_about_time(load: float | None) -> None:
+    on = {"setting": fig4_claims.REAL, "workers": 2, "engine": "MPI", "because": "", "load": load}
+    real = [row for row in rmse_curves(GOOD, {"as-lbfgs": 0.1}, **on) if row["start"] == "mean"]
+    found = fig4_claims.outcomes({"curves": rmse_curves(GOOD, {}), "real": real})
+    told = {one.claim: one.verdict for one in found if "MPI with W = 2" in one.setting}
+    timed = UNTESTABLE if load == 1.7 else HOLDS
+    assert told == {**dict.fromkeys(("fig4-mb", "fig4-rmse", "fig4-gain"), timed), "fig4-fluctuates": HOLDS}
+
+
 def test_an_mb_lbfgs_that_is_still_falling_is_late_and_not_poorer() -> None:
     curves = rmse_curves(GOOD, {})
     for row in curves:

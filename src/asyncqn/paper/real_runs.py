@@ -29,6 +29,7 @@ from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
 from asyncqn.paper import movielens
 from asyncqn.paper.problems import AlikeRows
+from asyncqn.paper.records import Record
 from asyncqn.paper.settings import algorithm
 from asyncqn.storage import write_whole
 from asyncqn.types import Array, Potential
@@ -39,6 +40,8 @@ WARM_UP = 40
 """Commits before the first run: a real clock would count the compilation of kernels as its first commit."""
 LONGEST = 600.0
 """Seconds that a launch may take."""
+BUSY = 0.5
+"""Processors that others may keep busy before a real run whose time shall count."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,11 @@ def processors_in_use(seconds: float = 1.0) -> float:
     (total, idle), (total_after, idle_after) = looks
     passed = max(1, total_after - total)
     return (1.0 - (idle_after - idle) / passed) * (os.cpu_count() or 1)
+
+
+def was_busy(rows: Sequence[Record]) -> bool:
+    """Whether real runs were made on a machine with other things to do: their times then say nothing."""
+    return any((row.get("load") or 0.0) > BUSY for row in rows)
 
 
 def run_real(jobs: Sequence[RealRun]) -> Real:

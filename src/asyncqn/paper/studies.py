@@ -101,7 +101,9 @@ class RatingsProblem(TuningProblem):
     def evaluate(self) -> int:
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
         looks = FEWER if self.potential().n_data >= LARGE else EVALUATIONS
-        return max(1, int(at_once * self.limit / (looks * sum(self.timing))))
+        # Half of the messages keep the link, which many workers wait for.
+        interval = max(sum(self.timing) / at_once, self.message / 2.0)
+        return max(1, int(self.limit / (looks * interval)))
 
     @property
     def hopeless(self) -> float:

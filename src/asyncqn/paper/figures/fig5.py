@@ -20,9 +20,9 @@ from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import CONTROLS, VARIANTS, few_decades, panels, spread
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.fig4 import NOTHING, TimingJob, timing
-from asyncqn.paper.figures.fig5_claims import BASE, SETTINGS, WORKERS, outcomes, reach, speedups, was_busy
+from asyncqn.paper.figures.fig5_claims import BASE, SETTINGS, WORKERS, outcomes, reach, speedups
 from asyncqn.paper.movielens import Timing, label, measured_cluster, parameters, potential, source, start
-from asyncqn.paper.real_runs import RealRun, processors_in_use, run_real
+from asyncqn.paper.real_runs import RealRun, processors_in_use, run_real, was_busy
 from asyncqn.paper.records import Record, along, column, distinct, where
 from asyncqn.paper.settings import Given, algorithm, given
 from asyncqn.tuning.measure import accepted_share

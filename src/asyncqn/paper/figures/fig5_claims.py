@@ -14,12 +14,11 @@ from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import accepted_words
 from asyncqn.paper.experiment import Tables
 from asyncqn.paper.movielens import STARTS, label
+from asyncqn.paper.real_runs import was_busy
 from asyncqn.paper.records import Record, column, distinct, where
 
 WORKERS = (1, 2, 5, 10, 15, 20)
 BASE = "link"
-BUSY = 0.5
-"""Processors that others may keep busy before a real run whose time shall count."""
 STEADY = 0.01
 """A run is stable when it ends within this share of its lowest RMSE; one that swings ever less may be."""
 
@@ -112,11 +111,6 @@ def speedups(tables: Tables, setting: str, what: str) -> dict[int, float]:
         if np.isfinite(values).mean() > 0.5 and np.mean([r["stable"] for r in runs]) > 0.5:
             found[int(W)] = float(np.nanmedian(values)) / (W if what == "per worker" else 1)
     return {W: found[1] / value for W, value in found.items()} if 1 in found else {}
-
-
-def was_busy(rows: list[Record]) -> bool:
-    """Whether real runs were made on a machine with other things to do: their times then say nothing."""
-    return any(r["load"] is not None and r["load"] > BUSY for r in rows)
 
 
 def outcomes(tables: Tables) -> list[Outcome]:
