@@ -210,7 +210,7 @@ def main() -> None:
             print(
                 name,
                 draw,
-                {k: round(gaps[k], 4) for k in (2, 5, 10, 15, 20, 25, 30, 40, 60) if k < len(gaps)},
+                {k: round(float(gaps[k]), 4) for k in (2, 5, 10, 15, 20, 25, 30, 40, 60) if k < len(gaps)},
             )
             starts = [here.potential.initial(np.random.default_rng(seed)) for seed in range(8)]
             runs = [
