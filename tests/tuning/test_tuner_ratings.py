@@ -181,3 +181,16 @@ def test_the_studies_of_figures_4_and_5_had_equal_budgets_and_goals(name: str) -
     assert asked["workers"] == (20 if name.endswith("W20") else 10)
     assert document["best"]["status"] == "complete"
     assert "--timing" in document["command"]
+
+
+@pytest.mark.parametrize("size", ["10m", "20m"])
+def test_studies_of_the_larger_sets_had_six_trials_for_each_number_and_one_goal(size: str) -> None:
+    goals = set()
+    for kind in NAMES:
+        document = json.loads((tuned_folder() / f"{kind}-matrix-factorization-{size}.json").read_text())
+        asked, best = document["problem"], document["best"]
+        assert document["budget"] == len(document["trials"]) == 6 * len(best["point"])
+        assert (asked["ratings"], asked["seeds"], asked["workers"]) == (f"synthetic-{size}", 1, 10)
+        assert best["status"] == "complete"
+        goals.add((asked["rmse"], asked["limit"]))
+    assert len(goals) == 1
