@@ -134,11 +134,7 @@ def plan(
     >>> found.best.time < 60.0
     True
     """
-    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
-    require(
-        len(workers) > 0 and min(workers) >= 1, f"workers must be numbers of at least 1, not {workers!r}."
-    )
-    require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
+    _check(seeds, workers, record)
     say = tell or (lambda sentence: None)
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
     if recorded and algorithms is None:
@@ -153,9 +149,7 @@ def plan(
             say(f"recording {name} on {counted(many)}")
             run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
         clusters[name] = Cluster.from_run(run)
-        columns = ", ".join(run.metrics.columns)
-        require(metric in run.metrics, f"{name} has no column '{metric}' to plan for; it has {columns}.")
-        lowest = min(lowest, float(np.nanmin(run.metrics[metric], initial=math.inf)))
+        lowest = min(lowest, _lowest(run, name, metric))
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
@@ -179,6 +173,20 @@ def plan(
         real = _time_to(potential, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
         checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
+
+
+def _check(seeds: int, workers: Sequence[int], record: float) -> None:
+    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
+    sound = len(workers) > 0 and min(workers) >= 1
+    require(sound, f"workers must be numbers of at least 1, not {workers!r}.")
+    require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
+
+
+def _lowest(run: Run, name: str, metric: str) -> float:
+    """The lowest value that a run has seen of the metric."""
+    columns = ", ".join(run.metrics.columns)
+    require(metric in run.metrics, f"{name} has no column '{metric}' to plan for; it has {columns}.")
+    return float(np.nanmin(run.metrics[metric], initial=math.inf))
 
 
 def counted(workers: int) -> str:
