@@ -2,6 +2,7 @@
 
     git worktree add --detach /tmp/before COMMIT
     python -m benchmarks.against /tmp/before [WORD ...]
+    python -m benchmarks.against /tmp/before bits       # the numbers instead: see benchmarks/bits.py
 
 Each tree runs in a process of its own, from its own sources; the two take turns, so that a slow minute
 falls on both.  The table has the processor time (all threads) of this tree, and the median over the turns
@@ -191,6 +192,10 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     other, words = Path(arguments[0]).resolve(), arguments[1:]
+    if words == ["bits"]:
+        from benchmarks import bits
+
+        return bits.main(other)
     here, there = start(ROOT), start(other)
     print(f"{'task':48} {'here':>10} {'there':>10} {'ratio':>7} {'of minima':>10}")
     try:
