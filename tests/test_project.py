@@ -27,17 +27,13 @@ RANK = {
     "types": 0,
     "kernels": 0,
     "storage": 1,
-    "core.serialise": 1,
     "core.schedule": 1,
     "core.stages": 1,
     "core.streams": 1,
     "core.table": 1,
-    "core.laws": 1,
     "core.checkpoint": 1,
     "core.documents": 1,
-    "core.cluster": 2,
-    "core.cluster_fit": 2,
-    "core.simulation": 2,
+    "cluster": 2,
     "core": 3,
     "data": 1,
     "algorithms": 2,
@@ -57,7 +53,7 @@ ELSEWHERE = 5
 # Beyond the ranks: what a module must not know although it stands lower.
 FORBIDDEN = {
     "kernels": {"errors", "types"},
-    "core.simulation": {"potentials", "algorithms", "core.replay", "core.execute", "core.master", "core.run"},
+    "cluster": {"potentials", "algorithms", "core.replay", "core.execute", "core.master", "core.run"},
     "algorithms": {"potentials", "data"},
     "potentials": {"algorithms"},
 }

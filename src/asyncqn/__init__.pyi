@@ -21,14 +21,14 @@ from .algorithms import (
 )
 from .algorithms.defaults import default_algorithm
 from .algorithms.quasi_newton.table_lbfgs import table_algorithm
+from .cluster.cluster import Cluster
+from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
+from .cluster.simulate import simulate
 from .core.blame import blame
-from .core.cluster import Cluster
 from .core.draws import Draws
-from .core.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .core.replay import replay
 from .core.run import Run, load_run
 from .core.schedule import Schedule
-from .core.simulation import simulate
 from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
 from .engines.processes.engine import Processes

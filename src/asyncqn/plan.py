@@ -14,9 +14,9 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.fit import with_workers
 from asyncqn.core.blame import student
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.cluster_fit import with_workers
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes
 from asyncqn.engines.simulator import Simulator

@@ -12,10 +12,10 @@ from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.replay import needs_algorithm, needs_potential
 from asyncqn.core.run import Run, made_again, potential_entry, request_again
 from asyncqn.core.segments import check_change, differences
-from asyncqn.core.serialise import to_json
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Callback, Engine, Potential
 
 

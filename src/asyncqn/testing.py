@@ -16,7 +16,7 @@ import numpy as np
 
 from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.replay import first_difference, replay
 from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream

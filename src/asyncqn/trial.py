@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.replay import replay
 from asyncqn.engines.named import engine_class
 from asyncqn.engines.simulator import Simulator

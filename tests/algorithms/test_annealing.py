@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asyncqn import minimize
 from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_json, algorithm_to_json
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.replay import replay
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput

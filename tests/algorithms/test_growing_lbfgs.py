@@ -12,9 +12,9 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays

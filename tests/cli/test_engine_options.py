@@ -15,9 +15,9 @@ from conftest import Mpirun
 import asyncqn as aq
 from asyncqn.cli.commands.run import EngineOptions, make_engine
 from asyncqn.cli.jobfile import load_job
-from asyncqn.core.serialise import parameters_of
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import parameters_of
 
 RAY = """
 [cluster]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracles import one_sentence
 
 from asyncqn import Cluster
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import (
     ASYNCHRONOUS,
     Closes,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import one_sentence
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import ASYNCHRONOUS, rounds
 from asyncqn.errors import BadInput
 

@@ -13,9 +13,9 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core import stages
 from asyncqn.core.request import Request
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.core.worker_steps import WorkerSteps
 from asyncqn.engines.handout import HandOut

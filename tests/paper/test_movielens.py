@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncqn.core.simulation import simulate
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.data import fetch
 from asyncqn.paper.movielens import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.paper.claims import FAILS, HOLDS
 from asyncqn.paper.controls import accepted_words, control_words, without_pairs
 from asyncqn.paper.figures import order, paper_map

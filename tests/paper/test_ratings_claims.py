@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncqn.core.simulation import simulate
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
 from asyncqn.paper.experiment import Context

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asyncqn import minimize
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
 from asyncqn.potentials import rebuild

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.simulation import simulate
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.simulate import simulate
 from asyncqn.errors import BadInput
 from asyncqn.paper.problems import STANDARD
 from asyncqn.paper.settings import NAMES, PAPER, algorithm, cluster

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from asyncqn.cli.main import main
-from asyncqn.core.serialise import to_json
 from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.paper import movielens
@@ -21,6 +20,7 @@ from asyncqn.paper.experiment import tuned_folder
 from asyncqn.paper.movielens import Timing, size_of
 from asyncqn.paper.settings import NAMES, algorithm
 from asyncqn.paper.studies import RatingsProblem, carried
+from asyncqn.storage.serialise import to_json
 from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.tuning.tuner import evaluate, load_study, tune
 

@@ -21,7 +21,7 @@ import numpy as np
 from asyncqn.algorithms import MBLBFGS, BlockLBFGS, make_algorithm
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import Iterate
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spectrum
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import MASTER, N_OMEGA, PAPER, cluster

@@ -31,7 +31,7 @@ from asyncqn import (
     simulate,
 )
 from asyncqn.algorithms.defaults import PIECES, pieces_of_a_block
-from asyncqn.core.simulation import _timing
+from asyncqn.cluster.simulate import _timing
 from asyncqn.core.stages import blocks
 from asyncqn.kernels import blocks as module
 from asyncqn.paper.records import Record

@@ -27,8 +27,16 @@ from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS as MetricLB
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS as MomentumLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS as StagedLBFGS
 from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS as TableLBFGS
-from asyncqn.core.serialise import from_json, is_own, make_own, own_kind, own_parameters, suggestion, to_json
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import (
+    from_json,
+    is_own,
+    make_own,
+    own_kind,
+    own_parameters,
+    suggestion,
+    to_json,
+)
 from asyncqn.types import Algorithm
 
 ALGORITHMS: dict[str, type] = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.algorithms.checks import check_counts, check_positive
-from asyncqn.core.serialise import from_json
 from asyncqn.errors import require
+from asyncqn.storage.serialise import from_json
 
 
 @dataclass(frozen=True)

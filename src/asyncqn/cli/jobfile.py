@@ -29,8 +29,12 @@ import msgspec
 
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.serialise import (
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.streams import check_seed
+from asyncqn.engines.named import REAL_ENGINES, engine_class
+from asyncqn.errors import BadInput, require
+from asyncqn.potentials import POTENTIALS
+from asyncqn.storage.serialise import (
     arguments_from_json,
     from_json,
     is_own,
@@ -38,10 +42,6 @@ from asyncqn.core.serialise import (
     parameters_of,
     suggestion,
 )
-from asyncqn.core.streams import check_seed
-from asyncqn.engines.named import REAL_ENGINES, engine_class
-from asyncqn.errors import BadInput, require
-from asyncqn.potentials import POTENTIALS
 from asyncqn.types import Algorithm, Potential, extra
 
 Section = Mapping[str, Any]

@@ -75,7 +75,7 @@ class Output:
 
     def result(self, values: dict[str, Any]) -> None:
         """The one JSON object."""
-        from asyncqn.core.serialise import to_json
+        from asyncqn.storage.serialise import to_json
 
         if self.json:
             sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")

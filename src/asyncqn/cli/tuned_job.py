@@ -10,9 +10,9 @@ from typing import Any
 
 from asyncqn.cli.jobfile import RunOptions, make_problem, setting_of
 from asyncqn.cli.options import SettingOptions, parse_parameters
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.serialise import from_json
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import from_json
 from asyncqn.tuning.problem import TuningProblem
 from asyncqn.types import Potential
 

@@ -14,9 +14,9 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
 from asyncqn.core.run import Run, load_run, request_again
 from asyncqn.core.segments import Segment, value_at_start
-from asyncqn.core.serialise import is_own
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.potentials import rebuild
+from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential
 
 

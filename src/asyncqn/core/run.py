@@ -20,15 +20,15 @@ from asyncqn.core.draws import Draws
 from asyncqn.core.provenance import code_digest, versions
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.serialise import from_json, is_own, to_json
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.potentials import POTENTIALS, rebuild, reference_of
+from asyncqn.storage.serialise import from_json, is_own, to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 if TYPE_CHECKING:
-    from asyncqn.core.cluster import Cluster
+    from asyncqn.cluster.cluster import Cluster
 
 RUN = storage.Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
 """Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""

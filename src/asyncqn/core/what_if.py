@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.cluster_fit import fit, stretched_to
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.fit import fit, stretched_to
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.execute import execute
 from asyncqn.core.replay import needs_algorithm, needs_potential
 from asyncqn.core.run import Run, request_again
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.serialise import to_json
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
 
 

@@ -38,13 +38,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.cluster import Cluster
 from asyncqn.core.execute import conclude
 from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, manifest
-from asyncqn.core.serialise import to_json
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
 from asyncqn.engines.handout import HandOut
@@ -53,6 +52,7 @@ from asyncqn.engines.orders import Answer, Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshots, restore, take
 from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from asyncqn.core.serialise import from_json
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import from_json
 from asyncqn.types import Engine
 
 ENGINES = {

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.checkpoint import Saved
-from asyncqn.core.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
-from asyncqn.core.serialise import to_json
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
+from asyncqn.storage.serialise import to_json
 
 
 @dataclass(frozen=True, kw_only=True)

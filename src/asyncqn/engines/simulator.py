@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.cluster_fit import stretched_to
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.fit import stretched_to
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
-from asyncqn.core.serialise import to_json
-from asyncqn.core.simulation import simulate
 from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 
 _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64

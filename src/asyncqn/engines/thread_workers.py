@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.core.worker_steps import WorkerSteps

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import Stream
 from asyncqn.data import known_names, load

@@ -20,10 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run, load_run
-from asyncqn.core.serialise import from_json, to_json
 from asyncqn.engines.mpi.engine import MPI
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
@@ -32,6 +31,7 @@ from asyncqn.paper.problems import AlikeRows
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import algorithm
 from asyncqn.storage import write_whole
+from asyncqn.storage.serialise import from_json, to_json
 from asyncqn.types import Array, Potential
 
 GAUSSIAN = "linear-gaussian"

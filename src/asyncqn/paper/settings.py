@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.algorithms import make_algorithm
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.types import Algorithm
 
 Given = tuple[tuple[str, Any], ...]

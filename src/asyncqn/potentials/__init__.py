@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from asyncqn.core.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.errors import BadInput
 from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
@@ -22,6 +21,7 @@ from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.potentials.poisson import PoissonRegression
 from asyncqn.potentials.robust import RobustRegression
 from asyncqn.potentials.softmax import SoftmaxRegression
+from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Potential, extra
 
 POTENTIALS: dict[str, Any] = {

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.serialise import to_json
 from asyncqn.core.table import Table
 from asyncqn.errors import DamagedFile
 from asyncqn.kernels.als import Grouped
@@ -27,6 +26,7 @@ from asyncqn.storage import (
     telling_damage,
     write_folder,
 )
+from asyncqn.storage.serialise import to_json
 
 MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
 """Format 1 had arrays.npz under that name; it is still read.  Models of 0.1 lack `seen_values`."""

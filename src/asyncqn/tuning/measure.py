@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator

@@ -9,7 +9,7 @@ from typing import Any
 
 from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
 from asyncqn.tuning.measure import HOPELESS, Outcome, time_to

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
 from asyncqn.storage import write_whole
+from asyncqn.storage.serialise import to_json
 from asyncqn.tuning.problem import TuningProblem, known_algorithm
 from asyncqn.tuning.processes import Tell, pool
 

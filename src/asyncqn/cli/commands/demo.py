@@ -127,7 +127,7 @@ def _race_with_stragglers(out: Output) -> dict[str, Run]:
     """The paper's three with parameters that suit the problem, and the default, which has none to set."""
     from asyncqn.algorithms import make_algorithm
     from asyncqn.cli.jobfile import DEFAULT_PARAMETERS
-    from asyncqn.core.cluster import Cluster
+    from asyncqn.cluster.cluster import Cluster
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
     from asyncqn.potentials.linear_gaussian import LinearGaussian

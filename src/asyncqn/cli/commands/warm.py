@@ -48,7 +48,7 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     import numpy as np
 
     from asyncqn.cli.jobfile import load_job
-    from asyncqn.core.cluster import Cluster
+    from asyncqn.cluster.cluster import Cluster
     from asyncqn.data import synthetic_ratings
     from asyncqn.engines.simulator import Simulator
     from asyncqn.engines.threads import Threads
@@ -77,7 +77,7 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
     """Every algorithm of the registry on the first potential that offers what it requires."""
     from asyncqn.algorithms import ALGORITHMS
     from asyncqn.algorithms.fit import offers
-    from asyncqn.core.cluster import Cluster
+    from asyncqn.cluster.cluster import Cluster
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
     from asyncqn.potentials import POTENTIALS

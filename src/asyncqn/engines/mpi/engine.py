@@ -23,7 +23,6 @@ from typing import Any
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.request import Request
-from asyncqn.core.serialise import to_json
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.mpi import master_gone
@@ -31,6 +30,7 @@ from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
+from asyncqn.storage.serialise import to_json
 
 PARTING = 0.5
 """Seconds that a failed rank stays, so that the others learn of it, where no abort tells them."""

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.cluster import Cluster
 from asyncqn.core.worker_steps import WorkerSteps, explosion_limit, sample_update
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays

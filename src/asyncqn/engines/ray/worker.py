@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.cluster import Cluster
 from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
 from asyncqn.engines.copies import View
 from asyncqn.engines.failures import Failure, failure

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.laws import LogNormal
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.laws import LogNormal
 from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads

@@ -25,7 +25,7 @@ import numpy as np
 
 from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, BlockLBFGS
 from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.paper.experiment import Context, Experiment, Tables

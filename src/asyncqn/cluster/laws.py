@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.serialise import Json, from_json, is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals, fill_upper_tails
+from asyncqn.storage.serialise import Json, from_json, is_own, make_own, own_kind, own_parameters, to_json
 
 Times = npt.NDArray[np.float64]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.laws import TimeLaw, draw_times, law_from_json, law_to_json, mean_of, stretched
-from asyncqn.core.serialise import Json, to_json
+from asyncqn.cluster.laws import TimeLaw, draw_times, law_from_json, law_to_json, mean_of, stretched
 from asyncqn.errors import BadInput, is_count, require
 from asyncqn.kernels.random import DELAYS, fill_normals
+from asyncqn.storage.serialise import Json, to_json
 
 if TYPE_CHECKING:
     from asyncqn.core.run import Run
@@ -172,7 +172,7 @@ class Cluster:
         >>> cluster.workers, cluster.rows
         (8, 20.0)
         """
-        from asyncqn.core.cluster_fit import fit
+        from asyncqn.cluster.fit import fit
 
         return fit(run, workers, per_worker)
 

@@ -10,10 +10,10 @@ import pytest
 from oracles import one_sentence
 from scipy import stats
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.laws import Constant, Exponential, LogNormal, Pareto, Trace
-from asyncqn.core.serialise import from_json, to_json
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import from_json, to_json
 
 
 @pytest.mark.parametrize(("mean", "std"), [(70.0, 14.0), (1.0, 3.0), (5.0, 0.1)])

@@ -10,7 +10,7 @@ import pytest
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.core.cluster_fit import with_workers
+from asyncqn.cluster.fit import with_workers
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
 from asyncqn.core.worker_steps import WorkerSteps

@@ -19,8 +19,8 @@ from asyncqn.algorithms import (
     algorithm_to_json,
     make_algorithm,
 )
-from asyncqn.core.serialise import to_json
 from asyncqn.errors import BadInput
+from asyncqn.storage.serialise import to_json
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.laws import LogNormal
-from asyncqn.core.serialise import from_json
-from asyncqn.core.simulation import simulate
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.laws import LogNormal
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import BadInput, require
+from asyncqn.storage.serialise import from_json
 from asyncqn.types import extra
 
 if TYPE_CHECKING:

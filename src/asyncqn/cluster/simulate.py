@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.core.cluster import Cluster
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Order, Stage, Stages, check_stages
 from asyncqn.core.streams import check_seed

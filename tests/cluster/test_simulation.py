@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import one_sentence, plain_rounds, simpy_asynchronous
 
-from asyncqn.core.cluster import Cluster
-from asyncqn.core.laws import Constant, Exponential, LogNormal, Pareto, Trace
-from asyncqn.core.simulation import simulate
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.laws import Constant, Exponential, LogNormal, Pareto, Trace
+from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS, batches, blocks, rounds
 from asyncqn.errors import BadInput
 
