@@ -13,7 +13,7 @@ import numpy as np
 
 from asyncqn import ASLBFGS, AsyncSGD
 from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
+from asyncqn.core.worker import WorkerSteps, explosion_limit
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Commit, Task

@@ -25,9 +25,6 @@ from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
 from .core.blame import blame
-from .core.draws import Draws
-from .core.replay import replay
-from .core.run import Run, load_run
 from .core.schedule import Schedule
 from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
@@ -52,6 +49,9 @@ from .potentials.robust import RobustRegression
 from .potentials.softmax import SoftmaxRegression
 from .recommender.estimator import Recommender
 from .resume import resume
+from .runs.draws import Draws
+from .runs.replay import replay
+from .runs.run import Run, load_run
 from .types import Algorithm, Engine, Potential
 
 __version__: str

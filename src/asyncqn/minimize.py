@@ -14,13 +14,13 @@ import numpy as np
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.first_calls import check_first_calls
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, StabilityWarning, is_count, require
+from asyncqn.runs.checkpoint import Checkpoints
+from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, extra
 
 _START = 0x7E7A0

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.checkpoint import Checkpoints, Saved
-from asyncqn.core.checkpoint_reading import load_checkpoint
-from asyncqn.core.replay import needs_algorithm, needs_potential
-from asyncqn.core.run import Run, made_again, potential_entry, request_again
-from asyncqn.core.segments import check_change, differences
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.runs.checkpoint import Checkpoints, Saved
+from asyncqn.runs.checkpoint_reading import load_checkpoint
+from asyncqn.runs.replay import needs_algorithm, needs_potential
+from asyncqn.runs.run import Run, made_again, potential_entry, request_again
+from asyncqn.runs.segments import check_change, differences
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Callback, Engine, Potential
 
@@ -37,7 +37,7 @@ def resume(
     engine: by default the one that wrote it; the simulator's checkpoints need the simulator.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     change: go on with another potential, or with other parameters of the same algorithm, from this commit on;
-    `core.segments` says what is carried over.  The run records its segments, and its replay follows them.
+    `runs.segments` says what is carried over.  The run records its segments, and its replay follows them.
 
     >>> import tempfile
     >>> import asyncqn as aq

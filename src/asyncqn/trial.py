@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.replay import replay
 from asyncqn.engines.named import engine_class
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import AsyncqnError, BadInput, ReplayMismatch
 from asyncqn.minimize import minimize
+from asyncqn.runs.replay import replay
 from asyncqn.types import Array, Potential, Rows
 
 PASSED = "passed"

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from asyncqn.core.request import Request
-    from asyncqn.core.run import Run
     from asyncqn.core.stages import Stages
     from asyncqn.core.streams import Stream
+    from asyncqn.runs.run import Run
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Rows: TypeAlias = npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from asyncqn import minimize
 from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_json, algorithm_to_json
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.replay import replay
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
 from asyncqn.potentials.phase_retrieval import PhaseRetrieval
+from asyncqn.runs.replay import replay
 
 RISING = Annealing(0.1, 10.0, 20)
 METHODS = [

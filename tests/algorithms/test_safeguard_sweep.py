@@ -21,7 +21,7 @@ from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, Stopping
 from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.types import Task
 
 TOL, MOST = 1e-8, 1500

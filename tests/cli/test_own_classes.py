@@ -13,9 +13,9 @@ import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.jobfile import PROBLEMS, job_schema, load_job
 from asyncqn.cli.main import main
-from asyncqn.core.run import load_run
 from asyncqn.engines.named import REAL_ENGINES
 from asyncqn.errors import BadInput
+from asyncqn.runs.run import load_run
 
 MODULE = """
 from dataclasses import dataclass

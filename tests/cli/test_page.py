@@ -11,8 +11,8 @@ import pytest
 from asyncqn.cli.view.page import page
 from asyncqn.cli.view.seen import Seen
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.table import Table
 from asyncqn.paper.drawing import ALGORITHM_STYLES
+from asyncqn.runs.table import Table
 
 
 def seen(

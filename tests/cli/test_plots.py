@@ -13,8 +13,8 @@ import asyncqn as aq
 from asyncqn.cli.view import plots as plotting
 from asyncqn.cli.view.trace import trace_events, write_trace
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.table import Table
 from asyncqn.errors import BadInput
+from asyncqn.runs.table import Table
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import asyncqn as aq
 from asyncqn.cluster.fit import with_workers
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.measured import Measured
 from asyncqn.errors import BadInput

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
-from asyncqn.core.worker_steps import rounded
+from asyncqn.core.worker import rounded
 from asyncqn.engines.copies import View, copied, leaves
 from asyncqn.engines.wire import Frame
 

@@ -17,7 +17,7 @@ from asyncqn.cluster.simulate import simulate
 from asyncqn.core import stages
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages, blocks
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads

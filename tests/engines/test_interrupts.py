@@ -15,9 +15,9 @@ import pytest
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.engines import interrupts
 from asyncqn.errors import WorkerFailed
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 
 ENGINES = {
     "threads": aq.Threads(2),

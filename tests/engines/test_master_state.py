@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Saved
-from asyncqn.core.checkpoint_reading import unpack_log
 from asyncqn.core.request import Request
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.runs.checkpoint import Saved
+from asyncqn.runs.checkpoint_reading import unpack_log
 
 POTENTIAL = problem()
 THETA0 = np.full(POTENTIAL.dim, 0.5)

@@ -20,11 +20,11 @@ from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
-from asyncqn.core.checkpoint_reading import load_checkpoint
-from asyncqn.core.worker_steps import rounded
+from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 
 JOBS = str(Path(__file__).with_name("mpi_jobs.py"))
 ULFM = ("--with-ft", "ulfm")

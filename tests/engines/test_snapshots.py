@@ -11,9 +11,9 @@ import pytest
 from engines.runs import problem
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints, Saved
-from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.engines.snapshots import Snapshots
+from asyncqn.runs.checkpoint import Checkpoints, Saved
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 
 POTENTIAL = problem()
 SGD = aq.AsyncSGD(h=1e-5, batch=10)

@@ -38,7 +38,7 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-from asyncqn.core.provenance import versions
+from asyncqn.runs.provenance import versions
 from asyncqn.kernels.jit import cache_folder
 from asyncqn.kernels.vectors import dot
 import numpy as np

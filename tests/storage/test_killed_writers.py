@@ -17,9 +17,9 @@ from sealed import DOCUMENTS, document_of
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.core.run import Run, load_run
 from asyncqn.data import Ratings, open_ratings, save_ratings
 from asyncqn.recommender.estimator import Recommender
+from asyncqn.runs.run import Run, load_run
 from asyncqn.storage import write_whole
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import asyncqn as aq
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.defaults import default_algorithm, pieces_of_a_block
-from asyncqn.core.run import Run
+from asyncqn.runs.run import Run
 from benchmarks.studies.laboratory.cells import (
     CONVEX,
     FINE,

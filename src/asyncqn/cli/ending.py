@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
+    from asyncqn.runs.run import Run
 
 BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
 EXIT_CODES = {

@@ -17,7 +17,7 @@ from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code, hearing
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
+    from asyncqn.runs.run import Run
     from asyncqn.types import Progress
 
 

@@ -17,7 +17,7 @@ from asyncqn.kernels.random import DELAYS, fill_normals
 from asyncqn.storage.serialise import Json, to_json
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
+    from asyncqn.runs.run import Run
 
 
 @dataclass(frozen=True)

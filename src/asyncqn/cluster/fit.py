@@ -18,7 +18,7 @@ from asyncqn.storage.serialise import from_json
 from asyncqn.types import extra
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
+    from asyncqn.runs.run import Run
 
 _COMMITS = 2_000
 """Commits, at most, of a simulation whose pace is compared with that of the run."""

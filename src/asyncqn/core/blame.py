@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes
 from asyncqn.errors import BadInput, require
+from asyncqn.runs.run import Run
 
 
 class Effect(NamedTuple):

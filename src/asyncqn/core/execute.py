@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.stability import advise
-from asyncqn.core.checkpoint import Checkpoints, Saved, flatten
 from asyncqn.core.master import Master, new_tuple, potential_stopped
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run, manifest, rows_computed
 from asyncqn.core.schedule import DROPPED, Schedule
-from asyncqn.core.segments import Segment, segments_after
 from asyncqn.core.stopping import Ended, EndedByCallback, converged, slope_of
 from asyncqn.core.streams import Stream
-from asyncqn.core.table import Table
-from asyncqn.core.worker_steps import Float32Wire, WorkerSteps, sample_update
+from asyncqn.core.worker import Float32Wire, WorkerSteps, sample_update
 from asyncqn.errors import DamagedFile
+from asyncqn.runs.checkpoint import Checkpoints, Saved, flatten
+from asyncqn.runs.run import Run, manifest, rows_computed
+from asyncqn.runs.segments import Segment, segments_after
+from asyncqn.runs.table import Table
 from asyncqn.types import Array, Task, extra
 
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import FINGERPRINT, Saved, flatten, under
-from asyncqn.core.draws import Draws
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, EndedByCallback
-from asyncqn.core.table import Table
-from asyncqn.core.worker_steps import explosion_limit
+from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
+from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, under
+from asyncqn.runs.draws import Draws
+from asyncqn.runs.table import Table
 from asyncqn.storage import GrowingRows, Log
 from asyncqn.types import Algorithm, Array, Commit, Potential, Progress, Standing, extra
 

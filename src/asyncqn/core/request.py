@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.stopping import TO_THE_END, Stopping
+from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.types import Algorithm, Array, Callback, Potential
 
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import RealEngine, concluded, written_beside
 from asyncqn.errors import WorkerFailed, is_count, require
+from asyncqn.runs.run import Run
 from asyncqn.types import extra
 
 LONGEST_WAIT = 0.1

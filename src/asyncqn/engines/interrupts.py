@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.runs.checkpoint import Checkpoints
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 10.0

@@ -22,7 +22,7 @@ from one thread).  `now` is in the run's unit of time; a `now` before the last o
 The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
 core holds the answers until the round closes (answers of blocks, whose workers go on before, it
 copies).  Computations under way at the end are finished by their workers, learned from
-(`core.worker_steps`), and recorded as dropped, as a replay will do.
+(`core.worker`), and recorded as dropped, as a replay will do.
 
 `Assign.hand_in` tells the engine to fetch the worker's state for a checkpoint (`engines.snapshots`)
 *before* it begins the assigned step.  Where a run goes on from a checkpoint,
@@ -39,11 +39,9 @@ from typing import Any, cast
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.checkpoint import Arrays, Saved
 from asyncqn.core.execute import conclude
 from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run, manifest
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
 from asyncqn.engines.handout import HandOut
@@ -52,6 +50,8 @@ from asyncqn.engines.orders import Answer, Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshots, restore, take
 from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
+from asyncqn.runs.checkpoint import Arrays, Saved
+from asyncqn.runs.run import Run, manifest
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 

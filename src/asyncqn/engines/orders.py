@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from asyncqn.core.checkpoint import Arrays, flatten
 from asyncqn.core.streams import Stream
+from asyncqn.runs.checkpoint import Arrays, flatten
 from asyncqn.types import Algorithm, Task, extra
 
 

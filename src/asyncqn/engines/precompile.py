@@ -9,7 +9,7 @@ from asyncqn.core.read_only import OF_ROWS, read_only
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.types import Algorithm, Array, Potential, Task
 
 _COMMITS = 3

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.checkpoint import Saved
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
+from asyncqn.runs.checkpoint import Saved
+from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 
 

@@ -9,11 +9,11 @@ from asyncqn.cluster.fit import stretched_to
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
+from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 

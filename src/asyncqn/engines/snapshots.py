@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.run import rows_computed
-from asyncqn.core.segments import segments_after
 from asyncqn.engines.orders import state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.runs.checkpoint import Arrays, Saved
+from asyncqn.runs.run import rows_computed
+from asyncqn.runs.segments import segments_after
 
 if TYPE_CHECKING:
     from asyncqn.engines.master_state import MasterState

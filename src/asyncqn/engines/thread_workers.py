@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.run import Run
 from asyncqn.core.stages import Closes, Stages, time_share
-from asyncqn.core.worker_steps import WorkerSteps
+from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import View
 from asyncqn.engines.failures import failure
@@ -30,6 +29,7 @@ from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.real import concluded, written_beside
 from asyncqn.errors import WorkerFailed
+from asyncqn.runs.run import Run
 
 LONGEST_WAIT = 0.2
 """Seconds after which the watching thread looks up at the latest."""

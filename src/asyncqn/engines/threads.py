@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.precompile import precompile
@@ -17,6 +16,7 @@ from asyncqn.engines.real import RealEngine
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import ThreadWorkers
 from asyncqn.errors import is_count, require
+from asyncqn.runs.run import Run
 
 
 @dataclass(frozen=True)

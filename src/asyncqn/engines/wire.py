@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Arrays
 from asyncqn.engines.copies import leaves, rebuilt
 from asyncqn.errors import BadInput
+from asyncqn.runs.checkpoint import Arrays
 
 HEADER = 8
 """Integers before the numbers; the first says what kind of message it is, 0 means none yet."""

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run, load_run
 from asyncqn.engines.mpi.engine import MPI
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
@@ -30,6 +29,7 @@ from asyncqn.paper import movielens
 from asyncqn.paper.problems import AlikeRows
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import algorithm
+from asyncqn.runs.run import Run, load_run
 from asyncqn.storage import write_whole
 from asyncqn.storage.serialise import from_json, to_json
 from asyncqn.types import Array, Potential

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.streams import check_seed
-from asyncqn.core.table import Table
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, NotFitted, require, require_count
 from asyncqn.potentials.factorization.matrix_factorization import check_model
@@ -32,6 +31,7 @@ from asyncqn.recommender.metrics import rank_quality
 from asyncqn.recommender.model import FactorModel, Recommendation
 from asyncqn.recommender.ranking import tables
 from asyncqn.recommender.updating import fold_in, partial_fit
+from asyncqn.runs.table import Table
 from asyncqn.types import Array, Progress
 
 Self = TypeVar("Self", bound="Recommender")

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.table import Table
 from asyncqn.errors import DamagedFile
 from asyncqn.kernels.als import Grouped
 from asyncqn.recommender.model import FactorModel, Offsets
+from asyncqn.runs.table import Table
 from asyncqn.storage import (
     FLOATS,
     INT32,

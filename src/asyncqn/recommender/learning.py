@@ -20,13 +20,13 @@ from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, EndedByCallback, Stopping
-from asyncqn.core.table import Table
 from asyncqn.data import Ratings, as_ratings
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.minimize import starting_point
 from asyncqn.recommender.feedback import FEEDBACKS, Feedback, Noting
 from asyncqn.recommender.model import FactorModel
+from asyncqn.runs.table import Table
 from asyncqn.types import Array, Progress, Standing
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.table import Table
 from asyncqn.errors import require, require_count
 from asyncqn.kernels import ranking
+from asyncqn.runs.table import Table
 from asyncqn.types import Array, Rows
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
+from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Potential, Progress
 
 HOPELESS = 1e6

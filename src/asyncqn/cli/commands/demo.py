@@ -16,10 +16,10 @@ from asyncqn.cli.commands.recommend import table as recommendations
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.core.run import Run
     from asyncqn.data import Ratings
     from asyncqn.recommender.estimator import Recommender
     from asyncqn.recommender.model import Recommendation
+    from asyncqn.runs.run import Run
     from asyncqn.types import Progress
 
 FAST, SLOW = 17, 3
@@ -52,9 +52,9 @@ def demo(
     import numpy as np
 
     from asyncqn.cli.view import plots as plotting
-    from asyncqn.core.replay import replay
     from asyncqn.data import PRESETS, synthetic_ratings
     from asyncqn.errors import require
+    from asyncqn.runs.replay import replay
     from asyncqn.storage import check_place, write_whole
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")

@@ -40,10 +40,10 @@ def plan(
     The times are predictions for workers that have a processor like the recorded ones to themselves.
     """
     from asyncqn.cli.jobfile import load_job
-    from asyncqn.core.run import load_run
     from asyncqn.engines.named import engine_class
     from asyncqn.plan import CANDIDATES, planned
     from asyncqn.plan import plan as make_plan
+    from asyncqn.runs.run import load_run
 
     require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
     given = load_job(job, allow_imports=allow_imports)

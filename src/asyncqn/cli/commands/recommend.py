@@ -13,9 +13,9 @@ from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.core.table import Table
     from asyncqn.recommender.estimator import Recommender
     from asyncqn.recommender.model import Recommendation
+    from asyncqn.runs.table import Table
 
 
 def recommend(

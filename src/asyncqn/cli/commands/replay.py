@@ -19,7 +19,7 @@ def replay(
     allow_imports: AllowImports = False,
 ) -> None:
     """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
-    from asyncqn.core.replay import replay as replay_run
+    from asyncqn.runs.replay import replay as replay_run
 
     try:
         again = replay_run(run, allow_imports=allow_imports)

@@ -14,7 +14,7 @@ from asyncqn.cli.running import output_of_rank, show_run, under_mpiexec
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
-    from asyncqn.core.checkpoint import Saved
+    from asyncqn.runs.checkpoint import Saved
     from asyncqn.types import Algorithm
 
 
@@ -41,8 +41,8 @@ def resume(
 
     With --change the run records from which commit on it had which parameters, and replays so.
     """
-    from asyncqn.core.checkpoint_reading import load_checkpoint
     from asyncqn.resume import resume as resume_run
+    from asyncqn.runs.checkpoint_reading import load_checkpoint
 
     out, mistakes_at_rank_0 = output_of_rank(out, mpi=under_mpiexec())
     with mistakes_at_rank_0():

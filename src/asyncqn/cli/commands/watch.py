@@ -12,7 +12,7 @@ import typer
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.core.checkpoint import Saved
+    from asyncqn.runs.checkpoint import Saved
 
 
 def watch(
@@ -26,8 +26,8 @@ def watch(
     A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
     With --json: one object, when the watching ends.
     """
-    from asyncqn.core.checkpoint_reading import load_checkpoint
     from asyncqn.errors import BadInput, require
+    from asyncqn.runs.checkpoint_reading import load_checkpoint
     from asyncqn.storage import held_by
 
     require(every > 0, f"--every must be positive, not {every:g}.")

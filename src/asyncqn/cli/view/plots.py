@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
-from asyncqn.core.table import Table
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.paper.drawing import styles_of
+from asyncqn.runs.table import Table
 from asyncqn.storage import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asyncqn.cli.view.seen import Seen
-    from asyncqn.core.run import Run
+    from asyncqn.runs.run import Run
 
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"

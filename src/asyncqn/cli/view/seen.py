@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncqn.core.checkpoint import GENERATIONS, Saved, under
-from asyncqn.core.checkpoint_reading import load_checkpoint
-from asyncqn.core.run import load_run
 from asyncqn.core.schedule import Schedule
-from asyncqn.core.table import Table
 from asyncqn.errors import BadInput
+from asyncqn.runs.checkpoint import GENERATIONS, Saved, under
+from asyncqn.runs.checkpoint_reading import load_checkpoint
+from asyncqn.runs.run import load_run
+from asyncqn.runs.table import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.algorithms import algorithm_to_json
-from asyncqn.core.checkpoint import Checkpoints
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.interrupts import listening_for_interrupts
@@ -30,6 +29,7 @@ from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
+from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 
 PARTING = 0.5

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Arrays
-from asyncqn.core.run import Run
-from asyncqn.core.worker_steps import sample_update
+from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.mpi.master_gone import failed_ranks
@@ -37,6 +35,8 @@ from asyncqn.engines.mpi.worker import (
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import concluded, written_beside
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
+from asyncqn.runs.checkpoint import Arrays
+from asyncqn.runs.run import Run
 
 EAGER = 200
 """Looks for a message with no pause between them, before the master begins to doze between looks."""

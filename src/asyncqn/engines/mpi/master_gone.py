@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.runs.checkpoint import Checkpoints
 
 
 def say(checkpoints: Checkpoints | None) -> None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.checkpoint import Saved
 from asyncqn.core.request import Request
-from asyncqn.core.worker_steps import Float32Wire, WorkerSteps, explosion_limit, sample_update
+from asyncqn.core.worker import Float32Wire, WorkerSteps, explosion_limit, sample_update
 from asyncqn.engines.failures import failure
 from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
@@ -25,6 +24,7 @@ from asyncqn.engines.placed_update import PlacedUpdate
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
 from asyncqn.errors import WorkerFailed
+from asyncqn.runs.checkpoint import Saved
 
 if TYPE_CHECKING:
     from asyncqn.engines.mpi.engine import MPI

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
-from asyncqn.core.worker_steps import sample_update
+from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine
 from asyncqn.engines.failures import failure
@@ -25,6 +24,7 @@ from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.memory import pack
 from asyncqn.engines.processes.worker import Brief, life_of
 from asyncqn.errors import WorkerFailed, is_count, require
+from asyncqn.runs.run import Run
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.worker_steps import WorkerSteps, explosion_limit, sample_update
+from asyncqn.core.worker import WorkerSteps, explosion_limit, sample_update
 from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.placed_update import PlacedUpdate
@@ -37,6 +36,7 @@ from asyncqn.engines.processes.memory import mapped, unpack
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.engines.wire import Frame, arrays_to_bytes, message_frames
+from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.types import Algorithm, Array, Potential
 
 NOBODY, NO_PART = -1, -1

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.elastic import ElasticEngine
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.ray.master import RayMaster
 from asyncqn.engines.ray.watchdog import watched
 from asyncqn.errors import BadInput, MissingExtra, is_count, require
+from asyncqn.runs.run import Run
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray takes 127.0.0.1 for the address by which other machines reach this one, except on a desktop system."""

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.core.run import Run
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
@@ -23,6 +22,7 @@ from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
+from asyncqn.runs.run import Run
 
 if TYPE_CHECKING:
     from asyncqn.engines.ray.engine import Ray

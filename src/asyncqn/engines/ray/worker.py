@@ -14,14 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.checkpoint import Arrays, Saved
-from asyncqn.core.worker_steps import WorkerSteps, explosion_limit
+from asyncqn.core.worker import WorkerSteps, explosion_limit
 from asyncqn.engines.copies import View
 from asyncqn.engines.failures import Failure, failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
 from asyncqn.potentials import rebuild
+from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 BRIEF = 3e-4

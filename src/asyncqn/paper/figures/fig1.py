@@ -16,7 +16,6 @@ import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.laws import LogNormal
-from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.paper.claims import Outcome, outcome
@@ -27,6 +26,7 @@ from asyncqn.paper.movielens import parameters, potential, source
 from asyncqn.paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
 from asyncqn.paper.records import Record, along, column, distinct, where
 from asyncqn.paper.settings import PAPER, cluster, given
+from asyncqn.runs.run import Run
 from asyncqn.tuning.measure import accepted_share
 
 TIME_UNIT = 0.004

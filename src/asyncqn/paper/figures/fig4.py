@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.paper import settings
 from asyncqn.paper.controls import without_pairs
@@ -37,6 +36,7 @@ from asyncqn.paper.real_runs import RealRun, processors_in_use, run_real
 from asyncqn.paper.records import Record, along, where
 from asyncqn.paper.settings import NAMES, Given, algorithm
 from asyncqn.paper.studies import carried
+from asyncqn.runs.run import Run
 from asyncqn.tuning.measure import accepted_share, commits_within
 from asyncqn.types import Progress
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from asyncqn.core.request import Request
-from asyncqn.core.run import Run
 from asyncqn.engines.simulator import Simulator
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import CONTROLS, VARIANTS, few_decades, panels, spread
@@ -25,6 +24,7 @@ from asyncqn.paper.movielens import Timing, label, measured_cluster, parameters,
 from asyncqn.paper.real_runs import RealRun, processors_in_use, run_real, was_busy
 from asyncqn.paper.records import Record, along, column, distinct, where
 from asyncqn.paper.settings import Given, algorithm, given
+from asyncqn.runs.run import Run
 from asyncqn.tuning.measure import accepted_share
 
 EVERY = 20

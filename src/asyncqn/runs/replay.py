@@ -12,8 +12,8 @@ import numpy as np
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
-from asyncqn.core.run import Run, load_run, request_again
-from asyncqn.core.segments import Segment, value_at_start
+from asyncqn.runs.run import Run, load_run, request_again
+from asyncqn.runs.segments import Segment, value_at_start
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.potentials import rebuild
 from asyncqn.storage.serialise import is_own

@@ -16,9 +16,9 @@ from oracles import Quadratic, one_sentence
 from sealed import as_first_layout, data_file, reseal
 
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
-from asyncqn.core.replay import replay
-from asyncqn.core.run import load_run
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.runs.replay import replay
+from asyncqn.runs.run import load_run
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ class EngineEntry(msgspec.Struct):
 
 
 class SegmentEntry(msgspec.Struct):
-    """What a manifest says of a part of the run; see `core.segments`."""
+    """What a manifest says of a part of the run; see `runs.segments`."""
 
     from_commit: Count
     from_row: Count | None

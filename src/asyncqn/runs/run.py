@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from asyncqn import storage
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
-from asyncqn.core.checkpoint import under
-from asyncqn.core.documents import Manifest
-from asyncqn.core.draws import Draws
-from asyncqn.core.provenance import code_digest, versions
+from asyncqn.runs.checkpoint import under
+from asyncqn.runs.documents import Manifest
+from asyncqn.runs.draws import Draws
+from asyncqn.runs.provenance import code_digest, versions
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Stopping
-from asyncqn.core.table import Table
+from asyncqn.runs.table import Table
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.potentials import POTENTIALS, rebuild, reference_of
 from asyncqn.storage.serialise import from_json, is_own, to_json
@@ -158,7 +158,7 @@ class Run:
         >>> run.what_if(without_worker=3).schedule.commits < 300
         True
         """
-        from asyncqn.core.what_if import Change, changed
+        from asyncqn.runs.what_if import Change, changed
 
         return changed(self, Change(fresh, without_worker, workers, cluster, algorithm, seed))
 

@@ -21,8 +21,8 @@ from hypothesis.extra import numpy as hnp
 from sealed import data_file
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, unflatten
-from asyncqn.core.checkpoint_reading import load_checkpoint
+from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, Saved, flatten, unflatten
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import check_of
 
 POTENTIAL = problem()
@@ -215,7 +215,7 @@ def test_a_state_that_cannot_be_stored_is_named() -> None:
 CHILD = """
 import sys
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.runs.checkpoint import Checkpoints
 
 folder, log, every, workers = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 write = Checkpoints.write

@@ -25,11 +25,11 @@ from asyncqn import (
     Threads,
     minimize,
 )
-from asyncqn.core.replay import first_difference, replay
 from asyncqn.core.request import Request
-from asyncqn.core.run import load_run
 from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, ReplayMismatch
+from asyncqn.runs.replay import first_difference, replay
+from asyncqn.runs.run import load_run
 
 CLUSTERS = {
     "equal": Cluster(5, 2.0, 1.0),

@@ -18,11 +18,11 @@ from sealed import data_file, reseal
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.core.checkpoint import Checkpoints, CheckpointWarning, unflatten
-from asyncqn.core.checkpoint_reading import load_checkpoint
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
+from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
+from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import FolderLock, NoLocks
 
 POTENTIAL = problem()
@@ -30,7 +30,7 @@ SGD = EVERY["async-sgd"]
 
 HOLDER = """
 import sys, time
-from asyncqn.core.checkpoint import Checkpoints
+from asyncqn.runs.checkpoint import Checkpoints
 checkpoints = Checkpoints(sys.argv[1])
 checkpoints.prepare()
 print("held", flush=True)
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(tmp_path: Pat
 
 def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
     local = EVERY["as-lbfgs"].init_worker(POTENTIAL, np.zeros(POTENTIAL.dim))
-    from asyncqn.core.checkpoint import flatten
+    from asyncqn.runs.checkpoint import flatten
 
     good = flatten("s", local)
     unflatten("s", local, good)

@@ -16,9 +16,9 @@ from oracles import Quadratic
 
 import asyncqn
 from asyncqn import AsyncSGD, Cluster, LinearGaussian, Run, Simulator, minimize
-from asyncqn.core.provenance import code_digest
-from asyncqn.core.replay import replay
 from asyncqn.errors import ReplayMismatch
+from asyncqn.runs.provenance import code_digest
+from asyncqn.runs.replay import replay
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,7 @@ def test_the_digest_follows_every_line_of_the_package_and_not_its_place(tmp_path
     shutil.copytree(
         ROOT / "src" / "asyncqn", tmp_path / "asyncqn", ignore=shutil.ignore_patterns("__pycache__")
     )
-    ask = "from asyncqn.core.provenance import code_digest; print(code_digest())"
+    ask = "from asyncqn.runs.provenance import code_digest; print(code_digest())"
 
     def digest() -> str:
         command = [sys.executable, "-c", ask]

@@ -1,4 +1,4 @@
-"""Reading a folder of checkpoints (`core.checkpoint` says what it holds): the newest whole generation."""
+"""Reading a folder of checkpoints (`runs.checkpoint` says what it holds): the newest whole generation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn import storage
-from asyncqn.core.checkpoint import (
+from asyncqn.runs.checkpoint import (
     CHECKPOINT,
     FINGERPRINT,
     GENERATIONS,
@@ -21,7 +21,7 @@ from asyncqn.core.checkpoint import (
     Saved,
     documents_in,
 )
-from asyncqn.core.documents import Count, Manifest
+from asyncqn.runs.documents import Count, Manifest
 from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
 from asyncqn.errors import BadInput, DamagedFile
 
