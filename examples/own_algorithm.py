@@ -1,6 +1,6 @@
 """An algorithm of your own on a simulated cluster: SGD whose master shortens late steps by their age.
 
-The guide "Your own algorithm" explains the methods; `asyncqn.testing.check_algorithm` tries yours.
+The guide "Your own algorithm" explains the methods; `asyncqn.checks.testing.check_algorithm` tries yours.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from test_readme import PAGES, ROOT, blocks
 
 import asyncqn
 from asyncqn.algorithms import ALGORITHMS
+from asyncqn.checks.testing import check_algorithm
 from asyncqn.cli.ending import BAD_INPUT, EXIT_CODES
 from asyncqn.cli.jobfile import PROBLEMS, load_job
 from asyncqn.cli.program import command_names
 from asyncqn.engines.named import ENGINES
-from asyncqn.testing import check_algorithm
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = ("http://", "https://", "mailto:")
@@ -188,7 +188,7 @@ def test_the_guides_own_algorithm_passes_the_checks_and_runs_on_every_engine(tmp
     (tmp_path / "delay_adaptive.py").write_text(own_algorithm(), encoding="utf-8")
     script = (
         "import asyncqn as aq\n"
-        f"from asyncqn.testing import {check_algorithm.__name__}\n"
+        f"from asyncqn.checks.testing import {check_algorithm.__name__}\n"
         "from delay_adaptive import DelayAdaptiveSGD\n"
         "problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)\n"
         "print(check_algorithm(DelayAdaptiveSGD(h=1e-3, batch=5), problem))\n"

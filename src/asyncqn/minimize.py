@@ -14,7 +14,7 @@ import numpy as np
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
-from asyncqn.core.first_calls import check_first_calls
+from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
@@ -63,7 +63,7 @@ def minimize(
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
-    check: compare a potential of your own with itself before the run (`core.first_calls`): its gradient with
+    check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient with
     its values, rows with rows, equal calls with each other.
     keep: store every so many commits the iterate, as `Run.keep`; not with checkpoints, which do not hold
     them: `replay(run, keep=...)` gives them of any run.

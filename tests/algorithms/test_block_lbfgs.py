@@ -13,12 +13,12 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, make_algorithm
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.ring import COUNT
-from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
 
 

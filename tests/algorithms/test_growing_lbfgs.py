@@ -12,6 +12,7 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
@@ -20,7 +21,6 @@ from asyncqn.core.streams import Stream
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.kernels import shuffling
 from asyncqn.kernels.shuffling import fill_strata
-from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.types import Task
 
 

@@ -13,9 +13,9 @@ from oracles import Quadratic
 import asyncqn as aq
 from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory, product
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.kernels.memory import correlate
 from asyncqn.kernels.ring import COUNT, NEWEST
-from asyncqn.testing import IN_THIS_PROCESS, check_algorithm
 
 
 def filled(size: int, pairs: int, d: int, rng: np.random.Generator):

@@ -9,7 +9,7 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
-from asyncqn.testing import check_potential
+from asyncqn.checks.testing import check_potential
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))

@@ -10,7 +10,7 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
-from asyncqn.testing import check_potential
+from asyncqn.checks.testing import check_potential
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -7,11 +7,11 @@ import pytest
 from scipy import sparse
 
 import asyncqn as aq
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.errors import BadInput
 from asyncqn.potentials import POTENTIALS, rebuild
 from asyncqn.potentials.linear_model import LinearModel
 from asyncqn.potentials.sampled_metric import DENSE, metric_of, rows_for_metric
-from asyncqn.testing import IN_THIS_PROCESS, check_potential
 
 MODELS = [model for model in POTENTIALS.values() if issubclass(model, LinearModel)]
 LOSSES = {

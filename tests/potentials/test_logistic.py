@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.testing import IN_THIS_PROCESS, check_potential
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

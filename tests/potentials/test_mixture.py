@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from asyncqn import minimize
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
 from asyncqn.potentials import rebuild
 from asyncqn.potentials.mixture import Mixture
-from asyncqn.testing import IN_THIS_PROCESS, check_potential
 
 
 def test_it_keeps_the_rules_of_a_potential():

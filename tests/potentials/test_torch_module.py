@@ -10,8 +10,8 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
+from asyncqn.checks.testing import check_potential
 from asyncqn.potentials.brought import torch_module
-from asyncqn.testing import check_potential
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -11,10 +11,10 @@ from oracles import Quadratic, one_sentence
 
 from asyncqn import AsyncSGD, LinearGaussian
 from asyncqn.algorithms.first_order.stochastic_gradient import Update
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import BadInput
 from asyncqn.potentials import POTENTIALS
-from asyncqn.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, extra
 
 RNG = np.random.default_rng(0)

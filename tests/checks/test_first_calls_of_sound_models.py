@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
-from asyncqn.core.first_calls import check_first_calls, compare_functions
+from asyncqn.checks.first_calls import check_first_calls, compare_functions
 from asyncqn.minimize import starting_point
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization

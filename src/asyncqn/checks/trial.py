@@ -1,6 +1,6 @@
-"""A short run of somebody's classes on one engine, for `asyncqn.testing`; MPI needs processes of its own.
+"""A short run of somebody's classes on one engine, for `asyncqn.checks.testing`; MPI needs processes of its own.
 
-Such a process is `python -m asyncqn.trial FOLDER`: it reads what it is to do from the folder and does not
+Such a process is `python -m asyncqn.checks.trial FOLDER`: it reads what it is to do from the folder and does not
 run the user's script again, so that a plain script needs no `if __name__ == "__main__"`.  Classes that are
 defined in the script itself travel by value where a package can do that (Ray brings one along).
 """
@@ -76,7 +76,7 @@ def gradient_elsewhere(potential: Potential, theta: Array, rows: Rows) -> bytes:
     """The bits of `grad` as another process computes it."""
     with tempfile.TemporaryDirectory() as folder:
         _pack({"potential": potential, "theta": theta, "rows": rows}, Path(folder))
-        done = _call([sys.executable, "-m", "asyncqn.trial", folder], _environment())
+        done = _call([sys.executable, "-m", "asyncqn.checks.trial", folder], _environment())
         answer = _answer(done, Path(folder))
     return bytes.fromhex(answer["gradient"])
 
@@ -100,7 +100,7 @@ def _on_ranks(job: dict[str, Any], ranks: int) -> None:
     options = ["--oversubscribe", "--bind-to", "none"] if "Open" in said or "prte" in said.lower() else []
     with tempfile.TemporaryDirectory() as folder:
         _pack(job, Path(folder))
-        command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.trial", folder]
+        command = [launcher, *options, "-n", str(ranks), sys.executable, "-m", "asyncqn.checks.trial", folder]
         _answer(_call(command, _environment()), Path(folder))
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.core.observed_calls import MARK, NothingToJudge, ObservedCalls, Vector
+from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls, Vector
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Potential, Rows
 

@@ -12,9 +12,9 @@ from conftest import child_environment
 from oracles import Quadratic
 
 from asyncqn import AsyncSGD, trial
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput
-from asyncqn.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 
 
 class OnlyInTheMainThread(AsyncSGD):
@@ -74,7 +74,7 @@ from typing import NamedTuple
 import numpy as np
 from asyncqn import AsyncSGD
 from asyncqn.kernels.vectors import add_one
-from asyncqn.testing import check_algorithm, check_potential
+from asyncqn.checks.testing import check_algorithm, check_potential
 
 class Bowl:
     dim, n_data = 3, 20

@@ -10,7 +10,7 @@ from core.user_models import DTYPES, Model, WithRows
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.core.first_calls import check_first_calls
+from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.errors import BadInput
 
 

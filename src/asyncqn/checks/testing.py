@@ -16,6 +16,7 @@ import numpy as np
 
 from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.checks.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
@@ -24,7 +25,6 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
-from asyncqn.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.types import Algorithm, Array, Commit, Potential, Rows, Task, extra
 
 _BLOCKS, _DIRECTIONS = 200, 5
