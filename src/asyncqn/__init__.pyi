@@ -24,7 +24,6 @@ from .algorithms.quasi_newton.table_lbfgs import table_algorithm
 from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
-from .core.blame import blame
 from .core.schedule import Schedule
 from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
@@ -33,8 +32,9 @@ from .engines.ray.engine import Ray
 from .engines.simulator import Simulator
 from .engines.threads import Threads
 from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
+from .lab.blame import blame
+from .lab.plan import plan
 from .minimize import minimize
-from .plan import plan
 from .potentials.brought.finite_sum import FiniteSum
 from .potentials.brought.jax_loss import from_jax
 from .potentials.brought.torch_module import from_torch

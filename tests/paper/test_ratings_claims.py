@@ -13,13 +13,13 @@ import pytest
 
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.lab.tuning.tuner import FORMAT
 from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.figures import fig1, fig4, fig4_claims, fig5_claims
 from asyncqn.paper.movielens import BANDWIDTH, STARTS, Timing, measured_cluster, slowed
 from asyncqn.paper.real_runs import GAUSSIAN, RealRun, processors_in_use, run_real
 from asyncqn.paper.settings import NAMES, PAPER
-from asyncqn.tuning.tuner import FORMAT
 
 DIM = 48_730
 """Of MovieLens 1M at K = 5."""

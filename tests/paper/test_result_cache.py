@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import asyncqn
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.lab.tuning.processes import SharedPool
 from asyncqn.paper import reachable_code
 from asyncqn.paper.figures.times import Job, measure
 from asyncqn.paper.reachable_code import reachable
 from asyncqn.paper.records import read_table, summary, where, write_table
 from asyncqn.paper.result_cache import Spent, keys_of, run_jobs
-from asyncqn.tuning.processes import SharedPool
 
 CALLS: list[int] = []
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 import asyncqn as aq
 from asyncqn.cli.main import main
-from asyncqn.core.blame import student
+from asyncqn.lab.blame import student
 from asyncqn.core.stages import ASYNCHRONOUS, rounds
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput

@@ -6,7 +6,7 @@ import numpy as np
 import optuna
 import pytest
 
-from asyncqn.tuning.spaces import SPACES, FixedTrial
+from asyncqn.lab.tuning.spaces import SPACES, FixedTrial
 from benchmarks.studies.linear_gaussian import suite
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.plan import CANDIDATES
+from asyncqn.lab.plan import CANDIDATES
 from benchmarks import mpi_start
 from benchmarks.studies.tables import read, write
 

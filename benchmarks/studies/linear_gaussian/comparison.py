@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from asyncqn.lab.tuning.processes import pool
 from asyncqn.paper.records import Record
-from asyncqn.tuning.processes import pool
 from benchmarks.studies.linear_gaussian.suite import (
     EPSILON,
     SPECTRA,

@@ -2,7 +2,7 @@
 
 A cell is a spectrum and a standard deviation sigma_w of worker times.  What is measured is the simulated
 time to error 0.05 from theta0 ~ N(0, I).  Block L-BFGS is not tuned at all; the others are, all alike, by
-the package's tuner: `BUDGET` trials per cell in the spaces of `asyncqn.tuning.spaces`, where batch sizes,
+the package's tuner: `BUDGET` trials per cell in the spaces of `asyncqn.lab.tuning.spaces`, where batch sizes,
 memory and noise are searched too; the paper's setting, the best point of the cell before and the points
 of `GOOD` come first.  Of its five best trials a rival is then given the one that does best on the test
 seeds, a choice in its favour.
@@ -22,13 +22,13 @@ from asyncqn.algorithms import MBLBFGS, BlockLBFGS, make_algorithm
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import Iterate
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.lab.tuning.measure import Outcome, time_to
+from asyncqn.lab.tuning.problem import TuningProblem
+from asyncqn.lab.tuning.tuner import PRUNE, Trial, tune
 from asyncqn.paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spectrum
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import MASTER, N_OMEGA, PAPER, cluster
 from asyncqn.potentials.linear_gaussian import LinearGaussian
-from asyncqn.tuning.measure import Outcome, time_to
-from asyncqn.tuning.problem import TuningProblem
-from asyncqn.tuning.tuner import PRUNE, Trial, tune
 from asyncqn.types import Algorithm, Array
 
 EPSILON, LIMIT = 0.05, 9000.0

@@ -173,7 +173,7 @@ def _option(param: Any) -> str:
 NAMES = {
     "{algorithms}": ("asyncqn.algorithms", "ALGORITHMS"),
     "{engines}": ("asyncqn.engines.named", "REAL_ENGINES"),
-    "{tunable}": ("asyncqn.tuning.spaces", "SPACES"),
+    "{tunable}": ("asyncqn.lab.tuning.spaces", "SPACES"),
 }
 """The registry whose names stand for a word of a help text; imported only for a text that has the word."""
 

@@ -12,8 +12,8 @@ from asyncqn.cli.jobfile import RunOptions, make_problem, setting_of
 from asyncqn.cli.options import SettingOptions, parse_parameters
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import BadInput
+from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.storage.serialise import from_json
-from asyncqn.tuning.problem import TuningProblem
 from asyncqn.types import Potential
 
 LONGEST = 100.0

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asyncqn.errors import BadInput
+from asyncqn.lab.tuning.processes import SharedPool, Tell
+from asyncqn.lab.tuning.tuner import read_study
 from asyncqn.paper.claims import Outcome
 from asyncqn.paper.records import Record
 from asyncqn.paper.result_cache import Spent, run_jobs
-from asyncqn.tuning.processes import SharedPool, Tell
-from asyncqn.tuning.tuner import read_study
 
 J = TypeVar("J")
 Tables = dict[str, list[Record]]

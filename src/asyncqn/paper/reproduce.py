@@ -18,13 +18,13 @@ from typing import Any
 
 from asyncqn import __version__
 from asyncqn.errors import BadInput
+from asyncqn.lab.tuning.processes import SharedPool
 from asyncqn.paper.claims import Outcome
 from asyncqn.paper.drawing import BANDS, PERCENTILES, save_figure, shaded, style
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import read_table, write_table
 from asyncqn.storage import write_whole
-from asyncqn.tuning.processes import SharedPool
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
 

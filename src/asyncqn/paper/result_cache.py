@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.errors import BadInput
+from asyncqn.lab.tuning.processes import SharedPool, Tell, pool
 from asyncqn.paper.reachable_code import code_hash
 from asyncqn.paper.records import Record
 from asyncqn.storage.serialise import to_json
-from asyncqn.tuning.processes import SharedPool, Tell, pool
 
 J = TypeVar("J")
 

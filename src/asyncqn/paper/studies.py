@@ -8,13 +8,13 @@ from typing import Any
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
+from asyncqn.lab.tuning.problem import TuningProblem
+from asyncqn.lab.tuning.spaces import FixedTrial
 from asyncqn.paper import movielens
 from asyncqn.paper.movielens import Timing
 from asyncqn.paper.problems import STANDARD, AlikeRows, Spectrum
 from asyncqn.paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
 from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.tuning.problem import TuningProblem
-from asyncqn.tuning.spaces import FixedTrial
 from asyncqn.types import Potential
 
 EVALUATIONS, FEWER, LARGE = 200, 50, 5_000_000

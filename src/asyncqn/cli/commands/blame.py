@@ -26,7 +26,7 @@ def blame(
     The run is computed again for every seed on its own schedule, and on the changed one with the same
     rows and noise; differences are of these pairs, with 95 % intervals over the seeds.
     """
-    from asyncqn.core.blame import blame as blame_run
+    from asyncqn.lab.blame import blame as blame_run
     from asyncqn.runs.run import load_run
 
     loaded = load_run(run, allow_imports=allow_imports)

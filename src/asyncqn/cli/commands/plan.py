@@ -12,7 +12,7 @@ from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
-    from asyncqn.plan import Plan
+    from asyncqn.lab.plan import Plan
 
 
 def plan(
@@ -41,8 +41,8 @@ def plan(
     """
     from asyncqn.cli.jobfile import load_job
     from asyncqn.engines.named import engine_class
-    from asyncqn.plan import CANDIDATES, planned
-    from asyncqn.plan import plan as make_plan
+    from asyncqn.lab.plan import CANDIDATES, planned
+    from asyncqn.lab.plan import plan as make_plan
     from asyncqn.runs.run import load_run
 
     require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
@@ -89,7 +89,7 @@ def plan(
 
 def _show(out: Output, found: Plan) -> None:
     """The table, what pays, and what was checked."""
-    from asyncqn.plan import counted
+    from asyncqn.lab.plan import counted
 
     out.show(f"{'algorithm':<16}{'workers':>8}{'seconds':>12}{'95 % interval':>26}")
     for p in found.predictions:

@@ -16,9 +16,9 @@ from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, require
 
 if TYPE_CHECKING:
+    from asyncqn.lab.tuning.problem import TuningProblem
+    from asyncqn.lab.tuning.tuner import Study
     from asyncqn.paper.movielens import Timing
-    from asyncqn.tuning.problem import TuningProblem
-    from asyncqn.tuning.tuner import Study
 
 FACTORIZATION = "matrix-factorization"
 _GAUSSIAN, _RATINGS = "With --problem linear-gaussian and others", "With --problem matrix-factorization"
@@ -127,8 +127,8 @@ def tune(
     Your own job: its problem and cluster, --target and --metric for the goal, --max-time for what is too
     slow; parameters given with -p are kept, all others are searched. Or a --problem of the paper.
     """
-    from asyncqn.tuning.problem import known_algorithm
-    from asyncqn.tuning.tuner import tune
+    from asyncqn.lab.tuning.problem import known_algorithm
+    from asyncqn.lab.tuning.tuner import tune
 
     known_algorithm(algorithm)
     for name, count in {"workers": options.workers, "seeds": seeds, "processes": processes}.items():
@@ -188,8 +188,8 @@ def _job(
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
     """The times as given; else those of the study that goes on; else measured, to three digits."""
+    from asyncqn.lab.tuning.tuner import load_study
     from asyncqn.paper.movielens import Timing, measure_timing, parameters, potential, size_of
-    from asyncqn.tuning.tuner import load_study
 
     if given is not None:
         try:

@@ -18,6 +18,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.laws import LogNormal
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
+from asyncqn.lab.tuning.measure import accepted_share
 from asyncqn.paper.claims import Outcome, outcome
 from asyncqn.paper.controls import accepted_words
 from asyncqn.paper.drawing import STYLES, panels
@@ -27,7 +28,6 @@ from asyncqn.paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
 from asyncqn.paper.records import Record, along, column, distinct, where
 from asyncqn.paper.settings import PAPER, cluster, given
 from asyncqn.runs.run import Run
-from asyncqn.tuning.measure import accepted_share
 
 TIME_UNIT = 0.004
 """Seconds per unit of time of the stretched run: 8 ms between commits, far above what a commit costs."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
+from asyncqn.lab.tuning.measure import accepted_share, commits_within
 from asyncqn.paper import settings
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.experiment import Context, Experiment, Tables
@@ -37,7 +38,6 @@ from asyncqn.paper.records import Record, along, where
 from asyncqn.paper.settings import NAMES, Given, algorithm
 from asyncqn.paper.studies import carried
 from asyncqn.runs.run import Run
-from asyncqn.tuning.measure import accepted_share, commits_within
 from asyncqn.types import Progress
 
 POINTS = 40

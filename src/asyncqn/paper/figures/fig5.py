@@ -15,6 +15,7 @@ import numpy as np
 
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
+from asyncqn.lab.tuning.measure import accepted_share
 from asyncqn.paper.controls import without_pairs
 from asyncqn.paper.drawing import CONTROLS, VARIANTS, few_decades, panels, spread
 from asyncqn.paper.experiment import Context, Experiment, Tables
@@ -25,7 +26,6 @@ from asyncqn.paper.real_runs import RealRun, processors_in_use, run_real, was_bu
 from asyncqn.paper.records import Record, along, column, distinct, where
 from asyncqn.paper.settings import Given, algorithm, given
 from asyncqn.runs.run import Run
-from asyncqn.tuning.measure import accepted_share
 
 EVERY = 20
 """Commits from one row of metrics to the next."""

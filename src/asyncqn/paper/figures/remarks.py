@@ -26,6 +26,7 @@ from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
+from asyncqn.lab.tuning.measure import time_to
 from asyncqn.paper import movielens
 from asyncqn.paper.claim_list import CAUTIOUS, DATA, FRICTION, H0, PROBLEM, RIVAL, START
 from asyncqn.paper.claims import Outcome, outcome
@@ -44,7 +45,6 @@ from asyncqn.paper.figures.times import Job, run_labelled
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import MEMORY, PAPER, algorithm, cluster, given
-from asyncqn.tuning.measure import time_to
 from asyncqn.types import Task
 
 STIFF_PROBLEMS = ("rows-alike-8", "five-directions-20", "five-weak-10")

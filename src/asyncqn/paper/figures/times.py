@@ -11,6 +11,7 @@ import numpy as np
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
+from asyncqn.lab.tuning.measure import HOPELESS, commits_within, time_to
 from asyncqn.minimize import starting_point
 from asyncqn.paper.drawing import spread
 from asyncqn.paper.experiment import Context
@@ -18,7 +19,6 @@ from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import Given, algorithm, cluster, given
 from asyncqn.potentials.linear_gaussian import LinearGaussian
-from asyncqn.tuning.measure import HOPELESS, commits_within, time_to
 from asyncqn.types import Algorithm, Array, Progress
 
 STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}

@@ -16,11 +16,11 @@ from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.table_lbfgs import table_algorithm
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import with_workers
-from asyncqn.core.blame import student
 from asyncqn.core.stages import Closes
 from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
+from asyncqn.lab.blame import student
 from asyncqn.minimize import minimize
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Engine, Potential, extra

@@ -16,7 +16,7 @@ import asyncqn as aq
 from asyncqn.cli.commands.plan import counts, seconds
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
-from asyncqn.plan import Prediction, _pays, _predicted
+from asyncqn.lab.plan import Prediction, _pays, _predicted
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
 TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
@@ -112,6 +112,6 @@ def test_one_seed_that_misses_the_target_is_enough(monkeypatch: pytest.MonkeyPat
         asked.append(seed)
         return math.inf if seed == 6 else 1.0
 
-    monkeypatch.setattr(sys.modules["asyncqn.plan"], "_time_to", misses)
+    monkeypatch.setattr(sys.modules["asyncqn.lab.plan"], "_time_to", misses)
     found = _predicted(PROBLEM, "blocks", aq.BlockLBFGS(1), aq.Cluster(1), range(5, 9))
     assert (found.time, asked) == (math.inf, [5, 6])

@@ -11,9 +11,9 @@ from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
+from asyncqn.lab.tuning.measure import HOPELESS, Outcome, time_to
+from asyncqn.lab.tuning.spaces import SPACES, CountingTrial, Search, Setting
 from asyncqn.minimize import starting_point
-from asyncqn.tuning.measure import HOPELESS, Outcome, time_to
-from asyncqn.tuning.spaces import SPACES, CountingTrial, Search, Setting
 from asyncqn.types import Algorithm, Potential
 
 TUNING_SEED = 1_000_000

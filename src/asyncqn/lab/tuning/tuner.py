@@ -21,10 +21,10 @@ from statistics import median
 from typing import Any
 
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
+from asyncqn.lab.tuning.problem import TuningProblem, known_algorithm
+from asyncqn.lab.tuning.processes import Tell, pool
 from asyncqn.storage import write_whole
 from asyncqn.storage.serialise import to_json
-from asyncqn.tuning.problem import TuningProblem, known_algorithm
-from asyncqn.tuning.processes import Tell, pool
 
 PRUNE = 1.5
 FORMAT = 2
