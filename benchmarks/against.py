@@ -103,7 +103,7 @@ def ratings_gradient(rank: int) -> Task:
         import numpy as np
 
         from asyncqn.data.synthetic import synthetic_ratings
-        from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+        from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 
         ratings = synthetic_ratings(2000, 1000, 100_000, seed=0)
         potential = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.algorithms.fit import offers
-from asyncqn.potentials import POTENTIALS
+from asyncqn.models import POTENTIALS
 from asyncqn.types import extra
 
 DTYPES = ("float64", "float32")

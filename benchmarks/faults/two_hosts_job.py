@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncqn as aq
-from asyncqn.potentials import rebuild
+from asyncqn.models import rebuild
 from asyncqn.types import Progress
 
 WORKERS = 4

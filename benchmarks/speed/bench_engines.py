@@ -24,7 +24,7 @@ from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.data.synthetic import PRESETS, synthetic_ratings
 from asyncqn.errors import StabilityWarning
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Commit, Task
 from benchmarks.timing import side_by_side
 

@@ -14,8 +14,8 @@ import numpy as np
 from asyncqn import ASLBFGS, AsyncSGD
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps, explosion_limit
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Commit, Task
 from benchmarks.timing import mover, side_by_side
 

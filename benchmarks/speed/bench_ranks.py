@@ -14,7 +14,7 @@ import numpy as np
 
 from asyncqn.data import Ratings, synthetic_ratings
 from asyncqn.kernels.als import grouped
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.recommender.estimator import Recommender
 from asyncqn.recommender.model import column_ridges
 from benchmarks.timing import one_blas_thread

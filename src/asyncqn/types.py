@@ -48,7 +48,7 @@ class Potential(Protocol):
     * `sampled_metric`: True where the summary of a sample of rows serves for all, so that samples may grow;
       `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
       `curvature` where none is wanted: for `MetricLBFGS`;
-    * `reference()`: plain data (JSON) from which `asyncqn.potentials.rebuild` makes it again.
+    * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes it again.
 
     >>> import numpy as np
     >>> import asyncqn as aq

@@ -15,7 +15,7 @@ from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_json, al
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.potentials.phase_retrieval import PhaseRetrieval
+from asyncqn.models.phase_retrieval import PhaseRetrieval
 from asyncqn.runs.replay import replay
 
 RISING = Annealing(0.1, 10.0, 20)

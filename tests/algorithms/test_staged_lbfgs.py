@@ -18,8 +18,8 @@ from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Commit, Task
 
 N_USERS = 400

@@ -14,7 +14,7 @@ from asyncqn.algorithms.first_order.stochastic_gradient import Update
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import BadInput
-from asyncqn.potentials import POTENTIALS
+from asyncqn.models import POTENTIALS
 from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, extra
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from conftest import child_environment
 import asyncqn as aq
 from asyncqn.data import DataServer, Ratings, as_ratings, load, save_ratings, server
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.potentials import rebuild
+from asyncqn.models import rebuild
 
 WORD = "open sesame"
 

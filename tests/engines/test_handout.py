@@ -21,7 +21,7 @@ from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.resume import resume
 
 

@@ -24,8 +24,8 @@ import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.kernels import jit
 from asyncqn.kernels.jit import REDUCTION_FLAGS, reducing_kernel
-from asyncqn.potentials import POTENTIALS
-from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.models import POTENTIALS
+from asyncqn.models.linear_model import LinearModel
 
 MODULES = [import_module(f"asyncqn.kernels.{p.stem}") for p in Path(jit.__file__).parent.glob("[a-z]*.py")]
 MOST, LARGEST = 40, 100_000

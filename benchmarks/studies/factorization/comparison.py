@@ -39,9 +39,9 @@ from asyncqn.engines.threads import Threads
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import factorization
 from asyncqn.minimize import minimize, starting_point
-from asyncqn.potentials.factorization import matrix_factorization as joint
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.factorization import matrix_factorization as joint
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 
 NEVER = 10**9
 CLOCK: Callable[[], float] = time.perf_counter

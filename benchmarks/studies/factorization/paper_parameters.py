@@ -13,7 +13,7 @@ import time
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, Simulator, minimize
 from asyncqn.data import load
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 
 WORKERS = 10
 

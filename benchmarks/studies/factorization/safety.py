@@ -25,8 +25,8 @@ import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.data import load
 from asyncqn.engines.simulator import Simulator
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.paper.records import Record
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
 from benchmarks.studies.tables import read, write
 
 TABLE = "beyond/safety_factorization"

@@ -25,10 +25,10 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.lab.tuning.measure import Outcome, time_to
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.lab.tuning.tuner import PRUNE, Trial, tune
+from asyncqn.models.linear_gaussian import LinearGaussian
 from asyncqn.paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spectrum
 from asyncqn.paper.records import Record
 from asyncqn.paper.settings import MASTER, N_OMEGA, PAPER, cluster
-from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.types import Algorithm, Array
 
 EPSILON, LIMIT = 0.05, 9000.0

@@ -34,7 +34,7 @@ def recommender(name: str) -> dict[str, Any]:
 def as_lbfgs(name: str) -> dict[str, Any]:
     """The paper's as-L-BFGS on all factors in float64, with its parameters for 20M."""
     from asyncqn import ASLBFGS, Threads, minimize
-    from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
+    from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 
     potential = MatrixFactorization.from_ratings(load(name), 5)
     batch = potential.n_data // 100

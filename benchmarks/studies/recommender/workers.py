@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from asyncqn.data import load
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.recommender.estimator import Recommender
 from benchmarks.studies.recommender import page
 

@@ -26,7 +26,7 @@ from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls, V
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Potential, Rows
 
-_OF_USERS = "asyncqn.potentials.brought."
+_OF_USERS = "asyncqn.models.adapters."
 """Where our classes call functions of users."""
 _FEW = 8
 """Rows of a small sample."""

@@ -33,7 +33,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.streams import check_seed
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
-from asyncqn.potentials import POTENTIALS
+from asyncqn.models import POTENTIALS
 from asyncqn.storage.serialise import (
     arguments_from_json,
     from_json,

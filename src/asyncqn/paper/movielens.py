@@ -14,8 +14,8 @@ from asyncqn.core.stages import Closes
 from asyncqn.core.streams import Stream
 from asyncqn.data import known_names, load
 from asyncqn.minimize import starting_point
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.paper.settings import algorithm
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Algorithm, Array, Commit, Potential, Task
 
 BANDWIDTH = 1.25e9

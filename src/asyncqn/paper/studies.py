@@ -10,11 +10,11 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.lab.tuning.spaces import FixedTrial
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.paper import movielens
 from asyncqn.paper.movielens import Timing
 from asyncqn.paper.problems import STANDARD, AlikeRows, Spectrum
 from asyncqn.paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Potential
 
 EVALUATIONS, FEWER, LARGE = 200, 50, 5_000_000

@@ -20,11 +20,11 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
+from asyncqn.models.linear_gaussian import LinearGaussian
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.langevin_sde import LINE, PLANE, Chains, expected, moments
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.theory_claims import STUDIES, draw, outcomes
-from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.types import Array
 
 DIM, N_DATA = 10, 100

@@ -1,7 +1,7 @@
 """Recommender: matrix factorization of ratings or clicks with scikit-learn's conventions, on worker threads.
 
 The item rows minimise the profiled potential V (users eliminated exactly) with ridge
-lambda + alpha n_row, see `potentials.factorization`; how factors become predictions, and
+lambda + alpha n_row, see `models.factorization`; how factors become predictions, and
 what happens with unknown users and items, stands in `recommender.model`.  The defaults come from the
 experiment in docs/results/recommender.md.
 """
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, NotFitted, require, require_count
-from asyncqn.potentials.factorization.matrix_factorization import check_model
+from asyncqn.models.factorization.matrix_factorization import check_model
 from asyncqn.recommender.feedback import FEEDBACKS, LIST
 from asyncqn.recommender.files import load_model, save_model
 from asyncqn.recommender.learning import learn, matched, pairs, rating_table

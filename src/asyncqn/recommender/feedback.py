@@ -2,7 +2,7 @@
 
 Ratings say how much a user liked an item, and pairs without one say nothing.  A click says that a user chose
 an item; pairs without one count as "not chosen", with less confidence: see
-`potentials.factorization.implicit_factorization`.
+`models.factorization.implicit_factorization`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from asyncqn.algorithms.quasi_newton.staged_lbfgs import STEP_BLOCKS
 from asyncqn.data import Ratings
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_one, sum_of_squares
-from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
-from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.factorization.eliminated_users import EliminatedUsers
+from asyncqn.models.factorization.implicit_factorization import ImplicitFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.recommender.metrics import rank_quality
 from asyncqn.recommender.model import (
     FactorModel,

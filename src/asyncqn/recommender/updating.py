@@ -17,7 +17,7 @@ from asyncqn.data.duplicates import resolve
 from asyncqn.data.ids import Ids
 from asyncqn.errors import BadInput, require, require_count
 from asyncqn.kernels.als import Grouped, grouped, solve_side
-from asyncqn.potentials.factorization.implicit_factorization import solve_white, whiten
+from asyncqn.models.factorization.implicit_factorization import solve_white, whiten
 from asyncqn.recommender.model import (
     DAMPING,
     FactorModel,

@@ -15,7 +15,7 @@ from asyncqn.core.execute import execute
 from asyncqn.runs.run import Run, load_run, request_again
 from asyncqn.runs.segments import Segment, value_at_start
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
-from asyncqn.potentials import rebuild
+from asyncqn.models import rebuild
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential
 

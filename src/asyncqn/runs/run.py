@@ -23,7 +23,7 @@ from asyncqn.core.schedule import Schedule
 from asyncqn.core.stopping import Stopping
 from asyncqn.runs.table import Table
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.potentials import POTENTIALS, rebuild, reference_of
+from asyncqn.models import POTENTIALS, rebuild, reference_of
 from asyncqn.storage.serialise import from_json, is_own, to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 

@@ -130,7 +130,7 @@ def _race_with_stragglers(out: Output) -> dict[str, Run]:
     from asyncqn.cluster.cluster import Cluster
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
-    from asyncqn.potentials.linear_gaussian import LinearGaussian
+    from asyncqn.models.linear_gaussian import LinearGaussian
 
     problem = LinearGaussian.random(dim=100, n_data=600, noise_var=10.0, seed=0)
     means = [10.0] * FAST + [100.0] * SLOW
@@ -207,8 +207,8 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     """
     from asyncqn.algorithms import ASLBFGS, MBLBFGS, AsyncSGD
     from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
-    from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-    from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
+    from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+    from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 
     options: dict[str, Any] = {"prior": PRIOR, "alpha": ALPHA, "dtype": "float32", "test": test}
     # From its source a saved run makes the ratings again: `asyncqn replay` works on the demo's runs.

@@ -53,7 +53,7 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     from asyncqn.engines.simulator import Simulator
     from asyncqn.engines.threads import Threads
     from asyncqn.minimize import minimize
-    from asyncqn.potentials.logistic import LogisticRegression
+    from asyncqn.models.logistic import LogisticRegression
     from asyncqn.recommender.estimator import Recommender
 
     def logistic() -> None:
@@ -80,7 +80,7 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
     from asyncqn.cluster.cluster import Cluster
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
-    from asyncqn.potentials import POTENTIALS
+    from asyncqn.models import POTENTIALS
     from asyncqn.types import extra
 
     def run(kind: str) -> None:

@@ -20,7 +20,7 @@ from asyncqn.engines.failures import Failure, failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.thread_workers import Delays
 from asyncqn.errors import AsyncqnError
-from asyncqn.potentials import rebuild
+from asyncqn.models import rebuild
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.types import Algorithm, Array, Potential, extra
 

@@ -28,11 +28,11 @@ from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.minimize import minimize, starting_point
+from asyncqn.models.mixture import Mixture
+from asyncqn.models.phase_retrieval import PhaseRetrieval
 from asyncqn.paper.experiment import Context, Experiment, Tables
 from asyncqn.paper.figures.tempering_figure import ARMS, draw, outcomes, score
 from asyncqn.paper.records import Record, where
-from asyncqn.potentials.mixture import Mixture
-from asyncqn.potentials.phase_retrieval import PhaseRetrieval
 from asyncqn.types import Array, Progress
 
 COMMITS = {"mixture": 1500, "phase-retrieval": 1000}

@@ -13,12 +13,12 @@ from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator
 from asyncqn.lab.tuning.measure import HOPELESS, commits_within, time_to
 from asyncqn.minimize import starting_point
+from asyncqn.models.linear_gaussian import LinearGaussian
 from asyncqn.paper.drawing import spread
 from asyncqn.paper.experiment import Context
 from asyncqn.paper.problems import PROBLEMS
 from asyncqn.paper.records import Record, column, distinct, where
 from asyncqn.paper.settings import Given, algorithm, cluster, given
-from asyncqn.potentials.linear_gaussian import LinearGaussian
 from asyncqn.types import Algorithm, Array, Progress
 
 STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}

@@ -11,7 +11,7 @@ from engines.runs import assert_replays
 
 import asyncqn as aq
 from asyncqn.checks.testing import check_potential
-from asyncqn.potentials.brought import torch_module
+from asyncqn.models.adapters import torch_module
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -12,8 +12,8 @@ from oracles import gradient, one_sentence
 
 from asyncqn.errors import BadInput
 from asyncqn.kernels import linear_gaussian as kernels
-from asyncqn.potentials import rebuild
-from asyncqn.potentials.linear_gaussian import LinearGaussian
+from asyncqn.models import rebuild
+from asyncqn.models.linear_gaussian import LinearGaussian
 
 DTYPES = [np.float64, np.float32]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization, als
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Potential
 
 RANKS = [1, 3, 5, 8, 20, 33]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from asyncqn.kernels.gram import cholesky, solve, unpack_lower
-from asyncqn.potentials.feature_rows import Vector
+from asyncqn.models.feature_rows import Vector
 from asyncqn.types import Array, Rows
 
 DENSE = 2000

@@ -10,8 +10,8 @@ from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.potentials import rebuild
-from asyncqn.potentials.phase_retrieval import PhaseRetrieval
+from asyncqn.models import rebuild
+from asyncqn.models.phase_retrieval import PhaseRetrieval
 
 
 def test_it_keeps_the_rules_of_a_potential():

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
-from asyncqn.potentials.factorization.implicit_factorization import ImplicitFactorization
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.potentials.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.potentials.least_squares import LeastSquares
-from asyncqn.potentials.linear_gaussian import LinearGaussian
-from asyncqn.potentials.logistic import LogisticRegression
-from asyncqn.potentials.mixture import Mixture
-from asyncqn.potentials.phase_retrieval import PhaseRetrieval
-from asyncqn.potentials.poisson import PoissonRegression
-from asyncqn.potentials.robust import RobustRegression
-from asyncqn.potentials.softmax import SoftmaxRegression
+from asyncqn.models.factorization.implicit_factorization import ImplicitFactorization
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn.models.least_squares import LeastSquares
+from asyncqn.models.linear_gaussian import LinearGaussian
+from asyncqn.models.logistic import LogisticRegression
+from asyncqn.models.mixture import Mixture
+from asyncqn.models.phase_retrieval import PhaseRetrieval
+from asyncqn.models.poisson import PoissonRegression
+from asyncqn.models.robust import RobustRegression
+from asyncqn.models.softmax import SoftmaxRegression
 from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Potential, extra
 

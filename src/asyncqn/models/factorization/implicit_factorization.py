@@ -21,9 +21,9 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import gram, profiled, whitened
-from asyncqn.potentials.factorization import matrix_factorization as joint
-from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
-from asyncqn.potentials.factorization.stored import OfClicks
+from asyncqn.models.factorization import matrix_factorization as joint
+from asyncqn.models.factorization.eliminated_users import EliminatedUsers
+from asyncqn.models.factorization.stored import OfClicks
 from asyncqn.types import Array, Rows
 
 

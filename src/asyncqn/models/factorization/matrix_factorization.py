@@ -20,8 +20,8 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
-from asyncqn.potentials.chosen_rows import chosen
-from asyncqn.potentials.factorization.stored import OfRatings
+from asyncqn.models.factorization.stored import OfRatings
+from asyncqn.models.validation import chosen
 from asyncqn.types import Array, Rows
 
 SPREAD = 0.1

@@ -9,9 +9,9 @@ from scipy import sparse
 import asyncqn as aq
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.errors import BadInput
-from asyncqn.potentials import POTENTIALS, rebuild
-from asyncqn.potentials.linear_model import LinearModel
-from asyncqn.potentials.sampled_metric import DENSE, metric_of, rows_for_metric
+from asyncqn.models import POTENTIALS, rebuild
+from asyncqn.models.linear_model import LinearModel
+from asyncqn.models.sampled_metric import DENSE, metric_of, rows_for_metric
 
 MODELS = [model for model in POTENTIALS.values() if issubclass(model, LinearModel)]
 LOSSES = {

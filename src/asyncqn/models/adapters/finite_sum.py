@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
-from asyncqn.potentials.brought.row_sums import RowSums
+from asyncqn.models.adapters.row_sums import RowSums
 from asyncqn.types import Array, Rows
 
 

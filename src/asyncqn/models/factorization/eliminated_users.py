@@ -28,7 +28,7 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import profiled
-from asyncqn.potentials.factorization import matrix_factorization as joint
+from asyncqn.models.factorization import matrix_factorization as joint
 from asyncqn.types import Array, Rows
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.potentials.factorization.matrix_factorization import MatrixFactorization, Triples, pack, shuffled
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization, Triples, pack, shuffled
 from asyncqn.types import Potential
 
 RANKS = [1, 2, 5, 8, 33]

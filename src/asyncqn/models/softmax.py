@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import gram, softmax_rows
-from asyncqn.potentials.feature_rows import DenseRows, Vector
-from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.models.feature_rows import DenseRows, Vector
+from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array, Rows
 
 _CLASSES_WANTED = "labels name classes, as whole numbers or words, one per row of X"

@@ -8,8 +8,8 @@ import pytest
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
 from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
-from asyncqn.potentials import rebuild
-from asyncqn.potentials.logistic import LogisticRegression
+from asyncqn.models import rebuild
+from asyncqn.models.logistic import LogisticRegression
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

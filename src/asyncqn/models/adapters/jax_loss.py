@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from asyncqn.errors import MissingExtra, require
-from asyncqn.potentials.brought.row_sums import RowSumsWithValue
-from asyncqn.potentials.chosen_rows import chosen
+from asyncqn.models.adapters.row_sums import RowSumsWithValue
+from asyncqn.models.validation import chosen
 from asyncqn.types import Array, Rows
 
 LEAST, MOST = 64, 4096

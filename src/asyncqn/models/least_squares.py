@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.kernels.losses import SQUARES
-from asyncqn.potentials.feature_rows import Loss, Vector
-from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.models.feature_rows import Loss, Vector
+from asyncqn.models.linear_model import LinearModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ class Stored:
     """What all factorizations share; a subclass says what a section [problem] takes: `from_stored`."""
 
     kind: ClassVar[str]
-    """Its name in `potentials.POTENTIALS`."""
+    """Its name in `models.POTENTIALS`."""
     stored: ClassVar[tuple[str, ...]]
     """The arguments from which it can be made again, besides columns that differ."""
     source: Any

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels.losses import LOGISTIC
-from asyncqn.potentials.feature_rows import Loss, Vector
-from asyncqn.potentials.linear_model import LinearModel
+from asyncqn.models.feature_rows import Loss, Vector
+from asyncqn.models.linear_model import LinearModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import phase_retrieval as kernels
-from asyncqn.potentials.chosen_rows import misfit
+from asyncqn.models.validation import misfit
 from asyncqn.types import Array, Rows
 
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import profiled
-from asyncqn.potentials.factorization import matrix_factorization as joint
-from asyncqn.potentials.factorization.eliminated_users import EliminatedUsers
-from asyncqn.potentials.factorization.stored import OfRatings
+from asyncqn.models.factorization import matrix_factorization as joint
+from asyncqn.models.factorization.eliminated_users import EliminatedUsers
+from asyncqn.models.factorization.stored import OfRatings
 from asyncqn.types import Array, Rows
 
 

@@ -21,9 +21,8 @@ from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.shuffling import fill_strata
-from asyncqn.potentials.chosen_rows import misfit
-from asyncqn.potentials.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
-from asyncqn.potentials.sampled_metric import (
+from asyncqn.models.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
+from asyncqn.models.sampled_metric import (
     DENSE,
     InverseMetric,
     frequent,
@@ -31,6 +30,7 @@ from asyncqn.potentials.sampled_metric import (
     rows_for_block,
     rows_for_metric,
 )
+from asyncqn.models.validation import misfit
 from asyncqn.types import Array, Rows
 
 _CHUNK = 65_536
@@ -51,7 +51,7 @@ class LinearModel:
     intercept: bool = field(default=False, kw_only=True)
 
     kind: ClassVar[str]
-    """Its name in `potentials.POTENTIALS`."""
+    """Its name in `models.POTENTIALS`."""
     sampled_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
-from asyncqn.potentials.chosen_rows import chosen, misfit
+from asyncqn.models.validation import chosen, misfit
 from asyncqn.types import Array, Rows
 
 
