@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMERICAL = (
-    *("tests/kernels", "tests/algorithms", "tests/potentials"),
-    *(f"tests/core/test_{name}.py" for name in ("divergence", "replay", "stopping")),
+    *("tests/kernels", "tests/algorithms", "tests/models"),
+    *("tests/core/test_divergence.py", "tests/core/test_stopping.py", "tests/runs/test_replay.py"),
 )
 TARGETS = {"generic": set(), "x86-64-v3": {"avx2", "fma", "bmi2"}, "znver3": {"avx2", "fma", "bmi2"}}
 """Names of LLVM, and the features without which this processor could not run such code."""

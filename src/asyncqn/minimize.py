@@ -63,8 +63,8 @@ def minimize(
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
-    check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient with
-    its values, rows with rows, equal calls with each other.
+    check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient
+    with its values, rows with rows, equal calls with each other.
     keep: store every so many commits the iterate, as `Run.keep`; not with checkpoints, which do not hold
     them: `replay(run, keep=...)` gives them of any run.
 

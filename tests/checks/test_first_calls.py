@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.user_models import DTYPES, Model, WithRows
+from checks.user_models import DTYPES, Model, WithRows
 from oracles import one_sentence
 
 import asyncqn as aq

@@ -7,7 +7,7 @@ from typing import Any
 import factorization_oracles
 import numpy as np
 import pytest
-from core.user_models import DTYPES, Model, WithRows
+from checks.user_models import DTYPES, Model, WithRows
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

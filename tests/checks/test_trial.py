@@ -11,7 +11,8 @@ import pytest
 from conftest import child_environment
 from oracles import Quadratic
 
-from asyncqn import AsyncSGD, trial
+from asyncqn import AsyncSGD
+from asyncqn.checks import trial
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput

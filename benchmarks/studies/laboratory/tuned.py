@@ -1,7 +1,7 @@
 """The rivals, and how they are tuned: a random search that grows with their parameters, then steps around.
 
 For each problem and W, under log-normal times and seed 0, a rival gets `PER_PARAMETER` trials for each of its
-parameters: two thirds at random from the space of `asyncqn.lab.tuning.spaces` (batches of 10 to 300 rows), the
+parameters: two thirds at random from the space in `lab.tuning.spaces` (batches of 10 to 300 rows), the
 rest around the best so far.  A trial is given no more time than the best one needed for the last gap.  Under
 other laws h is tried again at half and double.  What is found is measured with other seeds.
 """

@@ -1,7 +1,6 @@
 """One algorithm per file, and their names in files and on the command line.
 
-May import: errors, types, kernels, and of core what knows no run (stages, streams,
-serialise); not potentials.
+May import: errors, types, kernels, storage, and of core what knows no run (stages, streams); not models.
 """
 
 from __future__ import annotations

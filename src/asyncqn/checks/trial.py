@@ -1,8 +1,8 @@
-"""A short run of somebody's classes on one engine, for `asyncqn.checks.testing`; MPI needs processes of its own.
+"""A short run of somebody's classes on one engine, for `checks.testing`; MPI needs processes of its own.
 
-Such a process is `python -m asyncqn.checks.trial FOLDER`: it reads what it is to do from the folder and does not
-run the user's script again, so that a plain script needs no `if __name__ == "__main__"`.  Classes that are
-defined in the script itself travel by value where a package can do that (Ray brings one along).
+Such a process is `python -m asyncqn.checks.trial FOLDER`: it reads what it is to do from the folder and does
+not run the user's script again, so that a plain script needs no `if __name__ == "__main__"`.  Classes that
+are defined in the script itself travel by value where a package can do that (Ray brings one along).
 """
 
 from __future__ import annotations

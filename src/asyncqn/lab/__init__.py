@@ -1,1 +1,4 @@
+"""Experiments on runs: a plan of how many workers help, blame for lost time, search of parameters.
 
+May import: everything below it (errors, types, storage, core, cluster, runs, algorithms, engines, minimize).
+"""

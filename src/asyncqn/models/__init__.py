@@ -1,7 +1,6 @@
 """Models, one per file, and how a saved run makes its model again.
 
-May import: errors, types, kernels, data, and of core what knows no run (streams,
-serialise); not algorithms.
+May import: errors, types, kernels, data, storage, and of core what knows no run (streams); not algorithms.
 """
 
 from __future__ import annotations

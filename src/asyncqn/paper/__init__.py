@@ -1,5 +1,5 @@
 """All that reproduces the paper: figures, theory, claims and tuned parameters.
 
-May import: everything below it (errors, types, storage, data, core, algorithms, potentials, engines,
-minimize, tuning).
+May import: everything below it (errors, types, storage, data, core, cluster, runs, algorithms,
+models, engines, minimize, lab).
 """

@@ -1,5 +1,5 @@
 """Factorized ratings as an estimator: learning, the model, its files.
 
-May import: everything below it (errors, types, kernels, storage, data, core, algorithms, potentials, engines,
-minimize).
+May import: everything below it (errors, types, kernels, storage, data, core, cluster, runs,
+algorithms, models, engines, minimize).
 """
