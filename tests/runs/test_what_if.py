@@ -14,10 +14,10 @@ from scipy import stats
 
 import asyncqn as aq
 from asyncqn.cli.main import main
-from asyncqn.lab.blame import student
 from asyncqn.core.stages import ASYNCHRONOUS, rounds
 from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
+from asyncqn.lab.blame import student
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=60, seed=0)
 SGD = aq.AsyncSGD(h=1e-4, batch=6)

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn import storage
+from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
+from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import (
     CHECKPOINT,
     FINGERPRINT,
@@ -22,8 +24,6 @@ from asyncqn.runs.checkpoint import (
     documents_in,
 )
 from asyncqn.runs.documents import Count, Manifest
-from asyncqn.core.schedule import ROW, ROW_OF_PART, Schedule
-from asyncqn.errors import BadInput, DamagedFile
 
 _NUMBERS = ("f", "i", "u", "b")
 

@@ -12,10 +12,10 @@ import numpy as np
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import execute
-from asyncqn.runs.run import Run, load_run, request_again
-from asyncqn.runs.segments import Segment, value_at_start
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.models import rebuild
+from asyncqn.runs.run import Run, load_run, request_again
+from asyncqn.runs.segments import Segment, value_at_start
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential
 

@@ -14,16 +14,16 @@ import numpy.typing as npt
 
 from asyncqn import storage
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.core.request import Request
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.stopping import Stopping
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.models import POTENTIALS, rebuild, reference_of
 from asyncqn.runs.checkpoint import under
 from asyncqn.runs.documents import Manifest
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.provenance import code_digest, versions
-from asyncqn.core.request import Request
-from asyncqn.core.schedule import Schedule
-from asyncqn.core.stopping import Stopping
 from asyncqn.runs.table import Table
-from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.models import POTENTIALS, rebuild, reference_of
 from asyncqn.storage.serialise import from_json, is_own, to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 

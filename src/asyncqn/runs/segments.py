@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
+from asyncqn.errors import BadInput, require
 from asyncqn.runs.checkpoint import Arrays, Saved, under
 from asyncqn.runs.table import Table
-from asyncqn.errors import BadInput, require
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 Entry = dict[str, Any]

@@ -9,12 +9,12 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import fit, stretched_to
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.execute import execute
-from asyncqn.runs.replay import needs_algorithm, needs_potential
-from asyncqn.runs.run import Run, request_again
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
+from asyncqn.runs.replay import needs_algorithm, needs_potential
+from asyncqn.runs.run import Run, request_again
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
 
