@@ -11,8 +11,8 @@ import pytest
 from asyncqn.cli.view.page import page
 from asyncqn.cli.view.seen import Seen
 from asyncqn.core.schedule import Schedule
-from asyncqn.paper.drawing import ALGORITHM_STYLES
 from asyncqn.runs.table import Table
+from asyncqn_paper.drawing import ALGORITHM_STYLES
 
 
 def seen(

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from asyncqn.paper.claim_list import CLAIMS
-from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
-from asyncqn.paper.consistency import CONSISTENT, Consistency, candidates, consistency
-from asyncqn.paper.figures import fig2_cases
-from asyncqn.paper.figures.fig2_after import METHODS
-from asyncqn.paper.figures.fig2_cases import BASE_PROBLEM, CASES, TUNED_CASES, scale_below_limit
-from asyncqn.paper.figures.fig2_headline import headline
-from asyncqn.paper.figures.fig2_outcomes import ORDER, order_outcomes, outcomes, staying
-from asyncqn.paper.figures.times import Job, curve, measure_staying
-from asyncqn.paper.settings import NAMES, PAPER
+from asyncqn_paper.claim_list import CLAIMS
+from asyncqn_paper.claims import FAILS, HOLDS, UNTESTABLE
+from asyncqn_paper.consistency import CONSISTENT, Consistency, candidates, consistency
+from asyncqn_paper.figures import fig2_cases
+from asyncqn_paper.figures.fig2_after import METHODS
+from asyncqn_paper.figures.fig2_cases import BASE_PROBLEM, CASES, TUNED_CASES, scale_below_limit
+from asyncqn_paper.figures.fig2_headline import headline
+from asyncqn_paper.figures.fig2_outcomes import ORDER, order_outcomes, outcomes, staying
+from asyncqn_paper.figures.times import Job, curve, measure_staying
+from asyncqn_paper.settings import NAMES, PAPER
 
 VARIANCES = (1.0, 200.0, 900.0)
 

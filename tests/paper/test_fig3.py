@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
-from asyncqn.paper.consistency import consistency
-from asyncqn.paper.figures import fig3
+from asyncqn_paper.claims import FAILS, HOLDS, UNTESTABLE, Outcome
+from asyncqn_paper.consistency import consistency
+from asyncqn_paper.figures import fig3
 
 
 def tables(

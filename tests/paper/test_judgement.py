@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn.paper.claim_list import CLAIMS
-from asyncqn.paper.claims import (
+from asyncqn_paper.claim_list import CLAIMS
+from asyncqn_paper.claims import (
     DEPENDS,
     FAILS,
     HOLDS,
@@ -18,7 +18,7 @@ from asyncqn.paper.claims import (
     outcome,
     verdict_on,
 )
-from asyncqn.paper.judgement import Row, judged, rests_on_a_choice
+from asyncqn_paper.judgement import Row, judged, rests_on_a_choice
 
 CLAIM = Claim("c", "it works", "Fig. 9", ("quorum", "link"))
 

@@ -9,7 +9,7 @@ import pytest
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.data import fetch
-from asyncqn.paper.movielens import (
+from asyncqn_paper.movielens import (
     TABLE,
     Timing,
     label,
@@ -19,8 +19,8 @@ from asyncqn.paper.movielens import (
     source,
     with_timeout,
 )
-from asyncqn.paper.settings import NAMES, algorithm
-from asyncqn.paper.studies import EVALUATIONS, RatingsProblem
+from asyncqn_paper.settings import NAMES, algorithm
+from asyncqn_paper.studies import EVALUATIONS, RatingsProblem
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.paper.claims import FAILS, HOLDS
-from asyncqn.paper.controls import accepted_words, control_words, without_pairs
-from asyncqn.paper.figures import order, paper_map
-from asyncqn.paper.figures.times import Job, measure
-from asyncqn.paper.problems import PROBLEMS, AlikeRows
-from asyncqn.paper.settings import PAPER, cluster, given
+from asyncqn_paper.claims import FAILS, HOLDS
+from asyncqn_paper.controls import accepted_words, control_words, without_pairs
+from asyncqn_paper.figures import order, paper_map
+from asyncqn_paper.figures.times import Job, measure
+from asyncqn_paper.problems import PROBLEMS, AlikeRows
+from asyncqn_paper.settings import PAPER, cluster, given
 
 
 def rows(name: str, factor: float = 1.0) -> list[dict[str, Any]]:

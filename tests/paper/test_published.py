@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asyncqn.paper.catalogue import MODULES, find
-from asyncqn.paper.claim_list import CLAIMS
-from asyncqn.paper.claims import FAILS, HOLDS
-from asyncqn.paper.figures import order
-from asyncqn.paper.figures.fig2_cases import CASES
-from asyncqn.paper.figures.times import jobs_of, measure
-from asyncqn.paper.judgement import judged, rests_on_a_choice
-from asyncqn.paper.page import every_setting, page, sensitivity
-from asyncqn.paper.records import read_table, where
-from asyncqn.paper.reproduce import Result, published
+from asyncqn_paper.catalogue import MODULES, find
+from asyncqn_paper.claim_list import CLAIMS
+from asyncqn_paper.claims import FAILS, HOLDS
+from asyncqn_paper.figures import order
+from asyncqn_paper.figures.fig2_cases import CASES
+from asyncqn_paper.figures.times import jobs_of, measure
+from asyncqn_paper.judgement import judged, rests_on_a_choice
+from asyncqn_paper.page import every_setting, page, sensitivity
+from asyncqn_paper.records import read_table, where
+from asyncqn_paper.reproduce import Result, published
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
 TABLES = DOCS / "tables"

@@ -14,12 +14,12 @@ import pytest
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.lab.tuning.tuner import FORMAT
-from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
-from asyncqn.paper.experiment import Context
-from asyncqn.paper.figures import fig1, fig4, fig4_claims, fig5_claims
-from asyncqn.paper.movielens import BANDWIDTH, STARTS, Timing, measured_cluster, slowed
-from asyncqn.paper.real_runs import GAUSSIAN, RealRun, processors_in_use, run_real
-from asyncqn.paper.settings import NAMES, PAPER
+from asyncqn_paper.claims import FAILS, HOLDS, UNTESTABLE
+from asyncqn_paper.experiment import Context
+from asyncqn_paper.figures import fig1, fig4, fig4_claims, fig5_claims
+from asyncqn_paper.movielens import BANDWIDTH, STARTS, Timing, measured_cluster, slowed
+from asyncqn_paper.real_runs import GAUSSIAN, RealRun, processors_in_use, run_real
+from asyncqn_paper.settings import NAMES, PAPER
 
 DIM = 48_730
 """Of MovieLens 1M at K = 5."""
@@ -256,7 +256,7 @@ def test_figure_1_asks_no_more_of_the_simulator_than_of_a_second_real_run() -> N
 
 
 def test_without_a_launcher_real_runs_use_threads_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncqn.paper.real_runs.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncqn_paper.real_runs.find_spec", lambda name: None)
     given = tuple(sorted({**PAPER["as-lbfgs"], "initial_scale": 0.3, "epsilon": 1.2}.items()))
     real = run_real([RealRun(GAUSSIAN, "as-lbfgs", given, 2, 60, 0)])
     assert real.engine == "threads"

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from asyncqn.core.streams import Stream
-from asyncqn.paper.claims import FAILS, HOLDS, UNTESTABLE
-from asyncqn.paper.figures import remarks
-from asyncqn.paper.figures.fig2_cases import BELOW_LIMIT
-from asyncqn.paper.problems import PROBLEMS
-from asyncqn.paper.settings import algorithm
 from asyncqn.types import Commit, Task
+from asyncqn_paper.claims import FAILS, HOLDS, UNTESTABLE
+from asyncqn_paper.figures import remarks
+from asyncqn_paper.figures.fig2_cases import BELOW_LIMIT
+from asyncqn_paper.problems import PROBLEMS
+from asyncqn_paper.settings import algorithm
 
 
 def runs(with_: tuple[float, ...], without: tuple[float, ...]) -> list[dict[str, Any]]:

@@ -12,13 +12,13 @@ import pytest
 
 from asyncqn.cli.main import main
 from asyncqn.errors import BadInput
-from asyncqn.paper.catalogue import MODULES, find
-from asyncqn.paper.claims import HOLDS, Outcome, outcome
-from asyncqn.paper.drawing import panels, shaded, spread
-from asyncqn.paper.experiment import Context, Experiment
-from asyncqn.paper.page import write_page
-from asyncqn.paper.report import write_html
-from asyncqn.paper.reproduce import (
+from asyncqn_paper.catalogue import MODULES, find
+from asyncqn_paper.claims import HOLDS, Outcome, outcome
+from asyncqn_paper.drawing import panels, shaded, spread
+from asyncqn_paper.experiment import Context, Experiment
+from asyncqn_paper.page import write_page
+from asyncqn_paper.report import write_html
+from asyncqn_paper.reproduce import (
     folder_of,
     load_result,
     load_results,
@@ -26,7 +26,7 @@ from asyncqn.paper.reproduce import (
     published,
     run_experiment,
 )
-from asyncqn.paper.theory import slope
+from asyncqn_paper.theory import slope
 
 
 def compute(context: Context) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import asyncqn
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.lab.tuning.processes import SharedPool
-from asyncqn.paper import reachable_code
-from asyncqn.paper.figures.times import Job, measure
-from asyncqn.paper.reachable_code import reachable
-from asyncqn.paper.records import read_table, summary, where, write_table
-from asyncqn.paper.result_cache import Spent, keys_of, run_jobs
+from asyncqn_paper import reachable_code
+from asyncqn_paper.figures.times import Job, measure
+from asyncqn_paper.reachable_code import reachable
+from asyncqn_paper.records import read_table, summary, where, write_table
+from asyncqn_paper.result_cache import Spent, keys_of, run_jobs
 
 CALLS: list[int] = []
 
@@ -97,7 +97,7 @@ def test_a_key_depends_on_every_parameter_and_on_nothing_else() -> None:
 
 
 PACKAGE = Path(asyncqn.__file__).parent
-MEASURE = ("asyncqn.paper.figures.times", "measure")
+MEASURE = ("asyncqn_paper.figures.times", "measure")
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_drawing_verdicts_and_words_do_not_change_what_a_job_runs(
 
 def test_data_of_the_package_count_for_those_who_read_them(package: Path) -> None:
     name = "paper/tuned/async-sgd-linear-gaussian.json"
-    assert changed(package, name, "{", "{ ", "asyncqn.paper.experiment", "tuned_folder")
+    assert changed(package, name, "{", "{ ", "asyncqn_paper.experiment", "tuned_folder")
     assert not changed(package, name, "{", "{ ", *MEASURE)
 
 
@@ -168,8 +168,8 @@ def test_versions_are_part_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_job_borrows_from_another_experiment_s_file_counts() -> None:
-    assert "asyncqn.paper.figures.fig4_claims:WORKERS" in reachable(
-        "asyncqn.paper.figures.fig4", "measure", PACKAGE
+    assert "asyncqn_paper.figures.fig4_claims:WORKERS" in reachable(
+        "asyncqn_paper.figures.fig4", "measure", PACKAGE
     )
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from asyncqn.paper.catalogue import find
-from asyncqn.paper.figures import tempering
-from asyncqn.paper.figures.tempering_figure import compare, score, sign_test, wilson
+from asyncqn_paper.catalogue import find
+from asyncqn_paper.figures import tempering
+from asyncqn_paper.figures.tempering_figure import compare, score, sign_test, wilson
 
 ARMS = ("none", "constant", "annealed", "restarts")
 

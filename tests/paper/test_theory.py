@@ -14,7 +14,8 @@ from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.streams import Stream
-from asyncqn.paper.langevin_sde import (
+from asyncqn.types import Commit, Task
+from asyncqn_paper.langevin_sde import (
     LINE,
     PLANE,
     Chains,
@@ -25,7 +26,6 @@ from asyncqn.paper.langevin_sde import (
     step_p,
     times,
 )
-from asyncqn.types import Commit, Task
 
 
 def step_u(at, drift, h, gamma, beta, Z):

@@ -26,7 +26,7 @@ from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.data import load
 from asyncqn.engines.simulator import Simulator
 from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.paper.records import Record
+from asyncqn_paper.records import Record
 from benchmarks.studies.tables import read, write
 
 TABLE = "beyond/safety_factorization"

@@ -23,8 +23,8 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.algorithms.defaults import growths, pieces_of_a_block
 from asyncqn.core.stages import stage_at
-from asyncqn.paper.records import Record
 from asyncqn.types import Progress
+from asyncqn_paper.records import Record
 from benchmarks.studies.large_data.models import Robust, TanhNetwork
 from benchmarks.studies.large_data.peers import MOST, TARGETS, scipy_lbfgsb, sklearn_sgd, sklearn_solvers
 from benchmarks.studies.tables import read, write

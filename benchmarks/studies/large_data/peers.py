@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.paper.records import Record
+from asyncqn_paper.records import Record
 
 TARGETS = (1e-2, 1e-4)
 """Of (U - U*) / (U(theta0) - U*)."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.lab.tuning.processes import pool
-from asyncqn.paper.records import Record
+from asyncqn_paper.records import Record
 from benchmarks.studies.linear_gaussian.suite import (
     EPSILON,
     SPECTRA,

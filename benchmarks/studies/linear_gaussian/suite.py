@@ -26,10 +26,10 @@ from asyncqn.lab.tuning.measure import Outcome, time_to
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.lab.tuning.tuner import PRUNE, Trial, tune
 from asyncqn.models.linear_gaussian import LinearGaussian
-from asyncqn.paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spectrum
-from asyncqn.paper.records import Record
-from asyncqn.paper.settings import MASTER, N_OMEGA, PAPER, cluster
 from asyncqn.types import Algorithm, Array
+from asyncqn_paper.problems import N_Y, Autoregressive, PowerLaw, Problem, Spectrum
+from asyncqn_paper.records import Record
+from asyncqn_paper.settings import MASTER, N_OMEGA, PAPER, cluster
 
 EPSILON, LIMIT = 0.05, 9000.0
 TEST_SEEDS = tuple(range(5))

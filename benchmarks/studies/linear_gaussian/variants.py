@@ -15,8 +15,8 @@ import numpy as np
 
 from asyncqn.algorithms import BlockLBFGS
 from asyncqn.lab.tuning.measure import time_to
-from asyncqn.paper.records import Record
-from asyncqn.paper.settings import N_Y, cluster
+from asyncqn_paper.records import Record
+from asyncqn_paper.settings import N_Y, cluster
 from benchmarks.studies.linear_gaussian.comparison import gathered
 from benchmarks.studies.linear_gaussian.suite import (
     BUDGET,

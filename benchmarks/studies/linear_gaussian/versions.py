@@ -34,9 +34,9 @@ from asyncqn.algorithms.defaults import PIECES, pieces_of_a_block
 from asyncqn.cluster.simulate import _timing
 from asyncqn.core.stages import blocks
 from asyncqn.kernels import blocks as module
-from asyncqn.paper.records import Record
-from asyncqn.paper.settings import MESSAGE
 from asyncqn.types import Potential
+from asyncqn_paper.records import Record
+from asyncqn_paper.settings import MESSAGE
 from benchmarks.studies.tables import write
 
 WORKERS = (2, 5, 10, 20, 40, 80)

@@ -8,8 +8,8 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.simulate import simulate
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.measure import commits_within, time_to
-from asyncqn.paper.problems import STANDARD
-from asyncqn.paper.settings import NAMES, PAPER, algorithm, cluster
+from asyncqn_paper.problems import STANDARD
+from asyncqn_paper.settings import NAMES, PAPER, algorithm, cluster
 
 POTENTIAL = STANDARD.potential()
 SGD = algorithm("async-sgd", {"h": 6e-5, "batch": 6})

@@ -12,11 +12,11 @@ from asyncqn.cli.main import main
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.lab.tuning.spaces import SPACES
 from asyncqn.lab.tuning.tuner import load_study, tune
-from asyncqn.paper.experiment import tuned_folder
-from asyncqn.paper.figures.fig2_cases import TUNED_ON, study_name
-from asyncqn.paper.problems import PROBLEMS
-from asyncqn.paper.settings import NAMES, PAPER, algorithm
-from asyncqn.paper.studies import GaussianProblem
+from asyncqn_paper.experiment import tuned_folder
+from asyncqn_paper.figures.fig2_cases import TUNED_ON, study_name
+from asyncqn_paper.problems import PROBLEMS
+from asyncqn_paper.settings import NAMES, PAPER, algorithm
+from asyncqn_paper.studies import GaussianProblem
 
 EASY = GaussianProblem(algorithm="async-sgd", workers=8, variance=25.0, epsilon=2.0, limit=6000.0, seeds=2)
 

@@ -17,12 +17,12 @@ from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.spaces import FixedTrial
 from asyncqn.lab.tuning.tuner import evaluate, load_study, tune
-from asyncqn.paper import movielens
-from asyncqn.paper.experiment import tuned_folder
-from asyncqn.paper.movielens import Timing, size_of
-from asyncqn.paper.settings import NAMES, algorithm
-from asyncqn.paper.studies import RatingsProblem, carried
 from asyncqn.storage.serialise import to_json
+from asyncqn_paper import movielens
+from asyncqn_paper.experiment import tuned_folder
+from asyncqn_paper.movielens import Timing, size_of
+from asyncqn_paper.settings import NAMES, algorithm
+from asyncqn_paper.studies import RatingsProblem, carried
 
 NAME = "ml-100k"
 TIMES = (1e-3, 1e-5, 1e-4)

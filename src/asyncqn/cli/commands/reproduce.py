@@ -11,7 +11,7 @@ import typer
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.paper.reproduce import Result
+    from asyncqn_paper.reproduce import Result
 
 
 def reproduce(
@@ -31,12 +31,12 @@ def reproduce(
 ) -> None:
     """Reproduce experiments of the paper; finished parts are not run again, interrupted ones go on."""
     from asyncqn.errors import require
-    from asyncqn.paper.catalogue import MODULES, find
-    from asyncqn.paper.drawing import BANDS
-    from asyncqn.paper.experiment import Context
-    from asyncqn.paper.judgement import judged
-    from asyncqn.paper.report import write_html
-    from asyncqn.paper.reproduce import folder_of, load_results, run_experiment
+    from asyncqn_paper.catalogue import MODULES, find
+    from asyncqn_paper.drawing import BANDS
+    from asyncqn_paper.experiment import Context
+    from asyncqn_paper.judgement import judged
+    from asyncqn_paper.report import write_html
+    from asyncqn_paper.reproduce import folder_of, load_results, run_experiment
 
     require(bands in BANDS, f"--bands must be {' or '.join(BANDS)}, not {bands!r}.")
     context = Context(output, full, processes, seed, out.progress, tuned)
@@ -78,10 +78,10 @@ def reproduce(
 
 def _write_docs(results: list[Result], docs: Path, scratch: Path) -> None:
     """Publish the tables of these results; write the pages from all that are published."""
-    from asyncqn.paper.catalogue import MODULES, find
-    from asyncqn.paper.page import write_page
-    from asyncqn.paper.reproduce import publish, published
-    from asyncqn.paper.theory_page import write_theory
+    from asyncqn_paper.catalogue import MODULES, find
+    from asyncqn_paper.page import write_page
+    from asyncqn_paper.reproduce import publish, published
+    from asyncqn_paper.theory_page import write_theory
 
     for result in results:
         if result.name in MODULES:

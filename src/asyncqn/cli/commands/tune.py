@@ -18,7 +18,7 @@ from asyncqn.errors import BadInput, require
 if TYPE_CHECKING:
     from asyncqn.lab.tuning.problem import TuningProblem
     from asyncqn.lab.tuning.tuner import Study
-    from asyncqn.paper.movielens import Timing
+    from asyncqn_paper.movielens import Timing
 
 FACTORIZATION = "matrix-factorization"
 _GAUSSIAN, _RATINGS = "With --problem linear-gaussian and others", "With --problem matrix-factorization"
@@ -55,8 +55,8 @@ class GaussianOptions:
 
     def asked(self, algorithm: str, problem: str, W: int, runs: dict[str, int], output: Path | None) -> Asked:
         """The study of an algorithm on a problem of Fig. 2."""
-        from asyncqn.paper.problems import PROBLEMS
-        from asyncqn.paper.studies import GaussianProblem
+        from asyncqn_paper.problems import PROBLEMS
+        from asyncqn_paper.studies import GaussianProblem
 
         known = (*PROBLEMS, FACTORIZATION)
         require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
@@ -88,7 +88,7 @@ class RatingsOptions:
 
     def asked(self, algorithm: str, W: int, runs: dict[str, int], output: Path | None) -> Asked:
         """The study of an algorithm on ratings."""
-        from asyncqn.paper.studies import RatingsProblem
+        from asyncqn_paper.studies import RatingsProblem
 
         kept = "" if self.rho is None else f"-rho{self.rho:g}"
         path = output or FOLDER / f"{algorithm}-{self.ratings}-W{W}{kept}.json"
@@ -189,7 +189,7 @@ def _job(
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
     """The times as given; else those of the study that goes on; else measured, to three digits."""
     from asyncqn.lab.tuning.tuner import load_study
-    from asyncqn.paper.movielens import Timing, measure_timing, parameters, potential, size_of
+    from asyncqn_paper.movielens import Timing, measure_timing, parameters, potential, size_of
 
     if given is not None:
         try:

@@ -1,0 +1,164 @@
+"""Ratings for Figs. 4 and 5, the paper's parameters for them, starts, and a time axis from measured steps."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.stages import Closes
+from asyncqn.core.streams import Stream
+from asyncqn.data import known_names, load
+from asyncqn.minimize import starting_point
+from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn.types import Algorithm, Array, Commit, Potential, Task
+from asyncqn_paper.settings import algorithm
+
+BANDWIDTH = 1.25e9
+"""Bytes per second, each way, our own choice: a network of 10 Gbit/s."""
+SPREAD = 0.3
+"""Standard deviation of a worker's time over its mean, our own choice."""
+
+# h of a-SGD, mb-L-BFGS and as-L-BFGS, then gamma and beta of as-L-BFGS, from the paper's table.
+TABLE = {
+    "1m": (1e-6, 5e-7, 2e-8, 1e-1, 1e3),
+    "10m": (2e-7, 1e-8, 1e-9, 3e-2, 1e3),
+    "20m": (1e-7, 1e-8, 1e-9, 1e-3, 1e3),
+}
+RANK, RHO, MEMORY = 5, 3.0, 3
+STARTS = {"prior": "from the prior N(0, 1)", "mean": "near the mean rating"}
+
+
+class Timing(NamedTuple):
+    """Seconds of a worker's step, of a commit, and of the messages of one step, both ways."""
+
+    worker: float
+    master: float
+    message: float
+
+
+def source(size: str) -> str:
+    """The stored MovieLens set of this size, or else the synthetic one of its shape."""
+    real = f"ml-{size}"
+    return real if known_names().get(real) else f"synthetic-{size}"
+
+
+def label(name: str) -> str:
+    """What a figure calls a set."""
+    size = name.rpartition("-")[2].upper()
+    return f"MovieLens {size}" if name.startswith("ml-") else f"synthetic ratings of the {size} shape"
+
+
+def size_of(name: str) -> str:
+    """The row of the paper's table for a set: that of its own size, or of 1M for any other."""
+    size = name.rpartition("-")[2]
+    return size if size in TABLE else "1m"
+
+
+@cache
+def potential(name: str) -> MatrixFactorization:
+    """The paper's MAP objective on a set of ratings."""
+    return MatrixFactorization.from_ratings(load(name), RANK)
+
+
+def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
+    """The paper's parameters; N_Omega = N_Y / 100, N_O = N_Omega / 3, H + rho I for both L-BFGS methods."""
+    sgd, mb, h, gamma, beta = TABLE[size]
+    batch = n_data // 100
+    shared = {"memory": MEMORY, "batch": batch, "overlap": batch // 3, "rho": RHO}
+    return {
+        "async-sgd": {"h": sgd, "batch": batch},
+        "mb-lbfgs": {"h": mb, **shared},
+        "as-lbfgs": {"h": h, "gamma": gamma, "beta": beta, **shared},
+    }
+
+
+def start(model: MatrixFactorization, which: str, seed: int) -> Array:
+    """Where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
+    if which == "mean":
+        return starting_point(model, None, seed)
+    draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(model.dim)
+    return np.asarray(draw.astype(model.dtype))
+
+
+class Steps(NamedTuple):
+    """Median seconds of processor time of one worker's step, of what it does after sending, of a commit."""
+
+    step: float
+    after: float
+    commit: float
+
+
+def measure_steps(model: Potential, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
+    """A single worker in this process, by processor time: a neighbour on the machine does not count."""
+    method = algorithm(kind, given)
+    theta0 = starting_point(model, None, 0)
+    iterate, local = method.init(theta0), method.init_worker(model, theta0)
+    clock, taken = time.thread_time, []
+    for k in range(steps):
+        task = Task(0, k, Stream(0, 0, k))
+        t0 = clock()
+        update = method.step(iterate, local, model, task)
+        t1 = clock()
+        local = method.learn(iterate, local, model, task)
+        t2 = clock()
+        iterate = method.apply(iterate, [update], Commit(1, [0], model.value))
+        taken.append((t1 - t0, t2 - t1, clock() - t2))
+    # The first steps fill the memory and warm the caches.
+    return Steps(*(median(column) for column in zip(*taken[4:], strict=True)))
+
+
+def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
+    """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
+    model = potential(name)
+    step, after, commit = measure_steps(model, kind, given)
+    return Timing(step + after, commit, _vectors(kind) * 8 * model.dim / BANDWIDTH)
+
+
+def _vectors(kind: str) -> int:
+    """Vectors in both messages: (theta, u) each way; theta and g; theta and two gradients."""
+    return {"as-lbfgs": 4, "mb-lbfgs": 3}.get(kind, 2)
+
+
+def measured_cluster(
+    timing: Timing, workers: int, *, kind: str = "as-lbfgs", link: bool = True, uneven: bool = False
+) -> Cluster:
+    """A cluster with these times.
+
+    With `link` a message keeps the master's link, which carries both directions at once, for its bytes over
+    the bandwidth.  Of an asynchronous exchange the link is then kept for the longer direction, half of the
+    messages, or for the commit where that takes longer; the other half is a delay that nobody else waits for.
+    Rounds send first and receive afterwards, so that nothing overlaps.  Without `link` messages only take
+    time.
+    `uneven` workers: the slowest takes four times as long as the fastest, with the same mean.
+    """
+    speeds = np.geomspace(0.5, 2.0, workers) if uneven and workers > 1 else np.ones(workers)
+    means = timing.worker * speeds / speeds.mean()
+    mean, spread = means.tolist(), (SPREAD * means).tolist()
+    half = timing.message / 2.0
+    if not link:
+        return Cluster(workers, mean, spread, timing.message, timing.master)
+    if kind == "mb-lbfgs":
+        return Cluster(workers, mean, spread, master=timing.master, link=half)
+    kept = max(0.0, half - timing.master) / 2.0
+    return Cluster(workers, mean, spread, half, timing.master, link=kept)
+
+
+PRINTED_TIMEOUT = 0.4
+"""T_mb of the paper on the 1M set, in seconds."""
+
+
+def slowed(kind: str, timing: Timing) -> Timing:
+    """The same with gradients as slow as the printed timeout says: a batch takes 1/1.2 of it, what as-L-BFGS
+    and mb-L-BFGS compute on the overlap comes on top in proportion to its rows, and products cost nothing."""
+    batch = PRINTED_TIMEOUT / 1.2
+    return timing._replace(worker=batch if kind == "async-sgd" else batch * 4.0 / 3.0)
+
+
+def with_timeout(given: dict[str, Any], method: Algorithm, timing: Timing) -> dict[str, Any]:
+    """Rounds of mb-L-BFGS may close after 1.2 mean times of a worker; the paper's 400 ms suit its cluster."""
+    return {**given, "timeout": 1.2 * timing.worker} if method.stages[0].closes is Closes.ROUND else given

@@ -1,0 +1,197 @@
+"""Real runs for the figures: MPI where there is a launcher, threads elsewhere; several runs in one launch.
+
+`python -m asyncqn_paper.real_runs FOLDER` is what the ranks run: FOLDER/jobs.json says which runs, and
+FOLDER/0, 1, ... receive them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.request import Request
+from asyncqn.engines.mpi.engine import MPI
+from asyncqn.engines.threads import Threads
+from asyncqn.minimize import starting_point
+from asyncqn.runs.run import Run, load_run
+from asyncqn.storage import write_whole
+from asyncqn.storage.serialise import from_json, to_json
+from asyncqn.types import Array, Potential
+from asyncqn_paper import movielens
+from asyncqn_paper.problems import AlikeRows
+from asyncqn_paper.records import Record
+from asyncqn_paper.settings import algorithm
+
+GAUSSIAN = "linear-gaussian"
+"""The linear Gaussian problem whose rows are alike, drawn so that as-L-BFGS stays at its optimum."""
+WARM_UP = 40
+"""Commits before the first run: a real clock would count the compilation of kernels as its first commit."""
+LONGEST = 600.0
+"""Seconds that a launch may take."""
+BUSY = 0.5
+"""Processors that others may keep busy before a real run whose time shall count."""
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """One run on W real workers.
+
+    problem: `GAUSSIAN` or the name of a set of ratings; start: as in `movielens.STARTS`; stretch: a cluster
+    whose drawn times computations and messages are stretched to, one unit of them lasting `time_unit`
+    seconds; None: nothing is slowed.
+    """
+
+    problem: str
+    kind: str
+    parameters: tuple[tuple[str, Any], ...]
+    workers: int
+    commits: int
+    seed: int
+    evaluate: int = 10
+    start: str = "mean"
+    stretch: Cluster | None = None
+    time_unit: float = 1.0
+
+    def potential(self) -> Potential:
+        """The problem itself."""
+        return (
+            AlikeRows(8.0, draw=1).potential()
+            if self.problem == GAUSSIAN
+            else movielens.potential(self.problem)
+        )
+
+    def theta0(self) -> Array:
+        """Where the run begins."""
+        if self.problem == GAUSSIAN:
+            return starting_point(self.potential(), None, self.seed)
+        return movielens.start(movielens.potential(self.problem), self.start, self.seed)
+
+    def request(self, commits: int | None = None) -> Request:
+        """What an engine is asked for."""
+        return Request(
+            self.potential(),
+            algorithm(self.kind, dict(self.parameters)),
+            theta0=self.theta0(),
+            commits=commits or self.commits,
+            seed=self.seed,
+            evaluate=self.evaluate,
+        )
+
+
+class Real(NamedTuple):
+    """What was run, and on what."""
+
+    runs: list[Run]
+    engine: str
+    because: str
+    """Why it was not MPI; empty where it was."""
+
+
+def processors_in_use(seconds: float = 1.0) -> float:
+    """How many processors other programs keep busy, looked at while this one sleeps.
+
+    The load average would remember what this program itself did a minute ago; it stands in where the
+    system has no /proc.
+    """
+    stat = Path("/proc/stat")
+    if not stat.is_file():
+        return os.getloadavg()[0]
+    looks = []
+    for pause in (seconds, 0.0):
+        ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        looks.append((sum(ticks), ticks[3] + ticks[4]))  # in all; idle, or waiting for a disk
+        time.sleep(pause)
+    (total, idle), (total_after, idle_after) = looks
+    passed = max(1, total_after - total)
+    return (1.0 - (idle_after - idle) / passed) * (os.cpu_count() or 1)
+
+
+def was_busy(rows: Sequence[Record]) -> bool:
+    """Whether real runs were made on a machine with other things to do: their times then say nothing."""
+    return any((row.get("load") or 0.0) > BUSY for row in rows)
+
+
+def run_real(jobs: Sequence[RealRun]) -> Real:
+    """The runs, one after another on the same workers: all jobs have the same number of them."""
+    launcher, reason = _launcher()
+    if launcher is not None:
+        try:
+            return Real(_launched(jobs, launcher), "MPI", "")
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = f"the MPI launcher failed ({' '.join(str(error).split())[:200]})"
+    return Real([_on_threads(job) for job in jobs], "threads", f"{reason}: threads were used instead")
+
+
+def _launcher() -> tuple[Path | None, str]:
+    """mpiexec beside this Python or on the path, or why there is none to be used."""
+    if find_spec("mpi4py") is None:
+        return None, "there is no mpi4py (pip install 'asyncqn[mpi]')"
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    return (Path(found), "") if found else (None, "there is no mpiexec")
+
+
+def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
+    with tempfile.TemporaryDirectory(prefix="asyncqn-real-") as place:
+        folder = Path(place)
+        write_whole(folder / "jobs.json", json.dumps([to_json(job) for job in jobs]))
+        command = [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", str(jobs[0].workers + 1)]
+        command += [sys.executable, "-m", "asyncqn_paper.real_runs", str(folder)]
+        # A program of our own on this machine alone: shared memory carries its messages, and the launcher
+        # must not mind that a container's only user is root.
+        root = {
+            f"{word}_ALLOW_RUN_AS_ROOT{end}": "1" for word in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
+        }
+        environment = {**os.environ, **root, "OMPI_MCA_btl": "self,sm"}
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=LONGEST)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        if process.returncode != 0:
+            words = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            raise subprocess.SubprocessError(words[0])
+        return [load_run(folder / str(k), potential=job.potential()) for k, job in enumerate(jobs)]
+
+
+def _on_threads(job: RealRun) -> Run:
+    engine = Threads(workers=job.workers, timing_model=job.stretch, time_unit=job.time_unit)
+    return engine.minimize(job.request())  # threads compile before their clock starts
+
+
+def _rank(folder: Path) -> None:
+    """What every rank does."""
+    plain = json.loads((folder / "jobs.json").read_text(encoding="utf-8"))
+    jobs = [from_json(RealRun, one, "the real run") for one in plain]
+    warm = set()
+    for k, job in enumerate(jobs):
+        engine = MPI(timing_model=job.stretch, time_unit=job.time_unit)
+        if (job.problem, job.kind) not in warm:
+            MPI().minimize(job.request(WARM_UP))
+            warm.add((job.problem, job.kind))
+        run = engine.minimize(job.request())
+        if run is not None:
+            run.save(folder / str(k))
+
+
+if __name__ == "__main__":
+    _rank(Path(sys.argv[1]))
