@@ -43,7 +43,6 @@ RANK = {
     "checks": 5,
     "recommender": 6,
     "lab": 6,
-    "paper": 7,
     "cli": 8,
     "__init__": 9,
     "__main__": 9,

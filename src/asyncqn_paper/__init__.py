@@ -1,5 +1,4 @@
-"""All that reproduces the paper: figures, theory, claims and tuned parameters.
+"""Reproduce the figures, claims and theory of the paper, with the public names of asyncqn alone.
 
-May import: everything below it (errors, types, storage, data, core, cluster, runs, algorithms,
-models, engines, minimize, lab).
+Run `asyncqn reproduce NAME...`, or `python -m asyncqn_paper NAME...`.
 """

@@ -11,7 +11,6 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ from asyncqn.storage import write_whole
 from asyncqn_paper.claims import Outcome
 from asyncqn_paper.drawing import BANDS, PERCENTILES, save_figure, shaded, style
 from asyncqn_paper.experiment import Context, Experiment, Tables
-from asyncqn_paper.reachable_code import code_hash
 from asyncqn_paper.records import read_table, write_table
+from asyncqn_paper.result_cache import code_digest
 
 PACKAGES = ("asyncqn", "numpy", "numba", "matplotlib", "pyarrow")
 
@@ -59,7 +58,7 @@ def run_experiment(
         "seconds": round(sum(spent.clock for spent in context.spent), 1),
         "processor_seconds": round(sum(spent.processor for spent in context.spent), 1),
         "versions": versions(),
-        "code": code_hash(experiment.compute)[:12],
+        "code": code_digest()[:12],
         "computed_by": f"{experiment.compute.__module__}:{experiment.compute.__name__}",
     }
     return conclude(experiment, context.folder, list(tables), manifest, bands)
@@ -141,24 +140,13 @@ def folder_of(output: Path, name: str, full: bool) -> Path:
 
 
 def load_results(output: Path, names: list[str]) -> list[Result]:
-    """The finished experiments among `names`, in that order: in full where that was run with the numerics
-    of today, else as it was run with these, else as there is."""
+    """The finished experiments among `names`, in that order; in full where that was run, else quick."""
     found = []
     for name in names:
         folders = [folder_of(output, name, full) for full in (True, False)]
-        there = [load_result(folder) for folder in folders if (folder / "experiment.json").is_file()]
-        found += ([result for result in there if current(result)] or there)[:1]
+        there = [folder for folder in folders if (folder / "experiment.json").is_file()]
+        found += [load_result(folder) for folder in there[:1]]
     return found
-
-
-def current(result: Result) -> bool:
-    """Whether the numerics have not changed since."""
-    module, _, name = str(result.manifest.get("computed_by", "")).partition(":")
-    try:
-        compute = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError):
-        return False
-    return bool(result.manifest.get("code") == code_hash(compute)[:12])
 
 
 def versions() -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Jobs: pure functions of frozen parameters, computed once, on two processes, and kept.
 
-A job's key is the hash of its parameters and of the code that its function can run (`reachable_code`).
+A job's key is the hash of its parameters, of the source files of the packages and of their versions.
 Finished jobs are lines of one JSON file per experiment, so that an interrupted experiment goes on
-where it stopped.  A line also says what the job cost, so that an experiment knows how long it took to
-compute, however often it was interrupted and whoever computed a part of it before.
+where it stopped.  After a change of the code every job is computed again.  A line also says what the
+job cost, so that an experiment knows how long it took to compute, however often it was interrupted.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import nullcontext
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.processes import SharedPool, Tell, pool
 from asyncqn.storage.serialise import to_json
-from asyncqn_paper.reachable_code import code_hash
 from asyncqn_paper.records import Record
 
 J = TypeVar("J")
@@ -42,9 +45,29 @@ class Kept(NamedTuple):
     spent: Spent
 
 
+SOURCES = ("asyncqn", "asyncqn_recommender", "asyncqn_paper")
+VERSIONS = ("asyncqn", "numpy", "numba", "llvmlite")
+"""Packages whose source files, and those whose versions, may change a number."""
+
+
+@cache
+def code_digest() -> str:
+    """sha256 of the source files and data of the packages, of the versions in use and of Python's."""
+    digest = hashlib.sha256(platform.python_version().encode())
+    for package in SOURCES:
+        spec = find_spec(package)
+        for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+            for path in sorted(path for kind in ("*.py", "*.json") for path in root.rglob(kind)):
+                digest.update(f"{package} {path.relative_to(root).as_posix()}\n".encode())
+                digest.update(path.read_bytes())
+    for package in VERSIONS:
+        digest.update(f"{package} {version(package)}\n".encode())
+    return digest.hexdigest()
+
+
 def keys_of(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[str]:
     """The keys under which the jobs' records are kept."""
-    source = [function.__module__, function.__name__, code_hash(function)]
+    source = [function.__module__, function.__name__, code_digest()]
     texts = (json.dumps([*source, to_json(job)], sort_keys=True, allow_nan=False) for job in jobs)
     return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
 

@@ -10,9 +10,9 @@ import pytest
 
 from asyncqn.cli.view.page import page
 from asyncqn.cli.view.seen import Seen
+from asyncqn.cli.view.styles import ALGORITHM_STYLES
 from asyncqn.core.schedule import Schedule
 from asyncqn.runs.table import Table
-from asyncqn_paper.drawing import ALGORITHM_STYLES
 
 
 def seen(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn
+import asyncqn_paper
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.lab.tuning.processes import SharedPool
-from asyncqn_paper import reachable_code
+from asyncqn_paper import result_cache
 from asyncqn_paper.figures.times import Job, measure
-from asyncqn_paper.reachable_code import reachable
 from asyncqn_paper.records import read_table, summary, where, write_table
-from asyncqn_paper.result_cache import Spent, keys_of, run_jobs
+from asyncqn_paper.result_cache import Spent, code_digest, keys_of, run_jobs
 
 CALLS: list[int] = []
 
@@ -96,81 +98,36 @@ def test_a_key_depends_on_every_parameter_and_on_nothing_else() -> None:
     assert a == c != b
 
 
-PACKAGE = Path(asyncqn.__file__).parent
-MEASURE = ("asyncqn_paper.figures.times", "measure")
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package, to be changed."""
-    copy = tmp_path_factory.mktemp("code") / "asyncqn"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
-
-
-def changed(package: Path, name: str, old: str, new: str, module: str, function: str) -> bool:
-    """Whether what a function can run changes with a change of one file."""
-    file = package / name
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    before = reachable(module, function, package)
-    file.write_text(text.replace(old, new), encoding="utf-8")
-    try:
-        return reachable(module, function, package) != before
-    finally:
-        file.write_text(text, encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("minimize.py", "_START = 0x7E7A0", "_START = 0x7E7A1"),
-        ("core/streams.py", "def check_seed", "UNUSED = 1\ndef check_seed"),
-        ("engines/clock.py", "unit: float = 1.0", "unit: float = 2.0"),  # imported inside functions only
-        ("kernels/random.py", "@kernel", "@reducing_kernel"),
-        ("paper/settings.py", "MESSAGE = ", "MESSAGE = 2 * "),
-        ("paper/figures/times.py", "class Job:", "class Job:\n    extra: int = 0"),
-    ],
-)
-def test_a_change_far_away_changes_what_a_job_runs(package: Path, name: str, old: str, new: str) -> None:
-    assert changed(package, name, old, new, *MEASURE)
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("cli/view/plots.py", "def ", "async def "),
-        ("paper/drawing.py", "def ", "async def "),
-        ("paper/figures/fig2_drawing.py", "def ", "async def "),
-        ("paper/figures/fig2_outcomes.py", "def ", "async def "),
-        ("minimize.py", '"""minimize: the one call', '"""minimize: another docstring'),
-        ("minimize.py", "_START = 0x7E7A0", "_START = 0x7E7A0  # a comment"),
-    ],
-)
-def test_drawing_verdicts_and_words_do_not_change_what_a_job_runs(
-    package: Path, name: str, old: str, new: str
+@pytest.mark.parametrize("name", ["asyncqn/minimize.py", "asyncqn_paper/settings.py"])
+def test_a_change_of_a_source_file_changes_every_key(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not changed(package, name, old, new, *MEASURE)
-
-
-def test_data_of_the_package_count_for_those_who_read_them(package: Path) -> None:
-    name = "paper/tuned/async-sgd-linear-gaussian.json"
-    assert changed(package, name, "{", "{ ", "asyncqn_paper.experiment", "tuned_folder")
-    assert not changed(package, name, "{", "{ ", *MEASURE)
+    (before,) = keys_of(squared, [Square(1)])
+    for package in (asyncqn, asyncqn_paper):
+        source = Path(package.__file__).parent
+        copy = tmp_path / source.name
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(result_cache, "find_spec", lambda package: specs.get(package))
+    specs = {
+        path.name: SimpleNamespace(submodule_search_locations=[str(path)]) for path in tmp_path.iterdir()
+    }
+    for package in result_cache.SOURCES:
+        specs.setdefault(package, importlib.util.find_spec(package))
+    code_digest.cache_clear()
+    assert keys_of(squared, [Square(1)]) == [before]
+    with (tmp_path / name).open("a", encoding="utf-8") as file:
+        file.write("\nUNUSED = 1\n")
+    code_digest.cache_clear()
+    assert keys_of(squared, [Square(1)]) != [before]
+    code_digest.cache_clear()
 
 
 def test_versions_are_part_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys_of(squared, [Square(1)])
-    reachable_code._hash.cache_clear()
-    monkeypatch.setattr(reachable_code, "version", lambda package: "0.0.0")
+    code_digest.cache_clear()
+    monkeypatch.setattr(result_cache, "version", lambda package: "0.0.0")
     assert keys_of(squared, [Square(1)]) != before
-    reachable_code._hash.cache_clear()
-
-
-def test_what_a_job_borrows_from_another_experiment_s_file_counts() -> None:
-    assert "asyncqn_paper.figures.fig4_claims:WORKERS" in reachable(
-        "asyncqn_paper.figures.fig4", "measure", PACKAGE
-    )
+    code_digest.cache_clear()
 
 
 def test_a_failing_job_keeps_what_was_finished(tmp_path: Path) -> None:

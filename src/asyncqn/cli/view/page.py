@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from asyncqn.cli.view.plots import births, pick_metric, time_axis
 from asyncqn.cli.view.seen import Seen
+from asyncqn.cli.view.styles import styles_of
 from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.storage import write_whole
-from asyncqn_paper.drawing import styles_of
 
 MOST_ROWS = 20_000
 """Computations in the timeline of a page; of more, the first, and the page says so."""

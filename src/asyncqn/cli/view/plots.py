@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.cli.view.styles import styles_of
 from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.table import Table
 from asyncqn.storage import write_whole
-from asyncqn_paper.drawing import styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
