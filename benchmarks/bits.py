@@ -61,7 +61,10 @@ def algorithms() -> dict[str, Any]:
 
 
 def problems() -> dict[str, Any]:
-    return _classes("asyncqn.potentials", "POTENTIALS")
+    try:
+        return _classes("asyncqn.models", "POTENTIALS")
+    except ModuleNotFoundError:  # as version 0.2 called it
+        return _classes("asyncqn.potentials", "POTENTIALS")
 
 
 def fits(algorithm: Any, problem: Any) -> bool:
