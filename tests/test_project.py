@@ -26,6 +26,7 @@ RANK = {
     "errors": 0,
     "types": 0,
     "kernels": 0,
+    "registry": 0,
     "storage": 1,
     "core.schedule": 1,
     "core.stages": 1,
@@ -232,6 +233,22 @@ def test_importing_asyncqn_imports_no_optional_package() -> None:
     code = f"import sys, asyncqn; print(*(name for name in {HEAVY!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_looking_at_a_registry_imports_no_class() -> None:
+    code = """
+import sys
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.engines.named import ENGINES
+from asyncqn.models import POTENTIALS
+
+assert "sgd" in ALGORITHMS and len(POTENTIALS) > 5 and list(ENGINES)[0] == "simulator"
+assert POTENTIALS.name_of(dict) is None
+wanted = ("algorithms.", "models.", "engines.")
+print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room for room in wanted))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["asyncqn.engines.named"]
 
 
 def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncqn import minimize
-from asyncqn.algorithms import ASLBFGS, SGLD, Annealing, algorithm_from_json, algorithm_to_json
+from asyncqn import ASLBFGS, SGLD, minimize
+from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.algorithms.annealing import Annealing
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput

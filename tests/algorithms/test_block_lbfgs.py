@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS, make_algorithm
+from asyncqn import BlockLBFGS
+from asyncqn.algorithms import make_algorithm
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request

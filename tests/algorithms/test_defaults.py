@@ -8,7 +8,7 @@ from oracles import Quadratic
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS
+from asyncqn import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS
 from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
-from asyncqn.algorithms import BlockLBFGS, GrowingLBFGS, make_algorithm
+from asyncqn import BlockLBFGS, GrowingLBFGS
+from asyncqn.algorithms import make_algorithm
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.master import Master

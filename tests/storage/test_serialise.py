@@ -12,13 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import one_sentence
 
-from asyncqn.algorithms import (
-    ALGORITHMS,
-    AsyncSGD,
-    algorithm_from_json,
-    algorithm_to_json,
-    make_algorithm,
-)
+from asyncqn import AsyncSGD
+from asyncqn.algorithms import ALGORITHMS, algorithm_from_json, algorithm_to_json, make_algorithm
 from asyncqn.errors import BadInput
 from asyncqn.storage.serialise import to_json
 

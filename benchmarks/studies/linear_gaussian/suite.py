@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms import MBLBFGS, BlockLBFGS, make_algorithm
+from asyncqn import MBLBFGS, BlockLBFGS
+from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import Iterate
 from asyncqn.cluster.cluster import Cluster

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from asyncqn.algorithms import BlockLBFGS
+from asyncqn import BlockLBFGS
 from asyncqn.lab.tuning.measure import time_to
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import N_Y, cluster

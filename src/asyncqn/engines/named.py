@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from asyncqn.errors import BadInput
+from asyncqn.registry import Registry
 from asyncqn.storage.serialise import from_json
 from asyncqn.types import Engine
 
-ENGINES = {
-    "simulator": "asyncqn.engines.simulator:Simulator",
-    "threads": "asyncqn.engines.threads:Threads",
-    "processes": "asyncqn.engines.processes.engine:Processes",
-    "mpi": "asyncqn.engines.mpi.engine:MPI",
-    "ray": "asyncqn.engines.ray.engine:Ray",
-}
-"""Where the class of each engine lives; a run's manifest names its engine by the key."""
+ENGINES = Registry(
+    {
+        "simulator": "asyncqn.engines.simulator:Simulator",
+        "threads": "asyncqn.engines.threads:Threads",
+        "processes": "asyncqn.engines.processes.engine:Processes",
+        "mpi": "asyncqn.engines.mpi.engine:MPI",
+        "ray": "asyncqn.engines.ray.engine:Ray",
+    }
+)
+"""Every engine; a run's manifest names its engine by the key."""
 REAL_ENGINES = tuple(kind for kind in ENGINES if kind != "simulator")
 
 _RECORDED = ("measured", "what_if", "kind", "workers_lost", "workers_joined", "resumed_from")
@@ -32,8 +34,7 @@ def engine_class(kind: str) -> type:
     """The class of an engine, by name."""
     if kind not in ENGINES:
         raise BadInput(f"there is no engine '{kind}'; there are {', '.join(ENGINES)}.")
-    module, _, name = ENGINES[kind].partition(":")
-    cls: type = getattr(import_module(module), name)
+    cls: type = ENGINES[kind]
     return cls
 
 

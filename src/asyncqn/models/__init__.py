@@ -1,6 +1,7 @@
 """Models, one per file, and how a saved run makes its model again.
 
-May import: errors, types, kernels, data, storage, and of core what knows no run (streams); not algorithms.
+May import: errors, types, kernels, data, storage, registry, and of core what knows no run (streams);
+not algorithms.
 """
 
 from __future__ import annotations
@@ -9,33 +10,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
-from asyncqn.models.factorization.implicit_factorization import ImplicitFactorization
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.models.least_squares import LeastSquares
-from asyncqn.models.linear_gaussian import LinearGaussian
-from asyncqn.models.logistic import LogisticRegression
-from asyncqn.models.mixture import Mixture
-from asyncqn.models.phase_retrieval import PhaseRetrieval
-from asyncqn.models.poisson import PoissonRegression
-from asyncqn.models.robust import RobustRegression
-from asyncqn.models.softmax import SoftmaxRegression
+from asyncqn.registry import Registry
 from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Potential, extra
 
-POTENTIALS: dict[str, Any] = {
-    "linear-gaussian": LinearGaussian,
-    "logistic-regression": LogisticRegression,
-    "matrix-factorization": MatrixFactorization,
-    "profiled-factorization": ProfiledFactorization,
-    "implicit-factorization": ImplicitFactorization,
-    "phase-retrieval": PhaseRetrieval,
-    "mixture": Mixture,
-    "poisson-regression": PoissonRegression,
-    "robust-regression": RobustRegression,
-    "least-squares": LeastSquares,
-    "softmax-regression": SoftmaxRegression,
-}
+POTENTIALS = Registry(
+    {
+        "linear-gaussian": "asyncqn.models.linear_gaussian:LinearGaussian",
+        "logistic-regression": "asyncqn.models.logistic:LogisticRegression",
+        "matrix-factorization": "asyncqn.models.factorization.matrix_factorization:MatrixFactorization",
+        "profiled-factorization": "asyncqn.models.factorization.profiled_factorization:ProfiledFactorization",
+        "implicit-factorization": "asyncqn.models.factorization.implicit_factorization:ImplicitFactorization",
+        "phase-retrieval": "asyncqn.models.phase_retrieval:PhaseRetrieval",
+        "mixture": "asyncqn.models.mixture:Mixture",
+        "poisson-regression": "asyncqn.models.poisson:PoissonRegression",
+        "robust-regression": "asyncqn.models.robust:RobustRegression",
+        "least-squares": "asyncqn.models.least_squares:LeastSquares",
+        "softmax-regression": "asyncqn.models.softmax:SoftmaxRegression",
+    }
+)
 """Every model, by its name in files and on the command line.
 
 A model has `example(dtype)`, a small one for tests, and is made from a section [problem], and again from a
@@ -63,11 +56,11 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     kind = arguments.pop("kind", None)
     if is_own(kind):
         return make_own(kind, arguments, "potential", True) if allow_imports else None
-    model = POTENTIALS.get(kind)
-    if model is None:
+    if kind not in POTENTIALS:
         raise BadInput(
             f"this version of asyncqn cannot rebuild a potential of kind {kind!r}: pass the potential."
         )
+    model = POTENTIALS[kind]
     if hasattr(model, "random"):
         made: Potential = model.random(**arguments)
     else:

@@ -205,7 +205,9 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
 
     The step sizes of the three come from six to ten trials each on this very problem.
     """
-    from asyncqn.algorithms import ASLBFGS, MBLBFGS, AsyncSGD
+    from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
+    from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
+    from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
     from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
     from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
     from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
