@@ -34,6 +34,7 @@ from asyncqn.core.streams import check_seed
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import POTENTIALS
+from asyncqn.storage import read_input
 from asyncqn.storage.serialise import (
     arguments_from_json,
     from_json,
@@ -47,6 +48,8 @@ from asyncqn.types import Algorithm, Potential, extra
 Section = Mapping[str, Any]
 LARGEST = 2**63 - 1
 """Beyond it an integer fits into no array, and no array has that many elements."""
+LONGEST_JOB = 1 << 24
+"""Bytes of a job file, at most."""
 
 
 PROBLEMS: dict[str, Callable[..., Potential]] = {
@@ -157,10 +160,11 @@ def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dic
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        with path.open("rb") as file:
-            sections = tomllib.load(file)
+        sections = tomllib.loads(read_input(path, LONGEST_JOB).decode())
     except FileNotFoundError:
         raise BadInput(f"there is no job file {path}.") from None
+    except BadInput:
+        raise
     except OSError as error:
         raise BadInput(f"the job file {path} cannot be read: {error.strerror}.") from None
     except RecursionError:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +100,6 @@ def time_column(column: Any) -> Times | None:
     return times if column.null_count == 0 and bool(np.isfinite(times).all()) else None
 
 
-def zstd_stream(path: Path) -> Any:
-    """The bytes of a file that zstd has packed."""
-    return arrow().CompressedInputStream(arrow().OSFile(str(path), "rb"), "zstd")
+def zstd_stream(fileobj: IO[bytes]) -> Any:
+    """The bytes of an open file that zstd has packed."""
+    return arrow().CompressedInputStream(arrow().PythonFile(fileobj, mode="r"), "zstd")

@@ -16,7 +16,7 @@ from asyncqn.data.server import SCHEME, read_remote
 from asyncqn.data.store import is_store, open_ratings, read_header, save_ratings
 from asyncqn.data.synthetic import PRESETS, REVISION, synthetic_ratings
 from asyncqn.errors import BadInput, DamagedFile, require
-from asyncqn.storage import sole_writer
+from asyncqn.storage import open_folder, sole_writer
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -84,7 +84,7 @@ def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str
     folder = cache_dir() / "downloads"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with sole_writer(folder):
+        with open_folder(folder) as handle, sole_writer(handle, folder, patience=3600.0):
             if not _is_sound(target):
                 archive = download(name, folder, say)
                 _store_file(target, archive, asked, say, MD5[name])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import move
+from asyncqn.storage import move, open_input, own_handle, require_own
 
 URL = "https://files.grouplens.org/datasets/movielens/{}.zip"
 MD5 = {
@@ -29,7 +30,7 @@ _NETWORK = (urllib.error.URLError, http.client.HTTPException, ValueError, Timeou
 
 def md5_of(path: Path) -> str:
     """MD5 of a file's bytes, in hexadecimal; only to recognise published archives, not for safety."""
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
@@ -39,6 +40,8 @@ def download(name: str, folder: Path, say: Callable[[str], None]) -> Path:
     Where that turns out to be damaged, the archive is fetched once more from its beginning.
     """
     target, part = folder / f"{name}.zip", folder / f"{name}.zip.part"
+    for path in (target, part):
+        require_own(path)
     if target.is_file() and md5_of(target) == MD5[name]:
         return target
     url = URL.format(name)
@@ -59,8 +62,10 @@ def _fetch(url: str, part: Path) -> None:
         # A server that ignores the range sends the whole file with status 200.
         with (
             urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,
-            part.open("ab" if answer.status == 206 else "wb") as out,
+            os.fdopen(own_handle(part, os.O_WRONLY | os.O_CREAT), "wb") as out,
         ):
+            out.truncate(have if answer.status == 206 else 0)
+            out.seek(0, os.SEEK_END)
             while block := answer.read(_BLOCK):
                 out.write(block)
             if answer.length:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.storage import check_input
 
 
 def read_libsvm(
@@ -32,7 +33,10 @@ def read_libsvm(
     except ImportError:
         raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
     try:
+        check_input(path)
         X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.dtype(dtype))
+    except BadInput:
+        raise
     except FileNotFoundError:
         raise BadInput(f"there is no file {str(path)!r}: give the path of a libsvm file.") from None
     except OSError as error:  # a folder, no permission, a broken archive

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from asyncqn.data.arrow import zstd_stream
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.storage import open_input
 
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError),
@@ -64,14 +65,14 @@ class Source:
     def open(self) -> Iterator[IO[bytes]]:
         """The bytes, from the beginning."""
         if self.member is not None:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+            with _zip(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
         elif self.packed is not None:
-            opened = gzip.GzipFile if self.packed == ".gz" else zstd_stream
-            with opened(self.path) as stream:
+            unpack = gzip.GzipFile if self.packed == ".gz" else zstd_stream
+            with open_input(self.path) as file, unpack(fileobj=file) as stream:
                 yield io.BufferedReader(_Bounded(stream, self))
         else:
-            with self.path.open("rb") as stream:
+            with open_input(self.path) as stream:
                 yield stream
 
     def check_size(self, most: int | None = None) -> None:
@@ -83,7 +84,7 @@ class Source:
         if self.member is None:
             size, packed = self.path.stat().st_size, self.path.stat().st_size
         else:
-            with zipfile.ZipFile(self.path) as archive:
+            with _zip(self.path) as archive:
                 info = archive.getinfo(self.member)
                 size, packed = info.file_size, info.compress_size
         if size > SMALL and size > MOST_SWELLING * packed:
@@ -96,6 +97,12 @@ class Source:
         with telling_unreadable(self), self.open() as stream:
             while not self.plain and stream.read(1 << 22):
                 pass
+
+
+@contextmanager
+def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    with open_input(path) as file, zipfile.ZipFile(file) as archive:
+        yield archive
 
 
 class _Bounded(io.RawIOBase):
@@ -148,9 +155,9 @@ def find(path: str | os.PathLike[str]) -> tuple[Source, Source | None]:
     place = Path(path)
     if os.path.isdir(place):
         return _in_directory(place)
-    if not os.path.isfile(place):
+    if not os.path.exists(place):
         raise BadInput(f"there is no file or directory {str(place)[:200]}.")
-    with telling_unreadable(Source(place)), place.open("rb") as stream:
+    with telling_unreadable(Source(place)), open_input(place) as stream:
         beginning = stream.read(4)
     if beginning[:2] == b"PK" or place.suffix.lower() == ".zip":
         return _in_zip(place)
@@ -172,7 +179,7 @@ def _in_directory(place: Path) -> tuple[Source, Source | None]:
 
 
 def _in_zip(place: Path) -> tuple[Source, Source | None]:
-    with telling_unreadable(Source(place)), zipfile.ZipFile(place) as archive:
+    with telling_unreadable(Source(place)), _zip(place) as archive:
         members = [m for m in archive.namelist() if not m.endswith("/") and "__MACOSX" not in m]
     by_name = {PurePosixPath(m).name: m for m in reversed(members)}
     for name in _RATINGS:

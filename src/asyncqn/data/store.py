@@ -29,7 +29,6 @@ from asyncqn.storage import (
     Kind,
     Spec,
     decode,
-    map_array,
     npy,
     read_document,
     telling_damage,
@@ -103,7 +102,7 @@ def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Rating
         for name, spec in SCHEMA.items():
             if spec.optional and f"{name}.npy" not in document.files:
                 continue
-            arrays[name] = map_array(document.path(f"{name}.npy", verify), name, SCHEMA, sizes)
+            arrays[name] = document.mapped(f"{name}.npy", name, SCHEMA, sizes, verify)
         ratings = Ratings(**arrays)
         if verify:
             _check_range(folder, ratings.users, ratings.n_users)

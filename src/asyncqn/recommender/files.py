@@ -21,7 +21,6 @@ from asyncqn.storage import (
     Kind,
     Spec,
     npz,
-    read_arrays,
     read_document,
     telling_damage,
     write_folder,
@@ -102,7 +101,7 @@ def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], 
     document = read_document(folder, MODEL)
     with telling_damage(folder, MODEL):
         said = document.typed(ModelDocument)
-        arrays = read_arrays(document.path("arrays.npz"), SCHEMA)
+        arrays = document.arrays("arrays.npz", SCHEMA)
         _check_seen(folder, arrays)
         same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
         model = FactorModel(

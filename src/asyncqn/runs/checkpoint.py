@@ -32,7 +32,19 @@ import numpy.typing as npt
 
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.storage import FolderLock, Kind, Log, LogFile, NoLocks, npz, remove_quietly, write_folder
+from asyncqn.storage import (
+    LONGEST_DOCUMENT,
+    FolderLock,
+    Kind,
+    Log,
+    LogFile,
+    NoLocks,
+    npz,
+    read_own,
+    remove_quietly,
+    require_real_folder,
+    write_folder,
+)
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -217,6 +229,8 @@ class Checkpoints:
         self._lock.release()
 
     def _refuse_other_files(self) -> None:
+        for name in GENERATIONS:
+            require_real_folder(self.folder / name)
         for name in sorted(os.listdir(self.folder)):
             ours = name in (*GENERATIONS, FolderLock.NAME) or name.startswith(".draft-")
             if not ours and _LOG_NAME.fullmatch(name) is None:
@@ -268,9 +282,10 @@ class Checkpoints:
                 "run": self.run,
                 "logs": logs,
             }
-            write_folder(self.folder / target, CHECKPOINT, document, {"arrays.npz": npz(saved.arrays)})
+            files = {"arrays.npz": npz(saved.arrays)}
+            write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
-        except (OSError, BadInput) as error:
+        except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
                 f"the checkpoint of commit {saved.commit} could not be written ({error}); the run goes on.",
                 CheckpointWarning,
@@ -294,7 +309,11 @@ def documents_in(folder: Path) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
+    """The text of a document, or what is wrong with one that is no file of ours; empty if there is none."""
     try:
-        return path.read_text(errors="replace")
+        require_real_folder(path.parent)
+        return read_own(path, LONGEST_DOCUMENT).decode(errors="replace")
     except (OSError, ValueError):
         return ""
+    except DamagedFile as planted:
+        return str(planted)

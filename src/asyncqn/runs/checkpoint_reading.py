@@ -87,8 +87,9 @@ def _read_all(folder: Path, seen: dict[str, str]) -> tuple[list[Saved], list[str
     whole: list[Saved] = []
     troubles: list[str] = []
     for name in GENERATIONS:
-        if os.path.isdir(folder / name):
+        if os.path.lexists(folder / name):
             try:
+                storage.require_real_folder(folder / name)
                 whole.append(_read(folder / name, seen))
             except (DamagedFile, BadInput) as damage:
                 troubles.append(str(damage))
@@ -100,7 +101,7 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
     with storage.telling_damage(path, CHECKPOINT):
         said = document.typed(CheckpointDocument)
         sizes = {"dim": said.manifest.potential.dim}
-        arrays = storage.read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
+        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         files: dict[str, storage.LogFile] = {}
         for name, entry in said.logs.items():
             records, files[name] = storage.read_log(path.parent, entry)

@@ -229,13 +229,13 @@ def load_run(
     with storage.telling_damage(folder, RUN):
         said = document.typed(RunDocument)
         sizes = {"dim": said.manifest.potential.dim}
-        arrays = storage.read_arrays(document.path("arrays.npz"), SCHEMA, sizes)
+        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
         plain = document.plain["manifest"]
         keep = None
         if "draws.npy" in document.files:
-            theta = storage.map_array(document.path("draws.npy"), "draws", SCHEMA, sizes)
+            theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
             keep = Draws(int(plain["keep"]), theta)
         potential, algorithm = made_again(folder, plain, potential, algorithm, allow_imports)
         return Run(

@@ -3,12 +3,25 @@
 May import: errors.
 """
 
-from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec, map_array, read_arrays
+from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec
 from asyncqn.storage.growing import GrowingRows
-from asyncqn.storage.locks import FolderLock, NoLocks, held_by
+from asyncqn.storage.locks import FolderLock, NoLocks, held_by, sole_writer
 from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
+from asyncqn.storage.opening import (
+    check_input,
+    check_output,
+    open_folder,
+    open_input,
+    open_own,
+    own_handle,
+    read_input,
+    read_own,
+    require_own,
+    require_real_folder,
+)
 from asyncqn.storage.reading import Document, decode, read_document, telling_damage
 from asyncqn.storage.writing import (
+    LONGEST_DOCUMENT,
     FileEntry,
     Kind,
     check_folder,
@@ -18,7 +31,6 @@ from asyncqn.storage.writing import (
     npy,
     npz,
     remove_quietly,
-    sole_writer,
     write_folder,
     write_whole,
 )
@@ -27,6 +39,7 @@ __all__ = [
     "FLOATS",
     "INT32",
     "INT64",
+    "LONGEST_DOCUMENT",
     "TEXT",
     "Document",
     "FileEntry",
@@ -39,18 +52,26 @@ __all__ = [
     "NoLocks",
     "Spec",
     "check_folder",
+    "check_input",
     "check_of",
+    "check_output",
     "check_place",
     "decode",
     "held_by",
-    "map_array",
     "move",
     "npy",
     "npz",
-    "read_arrays",
+    "open_folder",
+    "open_input",
+    "open_own",
+    "own_handle",
     "read_document",
+    "read_input",
     "read_log",
+    "read_own",
     "remove_quietly",
+    "require_own",
+    "require_real_folder",
     "sole_writer",
     "telling_damage",
     "write_folder",

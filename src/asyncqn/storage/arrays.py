@@ -52,15 +52,16 @@ class Header(NamedTuple):
 
 
 def read_arrays(
-    path: Path, schema: Mapping[str, Spec], sizes: dict[str, int] | None = None
+    file: IO[bytes], path: Path, schema: Mapping[str, Spec], sizes: dict[str, int] | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an archive, once all their headers fit the schema and each other.
+    """Read the arrays of an open archive, once all their headers fit the schema and each other.
 
+    `path` is what messages call the archive.
     A name in the schema that ends in * stands for any number of arrays.  `sizes` are dimensions known
     already, by word; those that are found are added.
     """
     sizes = {} if sizes is None else sizes
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive, ExitStack() as members:
+    with zipfile.ZipFile(file) as archive, ExitStack() as members:
         room = os.fstat(file.fileno()).st_size
         found: dict[str, tuple[IO[bytes], Header]] = {}
         for info in archive.infolist():
@@ -80,15 +81,16 @@ def read_arrays(
         return {name: _read_numbers(member, header) for name, (member, header) in found.items()}
 
 
-def map_array(path: Path, name: str, schema: Mapping[str, Spec], sizes: dict[str, int]) -> npt.NDArray[Any]:
-    """An array in a file of its own as a memory map, once its header fits."""
-    with path.open("rb") as file:
-        header = read_header(file, os.fstat(file.fileno()).st_size)
-        _compare(path, name, header, schema, sizes)
-        if 0 in header.shape:  # nothing to map
-            return np.empty(header.shape, header.dtype)
-        order: Any = "F" if header.by_columns else "C"
-        mapped = np.memmap(file, header.dtype, "r", file.tell(), header.shape, order)
+def map_array(
+    file: IO[bytes], path: Path, name: str, schema: Mapping[str, Spec], sizes: dict[str, int]
+) -> npt.NDArray[Any]:
+    """The array in an open file of its own as a memory map, once its header fits."""
+    header = read_header(file, os.fstat(file.fileno()).st_size)
+    _compare(path, name, header, schema, sizes)
+    if 0 in header.shape:  # nothing to map
+        return np.empty(header.shape, header.dtype)
+    order: Any = "F" if header.by_columns else "C"
+    mapped = np.memmap(file, header.dtype, "r", file.tell(), header.shape, order)
     return mapped.view(np.ndarray)
 
 

@@ -1,26 +1,85 @@
-"""A lock on a folder that the system lets go of when the process that holds it dies."""
+"""Locks that the system releases when the process that holds them dies.
+
+All of them are `flock` on an open handle.  `sole_writer` waits for the lock of a folder's own handle, for
+the moment of a write.  `FolderLock` does not wait: it locks a file in the folder, which also works on
+network file systems, for as long as a run writes checkpoints there, and says in it who holds the lock.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage.opening import own_handle
+
+_POLLING_INTERVAL = 0.02
+_LONGEST_OWNER = 4096
 
 
 class NoLocks(Exception):
-    """The file system, or the operating system, has no locks."""
+    """The file system has no locks."""
+
+
+def _lock(handle: int, *, shared: bool = False) -> bool:
+    """Lock an open file or folder unless somebody else holds the lock; `NoLocks` where there are none."""
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise NoLocks(error.strerror or str(error)) from None
+    return True
+
+
+@contextmanager
+def sole_writer(folder: int, path: Path, patience: float = 600.0) -> Iterator[bool]:
+    """Wait until nobody else writes to a folder, and lock it.
+
+    Parameters
+    ----------
+    folder : int
+        Open handle of the folder.
+    path : Path
+        Its path, for messages.
+    patience : float
+        Longest wait in seconds; after it `BadInput` is raised, because anybody who can read a folder can
+        lock it for ever.
+
+    Yields
+    ------
+    bool
+        False where the file system has no locks for folders.
+    """
+    ends = time.monotonic() + patience
+    try:
+        while not _lock(folder):
+            if time.monotonic() > ends:
+                raise BadInput(
+                    f"{path} has been locked by another process for {patience:g} seconds: wait until it "
+                    "ends, or choose another folder."
+                )
+            time.sleep(_POLLING_INTERVAL)
+    except NoLocks:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)
 
 
 class FolderLock:
     """At most one process (and one holder in it) has the lock of a folder.
 
     The file `lock` in the folder says who holds it: process, host, run and time.  It is the system's
-    lock on that file that counts, so that what a dead process left behind stops nobody.
+    lock on that file that counts, so what a dead process left behind stops nobody.
     """
 
     NAME = "lock"
@@ -33,29 +92,27 @@ class FolderLock:
         """Take the lock, or say in a sentence who has it; `NoLocks` where there is none to take."""
         if self._handle is not None:
             return
+        path = self.folder / self.NAME
+        handle = own_handle(path, os.O_RDWR | os.O_CREAT)
         try:
-            import fcntl
-        except ImportError:
-            raise NoLocks("this operating system has no flock") from None
-        handle = os.open(self.folder / self.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = _owner(os.pread(handle, 4096, 0))
+            content = os.pread(handle, _LONGEST_OWNER, 0)
+            if not _lock(handle):
+                raise BadInput(
+                    f"{self.folder} is being written by {_owner(content)}: wait until it ends, or choose "
+                    "another folder."
+                )
+            if content and not content.startswith(b'{"pid"'):
+                raise DamagedFile(f"{path} was not written by asyncqn: choose another folder.")
+            about = {"pid": os.getpid(), "host": socket.gethostname(), "run": self.run, "since": time.time()}
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(about).encode(), 0)
+        except BaseException:
             os.close(handle)
-            raise BadInput(
-                f"{self.folder} is being written by {owner}: wait until it ends, or choose another folder."
-            ) from None
-        except OSError as error:
-            os.close(handle)
-            raise NoLocks(error.strerror or str(error)) from None
+            raise
         self._handle = handle
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "run": self.run, "since": time.time()}
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(about).encode(), 0)
 
     def release(self) -> None:
-        """Let go of the lock; the empty file stays, for to remove it would race with the next taker."""
+        """Release the lock; the empty file stays, since removing it would race with the next taker."""
         if self._handle is None:
             return
         handle, self._handle = self._handle, None
@@ -74,7 +131,10 @@ def _owner(content: bytes) -> str:
     try:
         about = json.loads(content)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(about["since"])))
-        return f"process {int(about['pid'])} on {about['host']} (run {about['run']}, since {since})"
+        host, run = (
+            "".join(c if c.isprintable() else "?" for c in str(about[key])[:80]) for key in ("host", "run")
+        )
+        return f"process {int(about['pid'])} on {host} (run {run}, since {since})"
     except (ValueError, LookupError, TypeError, OverflowError, OSError):
         return "another process"
 
@@ -82,24 +142,18 @@ def _owner(content: bytes) -> str:
 def held_by(folder: Path) -> str | None:
     """Who holds the lock of a folder, in words; None where nobody does, or nobody can know.
 
-    Whoever asks holds a shared lock for the moment of the question, and only where a process has left its
-    name without letting go.
+    The question itself takes a shared lock for a moment, and only where a process has left its name
+    without releasing the lock.
     """
     try:
-        import fcntl
-
-        handle = os.open(folder / FolderLock.NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except (ImportError, OSError):
+        handle = own_handle(folder / FolderLock.NAME, os.O_RDONLY)
+    except OSError:
         return None
     try:
-        content = os.pread(handle, 4096, 0)
-        if not content:
-            return None  # let go of in good order
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _owner(content)
-    except OSError:
+        content = os.pread(handle, _LONGEST_OWNER, 0)
+        # Without content the lock was released in good order.
+        return _owner(content) if content and not _lock(handle, shared=True) else None
+    except (OSError, NoLocks):
         return None
     finally:
         os.close(handle)
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import DamagedFile
+from asyncqn.storage.opening import open_folder, open_own, own_handle, require_memory
 from asyncqn.storage.writing import force_folder
+
+LOG_NAME = re.compile(r"[a-z]+-[0-9a-f]{12}\.log")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,12 @@ class LogFile:
     def extended(self, folder: Path, log: Log) -> LogFile:
         """Append what `log` has beyond this; returns the longer log and leaves this one as it was."""
         new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
-        fresh = not os.path.exists(folder / self.name)
-        handle = os.open(folder / self.name, os.O_RDWR | os.O_CREAT, 0o666)
+        path, place, rest = folder / self.name, self.records * self.dtype.itemsize, memoryview(new)
+        fresh = self.records == 0
+        handle = own_handle(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
-            place, rest = self.records * self.dtype.itemsize, memoryview(new)
+            if os.fstat(handle).st_size < place:
+                raise DamagedFile(f"{path} is shorter than what was written to it.")
             while rest:
                 written = os.pwrite(handle, rest, place)
                 place, rest = place + written, rest[written:]
@@ -67,7 +73,8 @@ class LogFile:
         finally:
             os.close(handle)
         if fresh:
-            force_folder(folder)
+            with open_folder(folder) as opened:
+                force_folder(opened)
         digest = self.digest.copy()
         digest.update(new)
         return LogFile(self.name, self.dtype, log.length, digest)
@@ -84,14 +91,15 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
     dtype = np.dtype([(str(name), str(kind)) for name, kind in entry.fields])
     if (
         path.name != entry.name
-        or not path.name.endswith(".log")
+        or LOG_NAME.fullmatch(path.name) is None
         or any(dtype[name].str not in ("<i4", "<u4", "<f8", "<i8") for name in dtype.names or ())
     ):
         raise DamagedFile(f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn.")
     length = entry.records * dtype.itemsize
-    if entry.records < 0 or length > path.stat().st_size:
-        raise DamagedFile(f"{path} is shorter than its checkpoint says.")
-    with path.open("rb") as file:
+    with open_own(path) as file:
+        if entry.records < 0 or length > os.fstat(file.fileno()).st_size:
+            raise DamagedFile(f"{path} is shorter than its checkpoint says.")
+        require_memory(path, length)
         content = file.read(length)
     digest = hashlib.sha256(content)
     if digest.hexdigest() != entry.sha256:

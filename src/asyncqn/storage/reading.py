@@ -9,20 +9,23 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy.typing as npt
 
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
-from asyncqn.storage.writing import FileEntry, Kind, check_of, crc32_of, sha256_of
+from asyncqn.storage.arrays import Spec, map_array, read_arrays
+from asyncqn.storage.opening import open_own, read_own, require_memory
+from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, Kind, check_of, crc32_of, sha256_of
 
 Schema = TypeVar("Schema")
 
-LONGEST_DOCUMENT = 1 << 28
 _DAMAGE = (
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, OSError, EOFError, SyntaxError),
     *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error, msgspec.MsgspecError),
@@ -39,23 +42,45 @@ class Document:
     plain: dict[str, Any]
     files: dict[str, FileEntry]
 
-    def path(self, name: str, verify: bool = True) -> Path:
-        """Where the data file of this plain name is, once its length and (`verify`) checksum hold."""
+    def arrays(
+        self, name: str, schema: Mapping[str, Spec], sizes: dict[str, int] | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of the archive of this plain name; see `arrays.read_arrays`."""
+        with self._open(name, verify=True) as file:
+            require_memory(self.folder / self.files[name].name, os.fstat(file.fileno()).st_size)
+            return read_arrays(file, self.folder / self.files[name].name, schema, sizes)
+
+    def mapped(
+        self, name: str, array: str, schema: Mapping[str, Spec], sizes: dict[str, int], verify: bool = True
+    ) -> npt.NDArray[Any]:
+        """The array in the file of this plain name as a memory map; `array` is its name in the schema."""
+        with self._open(name, verify) as file:
+            return map_array(file, self.folder / self.files[name].name, array, schema, sizes)
+
+    def _open(self, name: str, verify: bool) -> BufferedReader:
+        """Open the data file of this plain name, once its length and (`verify`) checksum agree."""
         if name not in self.files:
             raise DamagedFile(f"{self.folder} is damaged: its {self.kind.document} names no {name}.")
         entry = self.files[name]
-        path = self.folder / entry.name
-        if not os.path.isfile(path):
-            raise DamagedFile(f"{self.folder} is damaged: {entry.name} is missing{self.kind.advice}.")
-        same = entry.bytes in (-1, path.stat().st_size)
-        if same and verify:
-            same = sha256_of(path) == entry.sha256 if entry.sha256 else crc32_of(path) == entry.crc32
-        if not same:
+        try:
+            file = open_own(self.folder / entry.name)
+        except FileNotFoundError:
             raise DamagedFile(
-                f"{self.folder} is damaged: {entry.name} does not match its checksum in "
-                f"{self.kind.document}{self.kind.advice}."
-            )
-        return path
+                f"{self.folder} is damaged: {entry.name} is missing{self.kind.advice}."
+            ) from None
+        try:
+            same = entry.bytes in (-1, os.fstat(file.fileno()).st_size)
+            if same and verify:
+                same = sha256_of(file) == entry.sha256 if entry.sha256 else crc32_of(file) == entry.crc32
+            if not same:
+                raise DamagedFile(
+                    f"{self.folder} is damaged: {entry.name} does not match its checksum in "
+                    f"{self.kind.document}{self.kind.advice}."
+                )
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def typed(self, schema: type[Schema]) -> Schema:
         """The document as a typed structure; names it does not know are left out."""
@@ -80,9 +105,7 @@ def telling_damage(place: str | Path, kind: Kind) -> Iterator[None]:
 
 def decode(path: Path) -> dict[str, Any]:
     """A JSON document of bounded length, which must be an object."""
-    if path.stat().st_size > LONGEST_DOCUMENT:
-        raise DamagedFile(f"{path} is longer than any document of asyncqn.")
-    plain = msgspec.json.decode(path.read_bytes())
+    plain = msgspec.json.decode(read_own(path, LONGEST_DOCUMENT))
     if not isinstance(plain, dict):
         raise DamagedFile(f"{path} was not written by asyncqn: it is of another kind.")
     return plain
@@ -94,7 +117,7 @@ def read_document(folder: str | Path, kind: Kind) -> Document:
     Format 1 had no checksum of itself, and before the newest there was one data file of fixed name.
     """
     folder = Path(folder)
-    if not os.path.isfile(folder / kind.document):
+    if not os.path.lexists(folder / kind.document):
         missing = "it is a file" if os.path.isfile(folder) else "there is no such folder"
         why = "" if os.path.isdir(folder) else f", for {missing}"
         raise BadInput(f"{folder} is not a saved {kind.what}: it has no {kind.document}{why}.")

@@ -4,6 +4,7 @@ A folder of ours holds one small JSON document and data files that it names.  A 
 written beside the old one: data files under names nobody has used, forced to disk, then the document,
 which one `os.replace` switches; only then are the superseded data files removed.  So whenever the
 writer is killed, the old version or the new one is there, and what else lies in the folder stays.
+All names are resolved against the handle of the open folder, and none of them through a link.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import IO, Any
 
@@ -26,9 +28,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput
+from asyncqn.errors import AsyncqnError, BadInput
+from asyncqn.storage.locks import sole_writer
+from asyncqn.storage.opening import check_output, open_folder, open_own, own_handle, read_own, require_own
 
 Write = Callable[[IO[bytes]], Any]
+LONGEST_DOCUMENT = 1 << 28
+"""Bytes of a document, at most."""
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time: few enough to stay in the cache."""
 
@@ -64,25 +70,26 @@ class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     crc32: int = 0
 
     @classmethod
-    def of(cls, path: Path, checksum: str) -> FileEntry:
-        size = path.stat().st_size
+    def of(cls, file: BufferedReader, name: str, checksum: str) -> FileEntry:
+        size = os.fstat(file.fileno()).st_size
         if checksum == "crc32":
-            return cls(path.name, size, crc32=crc32_of(path))
-        return cls(path.name, size, sha256=sha256_of(path))
+            return cls(name, size, crc32=crc32_of(file))
+        return cls(name, size, sha256=sha256_of(file))
 
 
-def sha256_of(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256_of(file: BufferedReader) -> str:
+    """The checksum of an open file, which is left at its beginning."""
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return digest
 
 
-def crc32_of(path: Path) -> int:
-    """A checksum against accidents that is quick enough for large columns."""
+def crc32_of(file: BufferedReader) -> int:
+    """A checksum against accidents that is quick enough for large columns; the file is left at its start."""
     total, block = 0, memoryview(bytearray(_BLOCK))
-    with path.open("rb", buffering=0) as stream:
-        while count := stream.readinto(block):
-            total = zlib.crc32(block[:count], total)
+    while count := file.readinto(block):
+        total = zlib.crc32(block[:count], total)
+    file.seek(0)
     return total
 
 
@@ -95,6 +102,8 @@ def check_of(document: Mapping[str, Any]) -> str:
 def check_place(path: str | Path) -> None:
     """Refuse, before any work is done, a place where nothing can be written after it; leaves no trace."""
     with _in_words(f"{path} cannot be written"):
+        if not os.path.isdir(path):
+            check_output(path)
         parents = Path(path).absolute().parents
         nearest = next(parent for parent in parents if os.path.lexists(parent))
         with tempfile.TemporaryFile(dir=nearest):
@@ -117,20 +126,24 @@ def write_whole(path: str | Path, content: bytes | str | Write) -> Path:
     """Write beside `path`, force to disk, then move into place: nobody ever sees half a file.
 
     `content` may be a function that writes to the open file, for what is too long to be held at once.
-    Folders on the way are made; a link stays a link, and what it points to is replaced.
+    Folders on the way are made.  A symbolic link that the user named stays, and the regular file it
+    points to is replaced; a device, a named pipe or a folder is refused.
     """
     with _in_words(f"{path} cannot be written"):
         place = Path(os.path.realpath(path))
+        check_output(place)
         made = _make_folder(place.parent)
-        scratch = place.with_name(f".{uuid.uuid4().hex[:12]}{place.suffix}")
-        try:
-            _fill(scratch, content)
-            os.replace(scratch, place)
-        except BaseException:
-            remove_quietly(scratch)
-            _remove_empty(made)
-            raise
-        force_folder(place.parent)
+        scratch = f".{uuid.uuid4().hex[:12]}{place.suffix}"
+        with open_folder(place.parent) as folder:
+            try:
+                _fill(place.with_name(scratch), folder, content)
+                os.replace(scratch, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(scratch, dir_fd=folder)
+                _remove_empty(made)
+                raise
+            force_folder(folder)
     return Path(path)
 
 
@@ -144,45 +157,73 @@ def check_folder(folder: str | Path, kind: Kind) -> None:
         names = ["no folder"]
     if kind.document not in names and any(kind.plain_name(name) is None for name in names):
         raise BadInput(f"{folder} exists and is not a {kind.what}: choose another folder, or empty it.")
+    require_own(Path(folder) / kind.document)
 
 
 def write_folder(
-    folder: str | Path, kind: Kind, document: Mapping[str, Any], files: Mapping[str, Write]
+    folder: str | Path,
+    kind: Kind,
+    document: Mapping[str, Any],
+    files: Mapping[str, Write],
+    *,
+    inside: str = "",
 ) -> Path:
     """Write a folder of this kind, whole or not at all; an older version there is replaced.
 
     `files` fills the data files by plain name; `document` is plain data, to which the kind, the format,
-    the entries of the files and a checksum are added.
+    the entries of the files and a checksum are added.  `inside`: the folder to write is the one of this
+    name in `folder`, and no link.
     """
     token = uuid.uuid4().hex[:12]
-    with _in_words(f"the {kind.what} cannot be saved to {folder}"):
-        place = Path(os.path.realpath(folder))
-        check_folder(place, kind)
-        made = _make_folder(place)
+    with _in_words(f"the {kind.what} cannot be saved to {Path(folder, inside)}"):
+        outer = Path(os.path.realpath(folder))
+        place = outer / inside
+        if not inside:
+            check_folder(place, kind)
+        made = ([place] if inside else []) + _make_folder(outer)
         try:
-            with sole_writer(place) as sole:
-                entries = {}
-                for name, write in files.items():
-                    path = place / _unique_name(name, token)
-                    _fill(path, write)
-                    entries[name] = msgspec.to_builtins(FileEntry.of(path, kind.checksum))
-                sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
-                sealed["check"] = check_of(sealed)
-                scratch = place / _unique_name(kind.document, token)
-                _fill(scratch, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
-                superseded = _named(place, kind)
-                force_folder(place)
-                os.replace(scratch, os.path.realpath(place / kind.document))
-                force_folder(place)
-                for name in os.listdir(place):
-                    if _plain_name(name)[1] != token and (
-                        name in superseded or (sole and kind.plain_name(name))
-                    ):
-                        remove_quietly(place / name)
+            with open_folder(outer, inside) as handle:
+                check_folder(place, kind)
+                try:
+                    with sole_writer(handle, place) as sole:
+                        _write_version(place, handle, sole, kind, token, document, files)
+                except BaseException:
+                    _undo(place, handle, kind, token)
+                    raise
         except BaseException:
-            _undo(place, kind, token, made)
+            _remove_empty(made)
             raise
-    return Path(folder)
+    return Path(folder, inside)
+
+
+def _write_version(
+    place: Path,
+    folder: int,
+    sole: bool,
+    kind: Kind,
+    token: str,
+    document: Mapping[str, Any],
+    files: Mapping[str, Write],
+) -> None:
+    """Write a new version beside the old one, switch to it, and remove the superseded files."""
+    entries = {}
+    for plain, write in files.items():
+        path = place / _unique_name(plain, token)
+        _fill(path, folder, write)
+        with open_own(path, folder) as file:
+            entries[plain] = msgspec.to_builtins(FileEntry.of(file, path.name, kind.checksum))
+    sealed = {**document, "kind": kind.name, "format": kind.format, "files": entries}
+    sealed["check"] = check_of(sealed)
+    scratch = _unique_name(kind.document, token)
+    _fill(place / scratch, folder, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
+    superseded = _named(place, folder, kind)
+    force_folder(folder)
+    os.replace(scratch, kind.document, src_dir_fd=folder, dst_dir_fd=folder)
+    force_folder(folder)
+    for name in os.listdir(folder):
+        if _plain_name(name)[1] != token and (name in superseded or (sole and kind.plain_name(name))):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
 
 
 def remove_quietly(path: Path) -> None:
@@ -196,10 +237,11 @@ def remove_quietly(path: Path) -> None:
 
 def move(path: Path, target: Path) -> Path:
     """Put a whole file in its place in the same folder, for good."""
-    with path.open("rb") as file:
+    with open_own(path) as file:
         os.fsync(file.fileno())
     os.replace(path, target)
-    force_folder(target.parent)
+    with open_folder(target.parent) as folder:
+        force_folder(folder)
     return target
 
 
@@ -208,7 +250,7 @@ def _in_words(what: str) -> Iterator[None]:
     """What the system refuses becomes one sentence (ValueError: a path with a null character)."""
     try:
         yield
-    except BadInput:
+    except AsyncqnError:
         raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -216,8 +258,10 @@ def _in_words(what: str) -> Iterator[None]:
         raise BadInput(f"{words}: {reason}.") from None
 
 
-def _fill(scratch: Path, content: bytes | str | Write) -> None:
-    with scratch.open("xb") as file:
+def _fill(path: Path, folder: int, content: bytes | str | Write) -> None:
+    """Write a new file into the open folder, and force it to disk."""
+    handle = own_handle(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
+    with os.fdopen(handle, "wb") as file:
         if callable(content):
             content(file)
         else:
@@ -237,35 +281,10 @@ def _make_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def force_folder(folder: Path) -> None:
-    """Force names to disk, where the system can do that for folders."""
+def force_folder(folder: int) -> None:
+    """Force the names in an open folder to disk, where the file system can do that."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def sole_writer(folder: Path) -> Iterator[bool]:
-    """Wait until nobody else writes to the folder; False where the system has no locks for folders."""
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            sole = True
-        except OSError:
-            sole = False
-        yield sole
-    finally:
-        os.close(handle)
+        os.fsync(folder)
 
 
 def _unique_name(plain: str, token: str) -> str:
@@ -279,28 +298,27 @@ def _plain_name(name: str) -> tuple[str, str]:
     return (found[1] + found[3], found[2]) if found else (name, "")
 
 
-def _named(folder: Path, kind: Kind) -> set[str]:
+def _named(place: Path, folder: int, kind: Kind) -> set[str]:
     """The data files that the folder's present document names, as far as it can be read."""
     try:
-        document = json.loads((folder / kind.document).read_bytes())
+        document = json.loads(read_own(place / kind.document, LONGEST_DOCUMENT, folder))
         if "files" not in document:
             return set(kind.files)
         names = {entry["name"] for entry in document["files"].values()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, AsyncqnError):
         return set()
     return {name for name in names if isinstance(name, str) and kind.plain_name(name)}
 
 
-def _undo(folder: Path, kind: Kind, token: str, made: list[Path]) -> None:
+def _undo(place: Path, folder: int, kind: Kind, token: str) -> None:
     """Remove what a failed writer has made, unless the document names it by now."""
-    with suppress(OSError):
-        if os.path.exists(folder / kind.document) and token in (folder / kind.document).read_text():
+    with suppress(OSError, AsyncqnError):
+        if token.encode() in read_own(place / kind.document, LONGEST_DOCUMENT, folder):
             return
     with suppress(OSError):
         for name in os.listdir(folder):
             if _plain_name(name)[1] == token:
-                remove_quietly(folder / name)
-    _remove_empty(made)
+                os.unlink(name, dir_fd=folder)
 
 
 def _remove_empty(folders: list[Path]) -> None:

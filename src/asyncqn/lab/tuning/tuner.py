@@ -23,7 +23,7 @@ from typing import Any
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra, require
 from asyncqn.lab.tuning.problem import TuningProblem, known_algorithm
 from asyncqn.lab.tuning.processes import Tell, pool
-from asyncqn.storage import write_whole
+from asyncqn.storage import LONGEST_DOCUMENT, read_input, write_whole
 from asyncqn.storage.serialise import to_json
 
 PRUNE = 1.5
@@ -77,12 +77,14 @@ def load_study(path: Path) -> Study:
 def read_study(path: Path) -> dict[str, Any]:
     """The whole document of a saved study."""
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads(read_input(path, LONGEST_DOCUMENT).decode())
         if document["kind"] != "asyncqn tuning" or document["format"] != FORMAT:
             raise DamagedFile(f"{path} is not a study of this version's tuner: choose another file.")
         if not {"command", "problem", "budget", "best", "trials"} <= set(document):
             raise KeyError("a part is missing")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except BadInput:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFile(f"{path} is damaged ({type(error).__name__}: {error}): delete it.") from None
     return document
 

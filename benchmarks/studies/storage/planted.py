@@ -1,0 +1,269 @@
+"""Links, named pipes and devices planted where asyncqn keeps its files, or named as its input.
+
+    python -m benchmarks.studies.storage.planted
+
+An attacker who can write to a shared folder, or who sends an archive, puts a symbolic link, a hard link, a
+named pipe, a device, a socket or a folder where a file of ours is expected.  Every case runs one command in
+a process of its own on such a folder.  It passes if the command ends within `PATIENCE` seconds without a
+traceback and the files outside the folder are what they were: same bytes, same inode, no new names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.data import save_ratings, synthetic_ratings
+from asyncqn.runs.checkpoint import CHECKPOINT
+from asyncqn.storage import check_of
+
+PATIENCE = 60.0
+SECRET = b"precious\n" * 50
+SMALL = ["--algorithm", "async-sgd", "-p", "h=1e-5", "-p", "batch=2", "--dim", "8", "--n-data", "24",
+         "--workers", "2", "--commits", "60"]  # fmt: skip
+CHECKPOINTS = ["--checkpoint", "A", "--checkpoint-every", "0.0001"]
+JOB = '[problem]\nkind = "linear-gaussian"\ndim = 8\nn_data = 24\n'
+
+
+@dataclass(frozen=True)
+class Case:
+    """One planted file: what lies there (`plant`), where, and the command that meets it.
+
+    `place` is a path inside the copy of the templates; `*` stands for one name.  `forge` changes the
+    folder further, as somebody who can compute our checksums.
+    """
+
+    plant: str
+    place: str
+    command: tuple[str, ...]
+    forge: Callable[[Path], None] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.plant} at {self.place}: asyncqn {' '.join(self.command)}"
+
+
+def make_templates(folder: Path) -> None:
+    """A folder of checkpoints A, a run R, a model M, stored ratings S, a job file and a table of ratings."""
+    problem = aq.LinearGaussian.random(8, 24, seed=1)
+    algorithm = aq.AsyncSGD(h=1e-5, batch=2)
+    run = aq.minimize(
+        problem, algorithm, engine=aq.Threads(1), commits=60, checkpoint=folder / "A", checkpoint_every=20
+    )
+    run.save(folder / "R")
+    for _ in "ab":
+        aq.resume(folder / "A")  # writes the other generation
+    ratings = synthetic_ratings(30, 20, 300)
+    save_ratings(ratings, folder / "S")
+    aq.Recommender(2, workers=1).fit(ratings).save(folder / "M")
+    (folder / "j.toml").write_text(JOB)
+    rows = zip(ratings.users, ratings.items, ratings.values, strict=True)
+    (folder / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{v}\n" for u, i, v in rows))
+
+
+def plant(kind: str, place: Path, outside: Path) -> None:
+    """Put something else where a file of ours is expected."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "symlink":
+            place.symlink_to(outside / "secret")
+        case "hard link":
+            os.link(outside / "secret", place)
+        case "link to a folder":
+            place.symlink_to(outside, target_is_directory=True)
+        case "dangling link":
+            place.symlink_to(outside / "not there")
+        case "link to a device":
+            place.symlink_to("/dev/zero")
+        case "named pipe":
+            os.mkfifo(place)
+        case "device":  # only root can make one
+            os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        case "socket":
+            here = os.getcwd()
+            os.chdir(place.parent)  # names of sockets are short
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(place.name)
+            os.chdir(here)
+        case "folder":
+            place.mkdir()
+        case "file of a stranger":
+            place.write_bytes(SECRET)
+        case "endless file":
+            with place.open("wb") as file:
+                file.truncate(1 << 43)
+
+
+def forge_log(folder: Path) -> None:
+    """Let the newest generation name a log of no records that is a link to a file outside."""
+    for generation in "ab":
+        path = folder / "A" / generation / CHECKPOINT.document
+        document = json.loads(path.read_text())
+        for entry in document["logs"].values():
+            (folder / "A" / entry["name"]).unlink(missing_ok=True)
+            (folder / "A" / entry["name"]).symlink_to(folder.parent / "outside" / "secret")
+            entry |= {"records": 0, "sha256": hashlib.sha256(b"").hexdigest()}
+        document["check"] = check_of(document)
+        path.write_text(json.dumps(document))
+
+
+SHOW, RESUME, WATCH = ("show", "A"), ("resume", "A"), ("watch", "A", "--once")
+NEW = ("simulate", *SMALL, *CHECKPOINTS)
+SAVE = ("simulate", *SMALL, "--save", "R")
+SAVE_NEW = ("simulate", *SMALL, "--save", "new")
+FIT = ("fit", "S", "--rank", "2", "--workers", "1", "--passes", "2")
+FILES = ("symlink", "hard link", "named pipe", "device", "socket", "folder", "link to a device")
+LINKS = ("symlink", "hard link", "named pipe")
+
+CASES: tuple[Case, ...] = (
+    *(Case(kind, "A/lock", command) for kind in (*FILES, "dangling link") for command in (RESUME, WATCH)),
+    *(Case(kind, "new/lock", ("simulate", *SMALL, "--checkpoint", "new")) for kind in FILES),
+    Case("file of a stranger", "A/lock", RESUME),
+    *(
+        Case(kind, f"A/{name}/checkpoint.json", command)
+        for kind in (*FILES, "endless file")
+        for name in "ab"
+        for command in (RESUME, SHOW)
+    ),
+    *(Case(kind, "new/b/checkpoint.json", ("simulate", *SMALL, "--checkpoint", "new")) for kind in LINKS),
+    *(Case("link to a folder", f"A/{name}", command) for name in "ab" for command in (RESUME, SHOW, NEW)),
+    *(
+        Case("link to a folder", f"new/{name}", ("simulate", *SMALL, "--checkpoint", "new")) for name in "ab"
+    ),
+    *(Case(kind, "A/b/arrays-*.npz", RESUME) for kind in (*FILES, "endless file")),
+    *(Case(kind, "A/schedule-*.log", RESUME) for kind in FILES),
+    Case("symlink", "A/fingerprints-*.log", RESUME, forge_log),
+    *(Case(kind, "R/run.json", command) for kind in FILES for command in (("show", "R"), SAVE)),
+    *(Case(kind, "R/arrays-*.npz", ("replay", "R")) for kind in (*FILES, "endless file")),
+    *(Case(kind, "new/run.json", SAVE_NEW) for kind in LINKS),
+    *(Case(kind, "M/model.json", command) for kind in LINKS for command in (
+        ("recommend", "M", "--user", "1"), (*FIT, "--out", "M"))),
+    *(Case(kind, "M/arrays-*.npz", ("recommend", "M", "--user", "1")) for kind in FILES),
+    *(Case(kind, "S/header.json", FIT) for kind in FILES),
+    *(Case(kind, "S/values-*.npy", FIT) for kind in FILES),
+    *(Case(kind, "j.toml", ("simulate", "j.toml")) for kind in (
+        "named pipe", "device", "socket", "folder", "link to a device", "endless file")),
+    Case("file of a stranger", "j.toml", ("simulate", "/dev/zero")),
+    *(Case(kind, "r.csv", ("fit", "r.csv")) for kind in (
+        "named pipe", "device", "socket", "folder", "link to a device")),
+    *(Case(kind, "t.json", ("tune", "async-sgd", "j.toml", "--output", "t.json", "--budget", "1"))
+      for kind in ("named pipe", "device", "socket", "folder")),
+    *(Case(kind, "p.html", ("show", "R", "--html", "p.html")) for kind in (
+        "named pipe", "device", "socket", "folder")),
+)  # fmt: skip
+
+
+def state_of(folder: Path) -> dict[str, Any]:
+    """Everything in a folder: names, inodes, lengths, times of change and bytes."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path.relative_to(folder))] = (status.st_ino, status.st_size, status.st_mtime_ns, content)
+    return found
+
+
+def prepare(case: Case, templates: Path, place: Path) -> tuple[Path, Path]:
+    """A copy of the templates with the planted file, and the folder outside it."""
+    inside, outside = place / "inside", place / "outside"
+    shutil.copytree(templates, inside)
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    spots = sorted(inside.glob(case.place)) if "*" in case.place else [inside / case.place]
+    plant(case.plant, spots[0], outside)
+    if case.forge is not None:
+        case.forge(inside)
+    return inside, outside
+
+
+def trouble(case: Case, templates: Path, place: Path) -> str:
+    """What went wrong in a case; empty if nothing did."""
+    inside, outside = prepare(case, templates, place)
+    before = state_of(outside)
+    command = [sys.executable, "-m", "asyncqn", *case.command]
+    try:
+        done = subprocess.run(command, cwd=inside, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if state_of(outside) != before:
+        return "touched a file outside"
+    if "Traceback" in done.stderr or done.returncode not in (0, 1, 2):
+        return f"code {done.returncode}: {done.stderr[-300:]}"
+    if done.returncode == 2 and len(done.stderr.strip().splitlines()) > 12:
+        return f"not one sentence: {done.stderr[-300:]}"
+    return ""
+
+
+def swapped(templates: Path, place: Path, rounds: int = 300) -> str:
+    """Swap a generation for a link to a folder outside while checkpoints are written, and look outside."""
+    inside, outside = place / "inside", place / "outside"
+    shutil.copytree(templates, inside)
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    before = state_of(outside)
+    script = (
+        "import sys, warnings, asyncqn as aq\n"
+        "warnings.simplefilter('ignore')\n"
+        "problem = aq.LinearGaussian.random(8, 24, seed=1)\n"
+        "aq.minimize(problem, aq.AsyncSGD(h=1e-5, batch=2), engine=aq.Threads(1), commits=3000, tol=None,\n"
+        "            checkpoint=sys.argv[1], checkpoint_every=5)\n"
+    )
+    target = inside / "shared"
+    with subprocess.Popen([sys.executable, "-c", script, str(target)]) as process:
+        swaps = 0
+        while process.poll() is None:
+            try:
+                os.rename(target / "b", target / ".draft-x")
+                os.symlink(outside, target / "b")
+                os.unlink(target / "b")
+                os.rename(target / ".draft-x", target / "b")
+                swaps += 1
+            except OSError:
+                shutil.rmtree(target / ".draft-x", ignore_errors=True)
+    same = state_of(outside) == before
+    return "" if same and swaps >= rounds else f"{swaps} swaps, outside {'the same' if same else 'touched'}"
+
+
+def main(cases: Sequence[Case] = CASES) -> int:
+    troubles = []
+    with tempfile.TemporaryDirectory(prefix="asyncqn-planted-") as name:
+        templates = Path(name) / "templates"
+        templates.mkdir()
+        make_templates(templates)
+        for number, case in enumerate(cases):
+            if case.plant == "device" and os.geteuid() != 0:
+                print(f"not tried, for only root can make a device: {case.name}")
+                continue
+            said = trouble(case, templates, Path(name) / str(number))
+            print(f"{'ok' if not said else 'FAILED'}  {case.name}{': ' + said if said else ''}", flush=True)
+            if said:
+                troubles.append(case.name)
+            shutil.rmtree(Path(name) / str(number), ignore_errors=True)
+        said = swapped(templates, Path(name) / "swapped")
+        print(f"{'ok' if not said else 'FAILED'}  a generation swapped for a link while it is written {said}")
+        troubles += ["swapped"] if said else []
+    print(f"{len(cases) + 1} cases, {len(troubles)} failed")
+    return min(len(troubles), 1)
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    sys.exit(main())
