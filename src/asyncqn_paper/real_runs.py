@@ -154,7 +154,7 @@ def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
         root = {
             f"{word}_ALLOW_RUN_AS_ROOT{end}": "1" for word in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
         }
-        environment = {**os.environ, **root, "OMPI_MCA_btl": "self,sm"}
+        environment = {**os.environ, **root, "PYTHONSAFEPATH": "1", "OMPI_MCA_btl": "self,sm"}
         with subprocess.Popen(
             command,
             env=environment,

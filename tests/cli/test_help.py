@@ -36,6 +36,7 @@ def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str])
     code, out, _ = call(capfd, "-h")
     assert code == 0
     assert [name for name in command_names() if f"\n  {name} " not in out] == []
+    assert call(capfd) == (2, out, ""), "a command is missing, and the help says which there are"
     for shell in ("bash", "zsh", "fish"):
         done = subprocess.run(
             [sys.executable, "-m", "asyncqn"],

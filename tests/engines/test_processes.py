@@ -125,6 +125,25 @@ def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind(
         gc.enable()
 
 
+def test_twenty_runs_side_by_side_in_threads_all_return() -> None:
+    runs: dict[int, aq.Run] = {}
+
+    def one(seed: int) -> None:
+        engine = aq.Processes(2, start_method="fork")
+        runs[seed] = aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=engine, commits=40, seed=seed)
+
+    threads = [threading.Thread(target=one, args=(seed,), daemon=True) for seed in range(20)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + 100.0
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    assert sorted(runs) == list(range(20)), "a run that is not there waits for the end of another"
+    assert {run.manifest["engine"]["workers_lost"] for run in runs.values()} == {0}
+    for run in runs.values():
+        assert_replays(run)
+
+
 def test_a_new_interpreter_computes_the_same_and_shares_the_data(tmp_path: Path) -> None:
     class Own(Slope):  # cannot be imported by name: it travels by value
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.engines.named import engine_class
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import AsyncqnError, BadInput, ReplayMismatch
@@ -127,10 +128,10 @@ def _by_value(job: dict[str, Any]) -> bytes:
 
 def _environment() -> dict[str, str]:
     """This process's, with its import path and without an ambient MPI launch; root may start ranks."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(_AMBIENT)}
+    kept = {key: value for key, value in child_environment().items() if not key.startswith(_AMBIENT)}
     allowed = {f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
     allowed["OMPI_MCA_mpi_yield_when_idle"] = "1"  # there may be more ranks than processors
-    return {**kept, **allowed, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    return {**kept, **allowed}
 
 
 def _call(command: list[str], environment: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from asyncqn.cli.ending import BAD_INPUT
 from asyncqn.cli.options import grouped
 from asyncqn.errors import BadInput
 
@@ -127,11 +128,15 @@ def _version(wanted: bool) -> None:
 
 
 def _asyncqn(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(BAD_INPUT)  # as typer's own `no_args_is_help`: a command is missing
 
 
 def program() -> Program:
@@ -139,7 +144,7 @@ def program() -> Program:
     app = typer.Typer(
         name="asyncqn",
         cls=Program,
-        no_args_is_help=True,
+        invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 
 
 class _WithoutCollecting(event.Listener):
@@ -35,6 +37,16 @@ class _WithoutCollecting(event.Listener):
             self.depth -= 1
             if self.depth == 0 and self.collects:
                 gc.enable()
+
+
+def no_compilation() -> AbstractContextManager[object]:
+    """Return a context in which no other thread compiles a kernel.
+
+    A process forked inside it can compile; one forked beside a compilation inherits numba's lock as taken,
+    and waits for it forever.
+    """
+    context: AbstractContextManager[object] = global_compiler_lock
+    return context
 
 
 def compile_without_collecting() -> None:

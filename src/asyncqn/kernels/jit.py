@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
-
-# Where colorama is installed, numba colours its errors with it, and every process then ends by writing an
-# escape code to its terminal.  Under mpiexec the output of a rank is one, and JSON with such an end is none.
-os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 from numba import njit
 from numba.core.cpu import CPUTargetOptions

@@ -7,7 +7,6 @@ import platform
 from functools import cache
 from pathlib import Path
 
-import numba
 import numpy as np
 
 
@@ -29,6 +28,8 @@ def code_digest() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Versions and machine; looked up once, for it takes longer than a short run."""
+    import numba
+
     from asyncqn import __version__
 
     return {
@@ -46,6 +47,7 @@ def _processor() -> str:
 
     NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name another than the one at hand.
     """
+    import numba
     from llvmlite import binding
 
     name, features = (getattr(numba.config, f"CPU_{what}") for what in ("NAME", "FEATURES"))

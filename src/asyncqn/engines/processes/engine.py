@@ -23,6 +23,7 @@ from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
 from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.memory import pack
 from asyncqn.engines.processes.worker import Brief, life_of
+from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.errors import WorkerFailed, is_count, require
 from asyncqn.runs.run import Run
 
@@ -117,7 +118,8 @@ def why_not_fork() -> str | None:
 def _sample_update(request: Request) -> Any:
     """An update from states that are thrown away; kernels are compiled before workers are forked."""
     potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
-    precompile(potential, algorithm, theta0, request.seed)
+    with one_thread_pools():  # imports what workers need for it, before they are forked
+        precompile(potential, algorithm, theta0, request.seed)
     order = Assign(0, 0, 0, algorithm.stages[0].first_part)
     try:
         return sample_update(algorithm, read_only(potential), theta0, request.seed)

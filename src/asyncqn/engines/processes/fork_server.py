@@ -10,6 +10,11 @@ master has by then, so that one can be added at any time.  It comes about in two
 
 The server is the parent of all workers.  It ends when its socket to the master does, or when its own
 parent is another one: first it kills its children, so that no process is left behind.
+
+Runs in several threads of one process fork beside each other, and a copy inherits every descriptor that is
+open at that moment.  Two rules keep it from mattering.  The master shuts its socket to the server down before
+it closes it, which ends the connection whoever holds a copy.  And the master holds the other end of a socket,
+whose last copy must close with the process it belongs to, only under `_FORKING`.
 """
 
 from __future__ import annotations
@@ -21,15 +26,20 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
+from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.errors import WorkerFailed
+from asyncqn.kernels.compiling import no_compilation
 
 LOOK_EVERY = 1.0
 """Seconds between two looks whether the master is still the parent."""
 _NUMBER = struct.Struct("=q")
+_FORKING = threading.Lock()
+"""Held while this process is forked, and while it has a socket open that belongs to a child."""
 
 Life = Callable[[socket.socket, int, int], None]
 """What a worker does: with its socket to the master, and with its shared memory, by descriptor and bytes."""
@@ -43,10 +53,11 @@ class ForkServer:
 
     def start(self, room: int, nbytes: int) -> tuple[socket.socket, int]:
         """Start a worker with this shared memory: the socket to it, and its process."""
-        mine, its = socket.socketpair()
-        try:
-            with its:
+        with _FORKING:
+            mine, its = socket.socketpair()
+            with its, suppress(OSError):  # where the server is gone, there is nothing to receive below
                 socket.send_fds(self._socket, [_NUMBER.pack(nbytes)], [its.fileno(), room])
+        try:
             (process,) = _NUMBER.unpack(self._socket.recv(_NUMBER.size, socket.MSG_WAITALL))
         except (OSError, struct.error):
             mine.close()
@@ -58,26 +69,29 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and every worker that is still there."""
+        with suppress(OSError):  # it may be gone
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._wait()
 
 
 def forked(life: Life) -> ForkServer:
     """A server that is a copy of this process."""
-    mine, its = socket.socketpair()
     master = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
-    with warnings.catch_warnings():
+    with _FORKING, no_compilation(), warnings.catch_warnings():
         # Some warn of every fork beside threads.  The copy runs none of their code, and where workers would,
         # the engine does not fork unless it is told to.
         warnings.simplefilter("ignore")
+        mine, its = socket.socketpair()
         process = os.fork()
+        if process:
+            its.close()
     if process == 0:
         with _no_way_back():
             mine.close()
             serve(its, master, life)
-    its.close()
 
     def wait() -> None:
         with suppress(ChildProcessError):  # whoever handles SIGCHLD may have been faster
@@ -88,17 +102,16 @@ def forked(life: Life) -> ForkServer:
 
 def spawned(brief: int) -> ForkServer:
     """A server that is a new interpreter; brief: the shared memory that workers load."""
-    mine, its = socket.socketpair()
-    with its:
-        descriptors = (its.fileno(), brief)
-        code = f"from {__name__} import main; main({its.fileno()}, {brief}, {os.getpid()})"
-        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        server = subprocess.Popen(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            pass_fds=descriptors,
-        )
+    with _FORKING:
+        mine, its = socket.socketpair()
+        with its:
+            code = f"from {__name__} import main; main({its.fileno()}, {brief}, {os.getpid()})"
+            server = subprocess.Popen(
+                [sys.executable, "-c", code],
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(its.fileno(), brief),
+            )
     return ForkServer(mine, server.wait)
 
 

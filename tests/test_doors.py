@@ -1,0 +1,201 @@
+"""Doors that others use: picklers, job schedulers, terminals; and folders that hold modules of a stranger."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from cli.calls import SMALL
+
+import asyncqn as aq
+
+# Classes of a script: what picklers send by value, with the modules that their methods mention.
+SCRIPT = """
+import numpy as np
+import asyncqn as aq
+
+class Bowl:
+    dim = 2
+    n_data = 8
+
+    def __init__(self, curvature=1.0):
+        self.curvature = curvature
+
+    def value(self, theta):
+        aq.BadInput
+        return 0.5 * self.curvature * float(theta @ theta)
+
+    def grad(self, theta, rows, out):
+        aq.BadInput
+        np.multiply(theta, self.curvature * len(rows) / 8, out=out)
+
+def run(engine):
+    algorithm = aq.AsyncSGD(h=1e-2, batch=4)
+    return aq.minimize(Bowl(), algorithm, engine=engine, commits=20, theta0=np.ones(2), check=False)
+"""
+
+
+def script() -> dict[str, Any]:
+    """The names of the script, as a process that runs it has them."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, names)
+    return names
+
+
+def test_the_package_pickles_by_name() -> None:
+    for pickler in (pickle, cloudpickle):
+        assert pickle.loads(pickler.dumps(aq)) is aq
+
+
+def test_a_function_and_the_module_of_its_name_are_not_confused() -> None:
+    program = (
+        "import asyncqn as aq, asyncqn.minimize, asyncqn.resume, asyncqn.plan\n"
+        "from asyncqn import *\n"
+        "assert all(map(callable, (aq.minimize, aq.resume, aq.plan, minimize)))\n"
+        "assert sorted(dir(aq)) == dir(aq) == aq.__all__\n"
+        "try:\n    aq.minimise\n"
+        "except AttributeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("module 'asyncqn' has no attribute 'minimise'\n", "")
+
+
+def test_classes_of_a_script_go_through_joblib_and_a_grid_search(tmp_path: Path) -> None:
+    calls = """
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import GridSearchCV
+
+class Flattest(BaseEstimator):
+    def __init__(self, curvature=1.0):
+        self.curvature = curvature
+
+    def fit(self, X, y):
+        engine = aq.Simulator(aq.Cluster(1))
+        self.run_ = aq.minimize(Bowl(self.curvature), engine=engine, theta0=np.ones(2), check=False)
+        return self
+
+    def score(self, X, y):
+        return -self.curvature if self.run_.success else float("nan")
+
+def workers(n):
+    return run(aq.Simulator(aq.Cluster(n))).manifest["engine"]["workers"]
+
+print(Parallel(n_jobs=2)(delayed(workers)(n) for n in (1, 2)))
+search = GridSearchCV(Flattest(), {"curvature": [2.0, 1.0]}, n_jobs=2, cv=2)
+print(search.fit(np.zeros((4, 1)), np.zeros(4)).best_params_)
+"""
+    (tmp_path / "script.py").write_text(SCRIPT + calls)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "[1, 2]\n{'curvature': 1.0}\n", done.stderr
+
+
+def test_classes_of_a_script_go_to_new_interpreters(tmp_path: Path) -> None:
+    call = "run(aq.Processes(2, start_method='spawn')).save('run')\n"
+    (tmp_path / "script.py").write_text(SCRIPT + call)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    run = aq.load_run(tmp_path / "run")
+    assert (run.nit, run.manifest["engine"]["workers_lost"]) == (20, 0)
+
+
+def test_classes_of_a_script_go_to_ray(ray_local: Any) -> None:
+    run = script()["run"](aq.Ray(2))
+    assert (run.nit, run.manifest["engine"]["workers_lost"]) == (20, 0)
+
+
+# -- terminals
+
+COLORAMA = """
+import atexit, sys
+__version__ = "0.4.6"
+COLORS = ("BLUE", "YELLOW", "WHITE", "GREEN", "RED", "BLACK", "MAGENTA", "CYAN")
+Fore = type("Fore", (), dict.fromkeys(COLORS, ""))
+Style = type("Style", (), {"RESET_ALL": "\\033[0m", "BRIGHT": "\\033[1m"})
+def init(): atexit.register(sys.stdout.write, Style.RESET_ALL)
+def deinit(): pass
+def reinit(): pass
+"""
+
+
+def test_json_is_all_that_is_written_where_colorama_is_installed(tmp_path: Path) -> None:
+    """mpiexec gives each rank a terminal, which colorama resets at exit once numba has formatted an error."""
+    (tmp_path / "colorama.py").write_text(COLORAMA)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    program = (
+        "from asyncqn.cli.main import main\n"
+        "import asyncqn.cli.jobfile\n"
+        "from numba.core.errors import termcolor\n"
+        "termcolor().errmsg('a type that does not fit, as compiling tries many')\n"
+        f"main({['simulate', *SMALL, '--json', '-q']})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    assert json.loads(done.stdout)["commits"] == 40
+
+
+# -- modules of the current folder
+
+NAMES = ("socket", "signal", "threading", "random", "numpy", "numba", "json", "pickle", "selectors", "struct")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder whose modules leave a file when they are run."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(f"open('{folder}/ran {name}', 'w').close()\n")
+    return folder
+
+
+def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, called in a folder as its script in bin/ calls it."""
+    installed = folder.parent / "asyncqn-script"
+    installed.write_text("from asyncqn.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    return subprocess.run(
+        [sys.executable, str(installed), *arguments], cwd=folder, capture_output=True, text=True, timeout=100
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--engine", "processes", "--start-method", "spawn", "--commits", "5", "-q"),
+        ("tune", "async-sgd", "--workers", "4", "--budget", "2", "--epsilon", "5", "--seeds", "1", "-q"),
+    ],
+    ids=["spawn", "tune"],
+)
+def test_no_module_of_the_current_folder_is_run_by_a_child(hostile: Path, arguments: tuple[str, ...]) -> None:
+    done = program(hostile, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in hostile.glob("ran *")] == []
+
+
+def test_no_module_of_the_current_folder_is_run_by_a_check(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oracles import Quadratic
+
+    from asyncqn.testing import check_potential
+
+    monkeypatch.chdir(hostile)
+    assert check_potential(Quadratic.random(), engines=("mpi",))["mpi"] == "passed"
+    assert [path.name for path in hostile.glob("ran *")] == []
