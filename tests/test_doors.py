@@ -56,7 +56,7 @@ def test_the_package_pickles_by_name() -> None:
 
 def test_a_function_and_the_module_of_its_name_are_not_confused() -> None:
     program = (
-        "import asyncqn as aq, asyncqn.minimize, asyncqn.resume, asyncqn.plan\n"
+        "import asyncqn as aq, asyncqn.minimize, asyncqn.resume\n"
         "from asyncqn import *\n"
         "assert all(map(callable, (aq.minimize, aq.resume, aq.plan, minimize)))\n"
         "assert sorted(dir(aq)) == dir(aq) == aq.__all__\n"
@@ -194,7 +194,7 @@ def test_no_module_of_the_current_folder_is_run_by_a_check(
 ) -> None:
     from oracles import Quadratic
 
-    from asyncqn.testing import check_potential
+    from asyncqn.checks.testing import check_potential
 
     monkeypatch.chdir(hostile)
     assert check_potential(Quadratic.random(), engines=("mpi",))["mpi"] == "passed"

@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The class of this package, in which `minimize`, `plan` and `resume` are always the functions.
+    """The class of this package, in which `minimize` and `resume` are always the functions.
 
     Importing the submodule `asyncqn.minimize` would otherwise bind the name `minimize` to that module.
     """

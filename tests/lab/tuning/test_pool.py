@@ -13,7 +13,7 @@ from conftest import child_environment
 from engines.test_processes import left_of
 
 from asyncqn.errors import WorkerFailed
-from asyncqn.tuning.processes import pool
+from asyncqn.lab.tuning.processes import pool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
@@ -27,7 +27,7 @@ def test_a_killed_process_of_the_pool_is_one_sentence() -> None:
 
 HOLDS = """
 import os, time
-from asyncqn.tuning.processes import pool
+from asyncqn.lab.tuning.processes import pool
 
 if __name__ == "__main__":
     with pool(2) as executor:
