@@ -27,18 +27,12 @@ RANK = {
     "types": 0,
     "kernels": 0,
     "registry": 0,
+    "core": 1,
     "storage": 1,
-    "core.schedule": 1,
-    "core.stages": 1,
-    "core.streams": 1,
-    "runs.table": 1,
-    "runs.checkpoint": 1,
-    "runs.documents": 1,
     "data": 1,
     "cluster": 2,
     "algorithms": 2,
     "models": 2,
-    "core": 3,
     "runs": 3,
     "engines": 4,
     "checks": 5,
@@ -55,6 +49,7 @@ ELSEWHERE = 5
 # Beyond the ranks: what a module must not know although it stands lower.
 FORBIDDEN = {
     "kernels": {"errors", "types"},
+    "core": {"storage", "data", "registry"},
     "cluster": {"models", "algorithms"},
     "algorithms": {"models", "data"},
     "models": {"algorithms"},
@@ -249,6 +244,30 @@ print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room 
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["asyncqn.engines.named"]
+
+
+# What the idea calls: norms and fingerprints, random rows and normals, the order of parts; and what compiles.
+KERNELS_OF_THE_CORE = {"vectors", "random", "shuffling", "part_order", "heap", "stack"} | {
+    "jit",
+    "linking",
+    "compiling",
+}
+MODULES_OF_THE_CORE = 25
+
+
+def test_importing_the_core_loads_the_idea_and_little_else() -> None:
+    code = """
+import sys, asyncqn.core
+print(*(name for name in sys.modules if name.partition(".")[0] == "asyncqn"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "asyncqn.core.execute" in loaded
+    assert len(loaded) <= MODULES_OF_THE_CORE, loaded
+    rooms = {name.split(".")[1] for name in loaded if "." in name}
+    assert rooms <= {"core", "errors", "types", "kernels"}
+    kernels = {name.split(".")[2] for name in loaded if name.startswith("asyncqn.kernels.")}
+    assert kernels <= KERNELS_OF_THE_CORE
 
 
 def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:

@@ -143,7 +143,7 @@ def update_through_replay() -> Records:
 
     def generic() -> np.ndarray:
         request = Request(problem, algorithm, theta0, commits=3000, seed=1, evaluate=3000)
-        return execute(request, schedule, engine={}).theta
+        return execute(request, schedule).master.iterate.theta
 
     def compiled() -> np.ndarray:
         return compiled_as_lbfgs(problem, algorithm, schedule, theta0, 1)

@@ -12,8 +12,9 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
+from asyncqn.runs.manifest import potential_entry, rebuild_inputs, request_again
 from asyncqn.runs.replay import needs_algorithm, needs_potential
-from asyncqn.runs.run import Run, made_again, potential_entry, request_again
+from asyncqn.runs.run import Run
 from asyncqn.runs.segments import check_change, differences
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Callback, Engine, Potential
@@ -81,7 +82,7 @@ def _what_to_go_on_with(
     """The potential and the algorithm, given or rebuilt, compared with those of the checkpoint."""
     given, all_its_own = potential, potential is None and algorithm is None
     about = saved.document["manifest"]
-    potential, algorithm = made_again(folder, about, potential, algorithm, allow_imports)
+    potential, algorithm = rebuild_inputs(folder, about, potential, algorithm, allow_imports)
     if potential is None:
         raise BadInput(needs_potential("checkpoint", "resume(folder, potential=...)", about))
     if algorithm is None:

@@ -12,7 +12,6 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.memory import empty_memory
 from asyncqn.algorithms.quasi_newton.exact_passes import consider_pair, product
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
-from asyncqn.core.execute import answer
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
@@ -20,6 +19,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
 from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
+from asyncqn.runs.conclude import answer
 from asyncqn.types import Commit, Task
 
 N_USERS = 400

@@ -10,10 +10,10 @@ from oracles import Quadratic
 
 from asyncqn import ASLBFGS, SGLD, Cluster, Simulator, minimize
 from asyncqn.algorithms.memory import product
-from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.streams import Stream
+from asyncqn.runs.execution import run_schedule
 from asyncqn.types import Commit, Task
 from asyncqn_paper.langevin_sde import (
     LINE,
@@ -162,7 +162,7 @@ def ergodic_error(commits, *, staleness=0, beta=1e4, h=2e-4, gamma=0.1, start=1.
         (n - 1) % (staleness + 1), np.maximum(n - 1 - staleness, 0), n, n.astype(float)
     )  # fmt: skip
     request = Request(p, algorithm, p.minimum + start, commits=commits, seed=seed)
-    run = execute(request, schedule, engine={"kind": "test"})
+    run = run_schedule(request, schedule, engine={"kind": "test"})
     assert run.status == "completed"
     return abs(run.metrics["fun"][1:].mean() - p.value(p.minimum))
 

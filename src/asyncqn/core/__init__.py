@@ -1,4 +1,30 @@
-"""The idea: schedules, clusters and simulation; the master's commit, execution, replay and what a run is.
+"""The idea: the numbers of a run are a function of algorithm, problem, start, seed and schedule.
 
-May import: errors, types, kernels, storage, algorithms, runs; never engines.
+May import: errors, types, kernels.
 """
+
+from asyncqn.core.execute import Finished, Loop, Segment, Watch, execute
+from asyncqn.core.master import Master
+from asyncqn.core.request import Request
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.stages import Stage, Stages
+from asyncqn.core.stopping import Ended, Stopping
+from asyncqn.core.streams import Stream
+from asyncqn.core.worker import WorkerSteps
+
+__all__ = [
+    "Ended",
+    "Finished",
+    "Loop",
+    "Master",
+    "Request",
+    "Schedule",
+    "Segment",
+    "Stage",
+    "Stages",
+    "Stopping",
+    "Stream",
+    "Watch",
+    "WorkerSteps",
+    "execute",
+]

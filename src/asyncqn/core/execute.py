@@ -6,77 +6,118 @@ be executed the moment its version exists, before the next commit: no version is
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from asyncqn.algorithms.stability import advise
-from asyncqn.core.master import Master, new_tuple, potential_stopped
+from asyncqn.core.master import KeptRows, Master, new_tuple, potential_stopped
 from asyncqn.core.request import Request
-from asyncqn.core.schedule import DROPPED, Schedule
-from asyncqn.core.stopping import Ended, EndedByCallback, converged, slope_of
+from asyncqn.core.schedule import DROPPED, Schedule, rows_computed
+from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.streams import Stream
-from asyncqn.core.worker import Float32Wire, WorkerSteps, sample_update
+from asyncqn.core.worker import Float32Wire, WorkerSteps
 from asyncqn.errors import DamagedFile
-from asyncqn.runs.checkpoint import Checkpoints, Saved, flatten
-from asyncqn.runs.run import Run, manifest, rows_computed
-from asyncqn.runs.segments import Segment, segments_after
-from asyncqn.runs.table import Table
-from asyncqn.types import Array, Task, extra
+from asyncqn.types import Algorithm, Potential, Task
+
+
+class Segment(NamedTuple):
+    """What computes from commit `from_commit` on, in the rows of the schedule from `from_row` on.
+
+    A run has several segments where it was resumed with another algorithm, potential or wire.
+    from_row is None where computations that read a version from `from_commit` on belong to the segment, as in
+    the simulator, which computes them as soon as their version exists.
+    """
+
+    potential: Potential
+    algorithm: Algorithm
+    wire: str = "exact"
+    from_commit: int = 0
+    from_row: int | None = 0
+
+    def begins(self, version: int, row: int) -> bool:
+        """Return whether a computation of this version, in this row of the schedule, belongs to it."""
+        return version >= self.from_commit and (self.from_row is None or row >= self.from_row)
+
+
+class Finished(NamedTuple):
+    """A run that has made its last commit, on any engine; `runs.conclude` makes a `Run` of it."""
+
+    master: Master
+    schedule: Schedule
+    locals: Sequence[Any]
+    """The states of the workers that are still there."""
+    status: str
+    message: str
+
+
+class Watch(Protocol):
+    """Whoever follows the loop from commit to commit, such as a writer of checkpoints."""
+
+    def begin(self, loop: Loop) -> None:
+        """The loop stands at version 0; it may be set to a later one with `Loop.restore`."""
+
+    def committed(self, loop: Loop) -> None:
+        """A commit was made; raise `Ended` to end the run here."""
+
+    def stopped(self, loop: Loop) -> None:
+        """The callback has ended the run."""
 
 
 def execute(
     request: Request,
     schedule: Schedule,
     *,
-    engine: dict[str, Any],
+    workers: int = 0,
     segments: Sequence[Segment] = (),
-) -> Run:
+    kept: KeptRows | None = None,
+    watch: Watch | None = None,
+) -> Finished:
     """Compute all that the schedule says was computed, and commit it as the schedule says.
 
-    `request.commits` is how many were asked for; a schedule in which every worker died has fewer.
-    segments: what computed the parts of a run that went on with something else, in their order.
+    Parameters
+    ----------
+    request : Request
+        What is run.  `request.commits` is how many commits were asked for; a schedule in which every worker
+        died has fewer.
+    schedule : Schedule
+        Who reads which version, and which commit delivers it.
+    workers : int, default 0
+        How many workers there were, where the schedule may lack some of them.
+    segments : sequence of Segment, optional
+        The segments of a run that was resumed with something else, in their order.
+    kept : KeptRows, optional
+        Where every `request.keep`-th iterate goes.
+    watch : Watch, optional
+        Follows the loop from commit to commit.
     """
-    algorithm, checkpoints = request.algorithm, request.checkpoints
-    schedule.check_parts(algorithm.stages)
+    schedule.check_parts(request.algorithm.stages)
     N = schedule.commits
-    # A part of a schedule may lack workers that came later; the engine knows how many there were.
-    workers = max(schedule.workers, engine.get("workers", 0))
-    segments = segments or [Segment(request.potential, algorithm, engine.get("wire") or "exact")]
+    segments = segments or [Segment(request.potential, request.algorithm)]
     first = segments[0]
-    master = Master(
-        replace(request, potential=first.potential, algorithm=first.algorithm, commits=N), workers
-    )
-    about = manifest(request, engine)
+    begun = replace(request, potential=first.potential, algorithm=first.algorithm, commits=N)
+    master = Master(begun, max(schedule.workers, workers), kept=kept)
     loop = Loop(master, schedule, request.seed, segments)
     status, message, failure = "completed", f"{N} commits were made.", None
-    if checkpoints is not None:
-        checkpoints.prepare()
-        if checkpoints.start is not None:
-            loop.restore(checkpoints.start)
-            if changed := segments_after(checkpoints.start, about, master.version, None):
-                about["segments"] = changed
+    if watch is not None:
+        watch.begin(loop)
     try:
         if master.version == 0:
             master.evaluate(0.0)
-        loop.run(checkpoints, about)
-        if checkpoints is not None and checkpoints.interrupted and master.version < N:
-            status, message = checkpoints.ending(master.version)
-        elif request.commits > N:
+        loop.run(watch)
+        if request.commits > N:
             status, message = "stopped", f"every worker was gone after {N} of {request.commits} commits."
     except Ended as ended:
         status, message, failure = ended.status, str(ended), ended.__cause__
-        if checkpoints is not None and isinstance(ended, EndedByCallback):
-            checkpoints.write(loop.snapshot(about))
+        if watch is not None and isinstance(ended, EndedByCallback):
+            watch.stopped(loop)
     except StopIteration as error:
         raise potential_stopped(error, master.version) from error
     if failure is not None:
         raise failure
     done = schedule if master.version == N else schedule.until(master.version)
-    return conclude(master, done, list(loop.locals.values()), status, message, about)
+    return Finished(master, done, list(loop.locals.values()), status, message)
 
 
 class Loop:
@@ -100,8 +141,8 @@ class Loop:
         self.worker = WorkerSteps(algorithm, segment.potential, self.master.limit)
         return self.worker
 
-    def run(self, checkpoints: Checkpoints | None, about: dict[str, Any]) -> None:
-        """Compute and commit to the end, or until a signal asks to end and the checkpoint is written."""
+    def run(self, watch: Watch | None = None) -> None:
+        """Compute and commit to the end of the schedule; raises `Ended` where the run ends before."""
         master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
         locals_, steps, pending = self.locals, self.steps, self.pending
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
@@ -126,10 +167,8 @@ class Loop:
                 if passes is not None:
                     master.passes = float(passes[rows[-1]])
                 master.commit(answers, time[version - 1], list(map(staleness.__getitem__, rows)))
-                if checkpoints is not None and (checkpoints.interrupted or checkpoints.due(version)):
-                    checkpoints.write(self.snapshot(about))
-                    if checkpoints.interrupted and version < N:
-                        return
+                if watch is not None:
+                    watch.committed(self)
             for row in starts[begun[version - 1] if version else 0 : begun[version]]:
                 while segments and segments[0].begins(version, row):
                     work = self._next_segment()
@@ -147,113 +186,15 @@ class Loop:
             while segments and version >= segments[0].from_commit:
                 work = self._next_segment()
 
-    def snapshot(self, about: dict[str, Any]) -> Saved:
-        """The master, all workers, and the updates that wait for their commit."""
-        saved = self.master.save()
-        for worker, local in self.locals.items():
-            saved.arrays.update(flatten(f"worker.{worker}", local))
-        for row, update in self.pending.items():
-            saved.arrays.update(flatten(f"pending.{row}", update))
-        saved.document.update(
-            manifest=about,
-            workers={str(w): k for w, k in self.steps.items()},
-            pending=list(self.pending),
-            rejected_pending=[row for row, update in self.pending.items() if update is None],
-        )
-        return saved
+    def restore(self, states: Mapping[int, tuple[Any, int]], pending: Mapping[int, Any]) -> None:
+        """Continue from the master's version.
 
-    def restore(self, saved: Saved) -> None:
-        """Fill the loop's state from a checkpoint."""
-        master = self.master
-        algorithm, potential, theta0 = master.algorithm, self.worker.potential, master.theta0
-        sample = sample_update(algorithm, potential, theta0, self.seed)
-        master.restore(saved)
-        for worker, k in saved.document["workers"].items():
-            self.locals[int(worker)] = saved.tree(
-                f"worker.{worker}", algorithm.init_worker(potential, theta0)
-            )
-            self.steps[int(worker)] = int(k)
-        for row in saved.document["pending"]:
-            rejected = row in saved.document["rejected_pending"]
-            self.pending[row] = None if rejected else saved.tree(f"pending.{row}", sample, in_place=False)
-        read, commit, first = self.schedule.read, self.schedule.commit, master.version
-        if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
+        states: the state of each worker and how many steps it made; pending: the updates that wait for their
+        commit, by the rows of the schedule, None where one was rejected.
+        """
+        for worker, (local, steps) in states.items():
+            self.locals[worker], self.steps[worker] = local, steps
+        self.pending.update(pending)
+        read, commit, first = self.schedule.read, self.schedule.commit, self.master.version
+        if set(pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
             raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")
-
-
-def conclude(
-    master: Master,
-    schedule: Schedule,
-    locals_: Sequence[Any],
-    status: str,
-    message: str,
-    about: dict[str, Any],
-) -> Run:
-    """The `Run` of a master that has made its last commit; `locals_` are the states of the workers."""
-    if status != "diverged" and (diverged := _evaluate_the_end(master)) is not None:
-        status, message = "diverged", str(diverged)
-    if status == "diverged":
-        advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)
-        message = f"{message}: {advice}"
-    totals = master.algorithm.counters(master.iterate, locals_)
-    standing = master.standing()
-    if standing is not None and status == "completed":
-        message = f"{message[:-1]}; {slope_of(standing)}."
-    theta, fun = answer(master, status)
-    return Run(
-        theta=theta,
-        fun=fun,
-        status=status,
-        message=message,
-        schedule=schedule,
-        metrics=Table.from_records(master.records),
-        counters={
-            "pairs_accepted": 0,
-            "pairs_rejected": 0,
-            **{name: int(total) for name, total in totals.items()},
-            "updates_rejected": master.rejected,
-            "staleness_max": int(schedule.staleness.max(initial=0)),
-        },
-        manifest=about,
-        theta0=master.theta0.copy(),
-        fingerprints=np.array(master.fingerprints, np.uint32),
-        algorithm=master.algorithm,
-        potential=master.potential,
-        keep=master.draws(),
-    )
-
-
-def _evaluate_the_end(master: Master) -> Ended | None:
-    """Add the last row of the metric table where it is missing; the end by divergence, if U is not finite."""
-    master.callback = None
-    try:
-        if master.evaluates:
-            master.evaluate(master.time)
-    except Ended as ended:
-        return ended if ended.status == "diverged" else None
-    return None
-
-
-def answer(master: Master, status: str = "") -> tuple[Array, float]:
-    """The point that a run reports, and U there: at its target, where it converged, or the lowest offered.
-
-    Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
-    """
-    standing, tol = master.standing(), master.stopping.tol
-    if not master.evaluates:
-        theta, fun = (master.iterate.theta, math.nan) if standing is None else standing[:2]
-        return np.array(theta, copy=True), fun
-    theta, records = master.iterate.theta, master.records
-    known = bool(records) and records[-1]["commit"] == master.version
-    if known and master.at_target(records[-1]):
-        return np.array(theta, copy=True), records[-1]["fun"]
-    settled = status == "stalled" or (tol is not None and standing is not None and converged(standing, tol))
-    if standing is not None and settled:
-        return np.array(standing.point, copy=True), master.value(standing.point)
-    lowest = records[-1]["fun"] if known else master.value(theta)
-    offer = extra(master.algorithm, "answers")
-    for other in () if offer is None else offer(master.iterate):
-        fun = master.value(other)
-        if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):
-            theta, lowest = other, fun
-    return np.array(theta, copy=True), lowest

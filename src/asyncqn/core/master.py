@@ -11,10 +11,9 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
@@ -22,10 +21,6 @@ from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
-from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, under
-from asyncqn.runs.draws import Draws
-from asyncqn.runs.table import Table
-from asyncqn.storage import GrowingRows, Log
 from asyncqn.types import Algorithm, Array, Commit, Potential, Progress, Standing, extra
 
 new_tuple = tuple.__new__
@@ -54,6 +49,13 @@ class Remembered:
         return self._last[1]
 
 
+class KeptRows(Protocol):
+    """Where the iterates go that a run keeps."""
+
+    def append(self, row: Array, /) -> None:
+        """Add a copy of a row."""
+
+
 class Master:
     """Commits updates to the iterate and keeps what a `Run` reports of it.
 
@@ -62,6 +64,7 @@ class Master:
     passes: kept by whoever drives the master, where the request's stopping rule needs them.
     pause: entered around every evaluation, so that an engine's clock can stand still.
     alive: how many workers there are, for the callback's `Progress`.
+    kept: where every `request.keep`-th iterate goes; without it none is kept.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Master:
         request: Request,
         workers: int,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+        kept: KeptRows | None = None,
     ) -> None:
         self.theta0, self.stopping, self.callback = request.theta0, request.stopping, request.callback
         self.go_on_with(request.algorithm, request.potential)
@@ -79,13 +83,13 @@ class Master:
         self._every = request.evaluate or sys.maxsize
         self._last = request.commits if self.evaluates else 0
         self.pause, self.workers, self.alive = pause, workers, workers
-        self._keep = request.keep
-        self._kept = GrowingRows(self.theta0.size, self.theta0.dtype)
+        self.kept, self.keep = kept, request.keep or 0
         self.version, self.time, self.passes = 0, 0.0, 0.0
         self.rejected = self.rejected_in_a_row = 0
         self.fingerprints = array("I")
         self.records: list[dict[str, float]] = []
-        self._columns: dict[str, None] = {}
+        self.columns: dict[str, None] = {}
+        """The names in `records`, in the order in which they first came."""
         self._delays = self._delayed = 0
         """The sum of l_n over the updates since the callback was last called, and how many they are."""
         self._view_theta()
@@ -139,8 +143,8 @@ class Master:
         if self.rejected_in_a_row >= self.most_rejected:
             many = self.rejected_in_a_row
             raise Ended("diverged", f"{many} updates in a row were not finite, up to commit {version}")
-        if self._keep is not None and version % self._keep == 0:
-            self._kept.append(self._theta)
+        if self.kept is not None and version % self.keep == 0:
+            self.kept.append(self._theta)
         if version % self._every == 0 or version == self._last:
             self.evaluate(time)
         if self._may_end:
@@ -185,7 +189,7 @@ class Master:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
         self.records.append(record)
-        self._columns.update(dict.fromkeys(record))
+        self.columns.update(dict.fromkeys(record))
         if not np.isfinite(fun) and (self._standing is None or self.version == 0):
             # Else theta is a trial, from which the method turns back by itself.
             raise Ended("diverged", f"the objective is not finite at commit {self.version}")
@@ -218,42 +222,20 @@ class Master:
         )
         return record[metric] <= target
 
-    def draws(self) -> Draws | None:
-        """The iterates that were kept, where any were to be."""
-        return None if self._keep is None else Draws(self._keep, self._kept.table())
-
-    def save(self) -> Saved:
-        """What a checkpoint keeps of the master: numbers, copies of its arrays, and what only grows."""
-        document = {
-            "commit": self.version,
-            "last_time": self.time,
-            "rejected": self.rejected,
-            "rejected_in_a_row": self.rejected_in_a_row,
-        }
-        arrays = {**flatten("iterate", self.iterate), "theta0": self.theta0.copy()}
-        columns = np.dtype([(name, "<f8") for name in self._columns])
-
-        def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
-            some = self.records[start:stop]
-            return np.array([tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some], columns)
-
-        def fingerprints_between(start: int, stop: int) -> npt.NDArray[Any]:
-            return np.array(self.fingerprints[start:stop], np.uint32).view(FINGERPRINT)
-
-        logs = {
-            "fingerprints": Log(FINGERPRINT, len(self.fingerprints), fingerprints_between),
-            "metrics": Log(columns, len(self.records), metrics_between),
-        }
-        return Saved(document, arrays, logs)
-
-    def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint."""
-        document = saved.document
-        self.version, self.time = saved.commit, float(document["last_time"])
-        self.rejected, self.rejected_in_a_row = document["rejected"], document["rejected_in_a_row"]
-        self.iterate = saved.tree("iterate", self.iterate)
-        self.fingerprints = array("I", saved.arrays["fingerprints"].tolist())
-        table = Table(under("metrics.", saved.arrays))
-        self.records = [table.row(i) for i in range(table.rows)]
-        self._columns = dict.fromkeys(table)
+    def restore(
+        self,
+        iterate: Any,
+        *,
+        version: int,
+        time: float,
+        rejected: int,
+        rejected_in_a_row: int,
+        fingerprints: Sequence[int],
+        records: list[dict[str, float]],
+    ) -> None:
+        """Continue from what a checkpoint holds of a master."""
+        self.iterate, self.version, self.time = iterate, version, time
+        self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
+        self.fingerprints, self.records = array("I", fingerprints), records
+        self.columns = dict.fromkeys(name for record in records for name in record)
         self._view_theta()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from asyncqn.core.stopping import TO_THE_END, Stopping
-from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.types import Algorithm, Array, Callback, Potential
+
+if TYPE_CHECKING:
+    from asyncqn.runs.checkpoint import Checkpoints
 
 
 @dataclass(frozen=True, eq=False)

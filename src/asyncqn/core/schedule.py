@@ -261,3 +261,10 @@ class Schedule:
         """One worker, no staleness, one unit of time per commit."""
         n = np.arange(1, commits + 1)
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]
+
+
+def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
+    """Return how many rows of the data each computation of a schedule took the gradient of."""
+    part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
+    rows: npt.NDArray[np.int64] = algorithm.rows_of(n_data, schedule.read, part)
+    return rows

@@ -39,7 +39,7 @@ from typing import Any, cast
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.execute import conclude
+from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.request import Request
 from asyncqn.core.stages import check_stages, stage_at, time_share
@@ -51,7 +51,10 @@ from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshots, restore, take
 from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
 from asyncqn.runs.checkpoint import Arrays, Saved
-from asyncqn.runs.run import Run, manifest
+from asyncqn.runs.conclude import conclude
+from asyncqn.runs.draws import rows_to_keep
+from asyncqn.runs.manifest import EngineManifest, run_manifest
+from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 
@@ -69,7 +72,7 @@ class MasterState:
         request: Request,
         *,
         workers: int,
-        engine: Mapping[str, Any],
+        engine: EngineManifest,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         max_staleness: int | None = None,
         give_up_after: float = math.inf,
@@ -77,7 +80,8 @@ class MasterState:
     ) -> None:
         algorithm = request.algorithm
         check_stages(algorithm.stages, type(algorithm).__name__)
-        self.request, self.master = request, Master(request, workers, pause)
+        self.request = request
+        self.master = Master(request, workers, pause, rows_to_keep(request))
         self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
@@ -363,8 +367,8 @@ class MasterState:
             "resumed_from": self.resumed_from,
             "measured": self.measured.to_json(),
         }
-        about = manifest(self.request, engine)
-        return {**about, "segments": self.segments} if self.segments else about
+        manifest = run_manifest(self.request, engine)
+        return {**manifest, "segments": self.segments} if self.segments else manifest
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """(worker, version, part) of what is not delivered: answers that wait, computations."""
@@ -380,5 +384,5 @@ class MasterState:
         for member in self.members.values():
             member.read = None
         locals_ = [states[w] for w in sorted(states)]
-        schedule, about = self.recorder.schedule(), self.manifest()
-        return conclude(self.master, schedule, locals_, self.status, self.message, about)
+        ended = Finished(self.master, self.recorder.schedule(), locals_, self.status, self.message)
+        return conclude(ended, self.manifest())

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import stretched_to
 from asyncqn.cluster.simulate import simulate
-from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
+from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
@@ -56,7 +56,7 @@ class Simulator:
         with listening_for_interrupts(request.checkpoints):
             for length in [request.commits] if request.checkpoints else lengths(request, stages):
                 schedule = simulate(cluster, stages, length, request.seed)
-                run = execute(replace(told, commits=length), schedule, engine=engine)
+                run = run_schedule(replace(told, commits=length), schedule, engine=engine)
                 if run.status != "completed":
                     break
         return replace(run, manifest={**run.manifest, "commits": request.commits})

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from asyncqn.core.schedule import rows_computed
 from asyncqn.engines.orders import state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.runs.checkpoint import Arrays, Saved
-from asyncqn.runs.run import rows_computed
 from asyncqn.runs.segments import segments_after
+from asyncqn.runs.snapshot import restore_master, save_master
 
 if TYPE_CHECKING:
     from asyncqn.engines.master_state import MasterState
@@ -67,7 +68,7 @@ def take(state: MasterState) -> Saved:
     under_way = ScheduleRecorder()
     for worker, read, part in state.under_way():
         under_way.dropped(worker, read, state.time, part)
-    saved = state.master.save()
+    saved = save_master(state.master)
     saved.logs["schedule"] = state.recorder.log()
     rows = under_way.rows(0, len(under_way))
     saved.arrays.update({f"under_way.{name}": rows[name].copy() for name in rows.dtype.names or ()})
@@ -94,7 +95,7 @@ def last_checkpoint(state: MasterState, states: Mapping[int, Any]) -> Saved:
 def restore(state: MasterState, start: Saved) -> None:
     """Go on from a checkpoint."""
     document = start.document
-    state.master.restore(start)
+    restore_master(state.master, start)
     schedule = start.schedule()
     schedule.check_parts(state.stages)
     state.recorder = ScheduleRecorder.of(schedule)

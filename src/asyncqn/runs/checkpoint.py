@@ -59,8 +59,8 @@ class CheckpointWarning(UserWarning):
     """The newest checkpoint could not be used, one could not be written, or nothing locks the folder."""
 
 
-def under(prefix: str, arrays: Arrays) -> Arrays:
-    """The arrays whose names begin so, by the rest of their names."""
+def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
+    """Return the arrays whose names have the prefix, by the rest of their names."""
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
@@ -157,7 +157,7 @@ class Saved:
 
     def schedule(self) -> Schedule:
         """What was recorded so far; computations under way count as dropped."""
-        columns = under("schedule.", self.arrays)
+        columns = with_prefix("schedule.", self.arrays)
         return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
 
 

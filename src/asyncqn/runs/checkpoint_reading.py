@@ -23,7 +23,7 @@ from asyncqn.runs.checkpoint import (
     Saved,
     documents_in,
 )
-from asyncqn.runs.documents import Count, Manifest
+from asyncqn.runs.manifest import Count, Manifest
 
 _NUMBERS = ("f", "i", "u", "b")
 

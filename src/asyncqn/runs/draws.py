@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.request import Request
 from asyncqn.errors import BadInput, require
+from asyncqn.storage import GrowingRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +73,9 @@ class Draws:
             dims={"theta": ["theta_dim"]},
             coords={"draw": self.commit[burn_in:shortest]},
         )
+
+
+def rows_to_keep(request: Request) -> GrowingRows | None:
+    """Return an empty place for the iterates that a run is to keep, or None where it keeps none."""
+    theta0 = request.theta0
+    return None if request.keep is None else GrowingRows(theta0.size, theta0.dtype)

@@ -11,11 +11,13 @@ import numpy as np
 
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.core.execute import execute
+from asyncqn.core.execute import Segment
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.models import rebuild
-from asyncqn.runs.run import Run, load_run, request_again
-from asyncqn.runs.segments import Segment, value_at_start
+from asyncqn.runs.execution import run_schedule
+from asyncqn.runs.manifest import request_again
+from asyncqn.runs.run import Run, load_run
+from asyncqn.runs.segments import value_at_start
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential
 
@@ -61,15 +63,15 @@ def replay(
     )
     require(keep is None or is_count(keep), f"keep must be an integer of at least 1, not {keep!r}.")
     check_fit(algorithm, potential)
-    about = recorded.manifest
+    manifest = recorded.manifest
     request = request_again(
-        about,
+        manifest,
         *(potential, algorithm, recorded.theta0),
-        commits=about["commits"] if recorded.status == "completed" else recorded.schedule.commits,
-        keep=about.get("keep") if keep is None else keep,
+        commits=manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
+        keep=manifest.get("keep") if keep is None else keep,
     )
     segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
-    again = execute(request, recorded.schedule, engine=about["engine"], segments=segments)
+    again = run_schedule(request, recorded.schedule, engine=manifest["engine"], segments=segments)
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
@@ -78,11 +80,11 @@ def replay(
 
 def needs_potential(what: str, call: str, manifest: dict[str, Any]) -> str:
     """The sentence for a run or a checkpoint whose potential cannot be made again."""
-    about = manifest["potential"]
-    kind = (about["reference"] or {}).get("kind")
+    entry = manifest["potential"]
+    kind = (entry["reference"] or {}).get("kind")
     if is_own(kind):
         return f"the {what}'s potential is your own class {kind}: {_allow(call)}."
-    name = about["name"]
+    name = entry["name"]
     return f"the {what} does not say how to rebuild its potential ({name}): in Python, pass it as {call}."
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,18 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn import storage
-from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
-from asyncqn.core.request import Request
-from asyncqn.core.schedule import Schedule
-from asyncqn.core.stopping import Stopping
+from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.models import POTENTIALS, rebuild, reference_of
-from asyncqn.runs.checkpoint import under
-from asyncqn.runs.documents import Manifest
+from asyncqn.runs.checkpoint import with_prefix
 from asyncqn.runs.draws import Draws
-from asyncqn.runs.provenance import code_digest, versions
+from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.table import Table
-from asyncqn.storage.serialise import from_json, is_own, to_json
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 if TYPE_CHECKING:
@@ -237,14 +231,14 @@ def load_run(
         if "draws.npy" in document.files:
             theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
             keep = Draws(int(plain["keep"]), theta)
-        potential, algorithm = made_again(folder, plain, potential, algorithm, allow_imports)
+        potential, algorithm = rebuild_inputs(folder, plain, potential, algorithm, allow_imports)
         return Run(
             theta=arrays["theta"],
             fun=float(said.fun),
             status=said.status,
             message=said.message,
-            schedule=_schedule(folder, under("schedule.", arrays), arrays["fingerprints"].size),
-            metrics=Table(under("metrics.", arrays)),
+            schedule=_schedule(folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size),
+            metrics=Table(with_prefix("metrics.", arrays)),
             counters=said.counters,
             manifest=plain,
             theta0=arrays["theta0"],
@@ -253,38 +247,6 @@ def load_run(
             potential=potential,
             keep=keep,
         )
-
-
-def made_again(
-    folder: str | Path,
-    manifest: Mapping[str, Any],
-    potential: Potential | None,
-    algorithm: Algorithm | None,
-    allow_imports: bool,
-) -> tuple[Potential | None, Algorithm | None]:
-    """What is given, or what the manifest of a run or a checkpoint names; None where it names none."""
-    if algorithm is None:
-        try:
-            algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
-        except BadInput as error:
-            raise DamagedFile(f"{folder} cannot be used: {error}") from None
-    if potential is None:
-        potential = _rebuilt(folder, manifest["potential"]["reference"], allow_imports)
-    return potential, algorithm
-
-
-def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
-    kind = reference.get("kind") if isinstance(reference, Mapping) else None
-    try:
-        return rebuild(reference, allow_imports=allow_imports)
-    except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
-        if not isinstance(kind, str):
-            raise DamagedFile(f"{folder} cannot be used: it names no potential, but {kind!r}.") from None
-        elsewhere = kind not in POTENTIALS or "source" in reference
-        if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
-            raise  # of a user's class, of a newer version, or of ratings that are not here
-        words = " ".join(str(error).split())[:300]
-        raise DamagedFile(f"{folder} cannot be used: its potential cannot be made: {words}") from None
 
 
 def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
@@ -296,49 +258,3 @@ def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits:
     if schedule.commits != commits:
         raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (fingerprints and commits).")
     return schedule
-
-
-def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
-    """How many rows each computation of a schedule took the gradient of."""
-    part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
-    rows: npt.NDArray[np.int64] = algorithm.rows_of(n_data, schedule.read, part)
-    return rows
-
-
-def request_again(
-    manifest: Mapping[str, Any], potential: Potential, algorithm: Algorithm, theta0: Array, **changes: Any
-) -> Request:
-    """What the run of a manifest was asked for, but for what changes; format 2 did not say when to stop."""
-    try:
-        stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
-    except BadInput as error:
-        raise DamagedFile(f"the run cannot be used: {error}") from None
-    asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
-    return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})
-
-
-def potential_entry(potential: Potential) -> dict[str, Any]:
-    """What a manifest says of the potential."""
-    return {
-        "name": type(potential).__name__,
-        "reference": reference_of(potential),
-        "dim": int(potential.dim),
-        "n_data": int(potential.n_data),
-    }
-
-
-def manifest(request: Request, engine: dict[str, Any]) -> dict[str, Any]:
-    """What was run, with what, and where: enough to run it again."""
-    return {
-        "potential": potential_entry(request.potential),
-        "algorithm": algorithm_to_json(request.algorithm),
-        "exact": extra(request.algorithm, "standing") is not None,
-        "stopping": to_json(request.stopping),
-        "engine": engine,
-        "seed": request.seed,
-        "commits": int(request.commits),
-        "evaluate": to_json(request.evaluate),
-        **({} if request.keep is None else {"keep": int(request.keep)}),
-        "versions": dict(versions()),
-        "code": code_digest(),
-    }

@@ -9,35 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.errors import BadInput, require
-from asyncqn.runs.checkpoint import Arrays, Saved, under
+from asyncqn.runs.checkpoint import Arrays, Saved, with_prefix
 from asyncqn.runs.table import Table
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 Entry = dict[str, Any]
-
-
-class Segment(NamedTuple):
-    """What computes from commit `from_commit` on, in the rows of the schedule from `from_row` on.
-
-    from_row is None where computations that read a version from `from_commit` on belong to it, as in the
-    simulator, which computes them as soon as their version is there.
-    """
-
-    potential: Potential
-    algorithm: Algorithm
-    wire: str = "exact"
-    from_commit: int = 0
-    from_row: int | None = 0
-
-    def begins(self, version: int, row: int) -> bool:
-        """Whether a computation of this version, in this row of the schedule, belongs to it."""
-        return version >= self.from_commit and (self.from_row is None or row >= self.from_row)
 
 
 def segments_after(
@@ -72,13 +54,13 @@ def differences(
 
     U at the start is compared for a potential that was `given`, up to the rounding of another processor.
     """
-    about = saved.document["manifest"]
+    manifest = saved.document["manifest"]
     found = [
-        f"the potential's {name} was {about['potential'].get(name)!r}, not {potential[name]!r}"
+        f"the potential's {name} was {manifest['potential'].get(name)!r}, not {potential[name]!r}"
         for name in ("name", "dim", "n_data", "reference")
-        if about["potential"].get(name) != potential[name]
+        if manifest["potential"].get(name) != potential[name]
     ]
-    old, new = about["algorithm"], algorithm
+    old, new = manifest["algorithm"], algorithm
     if old["kind"] != new["kind"]:
         found.append(f"the algorithm was {old['kind']}, not {new['kind']}")
     else:
@@ -88,7 +70,7 @@ def differences(
             for name in {**a, **b}
             if a.get(name) != b.get(name)
         ]
-    start = value_at_start(Table(under("metrics.", saved.arrays)))
+    start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
     if given is not None and not found and start is not None:
         value = float(given.value(theta0))
         rounding = 1e-9 if theta0.dtype == np.float64 else 1e-4
@@ -106,17 +88,17 @@ def value_at_start(metrics: Table) -> float | None:
 
 def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: Algorithm | None) -> None:
     """Refuse a change after which the states of the checkpoint would mean something else."""
-    about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
+    manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     require(
-        int(potential.n_data) == about["potential"]["n_data"],
+        int(potential.n_data) == manifest["potential"]["n_data"],
         f"a run cannot go on with a potential of n_data = {potential.n_data} instead of "
-        f"{about['potential']['n_data']}: its workers remember rows by their numbers.",
+        f"{manifest['potential']['n_data']}: its workers remember rows by their numbers.",
     )
     said = extra(potential, "dtype")
     dtype = theta0.dtype if said is None else np.dtype(said)
     require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a potential in {dtype}.")
     if old is None:
-        same = algorithm_to_json(algorithm)["kind"] == about["algorithm"]["kind"]
+        same = algorithm_to_json(algorithm)["kind"] == manifest["algorithm"]["kind"]
     else:
         same = type(algorithm) is type(old) and algorithm.stages == old.stages
     require(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import fit, stretched_to
 from asyncqn.cluster.simulate import simulate
-from asyncqn.core.execute import execute
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
+from asyncqn.runs.execution import run_schedule
+from asyncqn.runs.manifest import EngineManifest, request_again
 from asyncqn.runs.replay import needs_algorithm, needs_potential
-from asyncqn.runs.run import Run, request_again
+from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
 
@@ -32,29 +33,30 @@ class Change(NamedTuple):
 
 def changed(run: Run, change: Change) -> Run:
     """The run that would have been."""
-    about = run.manifest
+    manifest = run.manifest
     if run.potential is None:
-        raise BadInput(needs_potential("run", "load_run(folder, potential=...)", about))
+        raise BadInput(needs_potential("run", "load_run(folder, potential=...)", manifest))
     algorithm = change.algorithm if change.algorithm is not None else run.algorithm
     if algorithm is None:
-        raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", about))
+        raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", manifest))
     require(
-        not about.get("segments"),
+        not manifest.get("segments"),
         "a run that went on with another algorithm or potential cannot be asked what if: ask its parts.",
     )
     check_fit(algorithm, run.potential)
-    seed = about["seed"] if change.seed is None else check_seed(change.seed)
+    seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
     schedule, cluster = _schedule(run, algorithm, change, seed)
     if change.without_worker is not None:
         schedule = _without(schedule, algorithm, change.without_worker)
     if change.fresh:
         schedule = schedule.with_fresh_reads()
     require(schedule.commits > 0, "nothing is left of the run: no commit came from anybody else.")
-    request = request_again(about, run.potential, algorithm, run.theta0, commits=schedule.commits, seed=seed)
-    return execute(request, schedule, engine=_engine(run, change, cluster))
+    commits = schedule.commits
+    request = request_again(manifest, run.potential, algorithm, run.theta0, commits=commits, seed=seed)
+    return run_schedule(request, schedule, engine=_engine(run, change, cluster))
 
 
-def _engine(run: Run, change: Change, cluster: Cluster | None) -> dict[str, Any]:
+def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest:
     """What the manifest says of the engine: that of the run, and what was changed."""
     asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
     if change.algorithm is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
-from asyncqn.runs.checkpoint import GENERATIONS, Saved, under
+from asyncqn.runs.checkpoint import GENERATIONS, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.runs.run import load_run
 from asyncqn.runs.table import Table
@@ -45,7 +45,7 @@ def look_at(folder: Path) -> Seen:
 
 def of_checkpoint(saved: Saved) -> Seen:
     """A checkpoint, as far as it shows what a run shows."""
-    about, table = saved.document["manifest"], Table(under("metrics.", saved.arrays))
+    about, table = saved.document["manifest"], Table(with_prefix("metrics.", saved.arrays))
     schedule, total = saved.schedule(), int(about["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
     staleness = schedule.staleness

@@ -1,0 +1,78 @@
+"""A schedule carried out by the numerical loop as a `Run`, with checkpoints where they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from asyncqn.core.execute import Loop, Segment, execute
+from asyncqn.core.request import Request
+from asyncqn.core.schedule import Schedule
+from asyncqn.core.stopping import Ended
+from asyncqn.runs.checkpoint import Checkpoints
+from asyncqn.runs.conclude import conclude
+from asyncqn.runs.draws import rows_to_keep
+from asyncqn.runs.manifest import EngineManifest, run_manifest
+from asyncqn.runs.run import Run
+from asyncqn.runs.segments import segments_after
+from asyncqn.runs.snapshot import restore_loop, save_loop
+
+
+def run_schedule(
+    request: Request,
+    schedule: Schedule,
+    *,
+    engine: EngineManifest,
+    segments: Sequence[Segment] = (),
+) -> Run:
+    """Execute a schedule and return the `Run`.
+
+    Parameters
+    ----------
+    request : Request
+        What is run; its checkpoints are written, and the run goes on from theirs.
+    schedule : Schedule
+        Who reads which version, and which commit delivers it.
+    engine : EngineManifest
+        What the manifest says of the engine; `workers` and `wire` count here.
+    segments : sequence of Segment, optional
+        The segments of a run that was resumed with something else, in their order.
+    """
+    manifest, checkpoints = run_manifest(request, engine), request.checkpoints
+    finished = execute(
+        request,
+        schedule,
+        workers=engine.get("workers", 0),
+        segments=segments or [Segment(request.potential, request.algorithm, engine.get("wire") or "exact")],
+        kept=rows_to_keep(request),
+        watch=None if checkpoints is None else CheckpointWriter(checkpoints, manifest),
+    )
+    return conclude(finished, manifest)
+
+
+class CheckpointWriter:
+    """Writes the checkpoints of a loop, and sets it to the one that the run goes on from."""
+
+    def __init__(self, checkpoints: Checkpoints, manifest: dict[str, Any]) -> None:
+        self.checkpoints, self.manifest = checkpoints, manifest
+
+    def begin(self, loop: Loop) -> None:
+        """Make the folder ready; go on from its checkpoint, where there is one."""
+        self.checkpoints.prepare()
+        start = self.checkpoints.start
+        if start is not None:
+            restore_loop(loop, start)
+            if changed := segments_after(start, self.manifest, loop.master.version, None):
+                self.manifest["segments"] = changed
+
+    def committed(self, loop: Loop) -> None:
+        """Write a checkpoint where one is due; after a signal, end the run with it."""
+        checkpoints, version = self.checkpoints, loop.master.version
+        if checkpoints.interrupted or checkpoints.due(version):
+            checkpoints.write(save_loop(loop, self.manifest))
+            if checkpoints.interrupted and version < loop.schedule.commits:
+                raise Ended(*checkpoints.ending(version))
+
+    def stopped(self, loop: Loop) -> None:
+        """Write the checkpoint of the end that the callback asked for."""
+        self.checkpoints.write(save_loop(loop, self.manifest))

@@ -1,0 +1,142 @@
+"""The manifest: what was run, with what and where; written, checked, and turned back into inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
+from asyncqn.core.request import Request
+from asyncqn.core.stopping import Stopping
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.models import POTENTIALS, rebuild, reference_of
+from asyncqn.runs.provenance import code_digest, versions
+from asyncqn.storage.serialise import from_json, is_own, to_json
+from asyncqn.types import Algorithm, Array, Potential, extra
+
+EngineManifest: TypeAlias = Mapping[str, Any]
+"""What a manifest says of the engine: its `kind`, its parameters, and what it measured."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class PotentialEntry(msgspec.Struct):
+    """What a manifest says of the potential."""
+
+    name: str
+    dim: Count
+    n_data: Count
+    reference: dict[str, Any] | None
+
+
+class AlgorithmEntry(msgspec.Struct):
+    """What a manifest says of the algorithm."""
+
+    kind: str
+    parameters: dict[str, Any] | None
+
+
+class EngineEntry(msgspec.Struct):
+    """What a manifest says of the engine, as far as a replay or a resumed run needs it."""
+
+    kind: str
+    workers: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
+    wire: str | None = None
+
+
+class SegmentEntry(msgspec.Struct):
+    """What a manifest says of a part of the run; see `runs.segments`."""
+
+    from_commit: Count
+    from_row: Count | None
+    potential: PotentialEntry
+    algorithm: AlgorithmEntry
+    wire: str
+    data: Count
+
+
+class Manifest(msgspec.Struct):
+    """What a loaded manifest must at least say."""
+
+    potential: PotentialEntry
+    algorithm: AlgorithmEntry
+    engine: EngineEntry
+    seed: int
+    commits: Count
+    evaluate: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None
+    versions: dict[str, Any]
+    stopping: dict[str, Any] = {}
+    segments: list[SegmentEntry] = []
+
+
+def potential_entry(potential: Potential) -> dict[str, Any]:
+    """What a manifest says of the potential."""
+    return {
+        "name": type(potential).__name__,
+        "reference": reference_of(potential),
+        "dim": int(potential.dim),
+        "n_data": int(potential.n_data),
+    }
+
+
+def run_manifest(request: Request, engine: EngineManifest) -> dict[str, Any]:
+    """What was run, with what, and where: enough to run it again."""
+    return {
+        "potential": potential_entry(request.potential),
+        "algorithm": algorithm_to_json(request.algorithm),
+        "exact": extra(request.algorithm, "standing") is not None,
+        "stopping": to_json(request.stopping),
+        "engine": dict(engine),
+        "seed": request.seed,
+        "commits": int(request.commits),
+        "evaluate": to_json(request.evaluate),
+        **({} if request.keep is None else {"keep": int(request.keep)}),
+        "versions": dict(versions()),
+        "code": code_digest(),
+    }
+
+
+def rebuild_inputs(
+    folder: str | Path,
+    manifest: Mapping[str, Any],
+    potential: Potential | None,
+    algorithm: Algorithm | None,
+    allow_imports: bool,
+) -> tuple[Potential | None, Algorithm | None]:
+    """Return the inputs that are given, else rebuilt from the manifest; None where it does not say how."""
+    if algorithm is None:
+        try:
+            algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
+        except BadInput as error:
+            raise DamagedFile(f"{folder} cannot be used: {error}") from None
+    if potential is None:
+        potential = _rebuilt(folder, manifest["potential"]["reference"], allow_imports)
+    return potential, algorithm
+
+
+def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
+    kind = reference.get("kind") if isinstance(reference, Mapping) else None
+    try:
+        return rebuild(reference, allow_imports=allow_imports)
+    except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
+        if not isinstance(kind, str):
+            raise DamagedFile(f"{folder} cannot be used: it names no potential, but {kind!r}.") from None
+        elsewhere = kind not in POTENTIALS or "source" in reference
+        if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
+            raise  # of a user's class, of a newer version, or of ratings that are not here
+        words = " ".join(str(error).split())[:300]
+        raise DamagedFile(f"{folder} cannot be used: its potential cannot be made: {words}") from None
+
+
+def request_again(
+    manifest: Mapping[str, Any], potential: Potential, algorithm: Algorithm, theta0: Array, **changes: Any
+) -> Request:
+    """What the run of a manifest was asked for, but for what changes; format 2 did not say when to stop."""
+    try:
+        stopping = from_json(Stopping, manifest.get("stopping", {}), "the stopping rule")
+    except BadInput as error:
+        raise DamagedFile(f"the run cannot be used: {error}") from None
+    asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
+    return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})

@@ -1,0 +1,91 @@
+"""A master, and the numerical loop around it, as a checkpoint and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.execute import Loop
+from asyncqn.core.master import Master
+from asyncqn.core.worker import sample_update
+from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
+from asyncqn.runs.table import Table
+from asyncqn.storage import Log
+
+
+def save_master(master: Master) -> Saved:
+    """Return what a checkpoint keeps of a master: numbers, copies of its arrays, and what only grows."""
+    document = {
+        "commit": master.version,
+        "last_time": master.time,
+        "rejected": master.rejected,
+        "rejected_in_a_row": master.rejected_in_a_row,
+    }
+    arrays = {**flatten("iterate", master.iterate), "theta0": master.theta0.copy()}
+    columns = np.dtype([(name, "<f8") for name in master.columns])
+    # Both lists only grow, so that a thread may read their beginnings while the run goes on.
+    records, fingerprints = master.records, master.fingerprints
+
+    def metrics_between(start: int, stop: int) -> npt.NDArray[Any]:
+        some = records[start:stop]
+        return np.array([tuple(r.get(n, math.nan) for n in columns.names or ()) for r in some], columns)
+
+    def fingerprints_between(start: int, stop: int) -> npt.NDArray[Any]:
+        return np.array(fingerprints[start:stop], np.uint32).view(FINGERPRINT)
+
+    logs = {
+        "fingerprints": Log(FINGERPRINT, len(fingerprints), fingerprints_between),
+        "metrics": Log(columns, len(records), metrics_between),
+    }
+    return Saved(document, arrays, logs)
+
+
+def restore_master(master: Master, saved: Saved) -> None:
+    """Set a fresh master to the state of a checkpoint."""
+    document, table = saved.document, Table(with_prefix("metrics.", saved.arrays))
+    master.restore(
+        saved.tree("iterate", master.iterate),
+        version=saved.commit,
+        time=float(document["last_time"]),
+        rejected=document["rejected"],
+        rejected_in_a_row=document["rejected_in_a_row"],
+        fingerprints=saved.arrays["fingerprints"].tolist(),
+        records=[table.row(i) for i in range(table.rows)],
+    )
+
+
+def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
+    """Return the master, all workers, and the updates that wait for their commit."""
+    saved = save_master(loop.master)
+    for worker, local in loop.locals.items():
+        saved.arrays.update(flatten(f"worker.{worker}", local))
+    for row, update in loop.pending.items():
+        saved.arrays.update(flatten(f"pending.{row}", update))
+    saved.document.update(
+        manifest=manifest,
+        workers={str(w): k for w, k in loop.steps.items()},
+        pending=list(loop.pending),
+        rejected_pending=[row for row, update in loop.pending.items() if update is None],
+    )
+    return saved
+
+
+def restore_loop(loop: Loop, saved: Saved) -> None:
+    """Set a fresh loop, and its master, to the state of a checkpoint."""
+    master, document = loop.master, saved.document
+    algorithm, potential, theta0 = master.algorithm, loop.worker.potential, master.theta0
+    sample = sample_update(algorithm, potential, theta0, loop.seed)
+    restore_master(master, saved)
+    states = {
+        int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0)), int(steps))
+        for worker, steps in document["workers"].items()
+    }
+    rejected = document["rejected_pending"]
+    pending = {
+        row: None if row in rejected else saved.tree(f"pending.{row}", sample, in_place=False)
+        for row in document["pending"]
+    }
+    loop.restore(states, pending)
