@@ -25,6 +25,7 @@ AT_ROOT = ("*.md", "*.toml", "constraints.txt", "Makefile", "LICENSE", ".gitigno
 RANK = {
     "errors": 0,
     "types": 0,
+    "parameters": 0,
     "kernels": 0,
     "registry": 0,
     "core": 1,

@@ -25,9 +25,10 @@ from asyncqn.core.request import Request
 from asyncqn.engines.mpi.engine import MPI
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
+from asyncqn.parameters import from_json
 from asyncqn.runs.run import Run, load_run
 from asyncqn.storage import write_whole
-from asyncqn.storage.serialise import from_json, to_json
+from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array, Potential
 from asyncqn_paper import movielens
 from asyncqn_paper.problems import AlikeRows

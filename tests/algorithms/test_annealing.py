@@ -75,8 +75,8 @@ def test_plain_data_in_json_give_the_same_algorithm(method):
 
 def test_bad_parameters_get_a_sentence():
     for arguments, sentence in (
-        ((0.0, 1.0, 5), "start must be a positive number"),
-        ((1.0, math.inf, 5), "must be finite"),
+        ((0.0, 1.0, 5), "start must be a positive finite number"),
+        ((1.0, math.inf, 5), "end must be a positive finite number"),
         ((1.0, 2.0, 0), "steps must be an integer"),
     ):
         with pytest.raises(BadInput, match=sentence):

@@ -73,6 +73,6 @@ def test_a_useless_curvature_is_refused(answer):
 
 
 def test_the_central_memory_has_no_diagonal():
-    with pytest.raises(BadInput, match="initial_scale must be 'pair' or a number") as caught:
+    with pytest.raises(BadInput, match="initial_scale must be 'pair' or a positive finite number") as caught:
         MBLBFGS(**GOOD[MBLBFGS], initial_scale="diagonal")
     assert one_sentence(caught.value)

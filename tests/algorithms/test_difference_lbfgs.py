@@ -124,7 +124,7 @@ def test_a_sample_that_was_fitted_too_closely_is_left_for_the_start():
 
 def test_impossible_parameters_are_refused():
     problem = Plain.random(50, 3)
-    with pytest.raises(aq.BadInput, match="the Hessian is of one"):
+    with pytest.raises(aq.BadInput, match="samples must be an integer from 1 to 14"):
         DifferenceLBFGS(1, curvature_size(3), samples=0)
     with pytest.raises(aq.BadInput, match="curvature must be 7"):
         DifferenceLBFGS(1, 8).check(problem)

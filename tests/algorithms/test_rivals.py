@@ -126,7 +126,7 @@ def test_the_metric_helps_where_coordinates_differ_in_scale() -> None:
         (lambda: Ringmaster(1e-3, 4, max_delay=-1), "max_delay"),
         (lambda: Rennala(1e-3, 4, collect=0), "collect"),
         (lambda: AsyncSAGA(1e-3, parts=0), "part"),
-        (lambda: AsyncSAGA(1e-3, parts=5, order="none"), "order must be one of"),
+        (lambda: AsyncSAGA(1e-3, parts=5, order="none"), "order must be 'random', 'age' or 'turn'"),
         (lambda: AsyncSAGA(1e-3, parts=51).check(P), "cannot be cut"),
     ],
 )

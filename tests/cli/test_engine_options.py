@@ -17,7 +17,7 @@ from asyncqn.cli.commands.run import EngineOptions, make_engine
 from asyncqn.cli.jobfile import load_job
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput
-from asyncqn.storage.serialise import parameters_of
+from asyncqn.parameters import parameters_of
 
 RAY = """
 [cluster]
@@ -44,7 +44,7 @@ def engine_of(path: Path | None, workers: int | None = None, slow: bool = False,
 
 
 def test_every_parameter_of_every_real_engine_is_an_option() -> None:
-    known = {name for kind in REAL_ENGINES for name in parameters_of(engine_class(kind))[0]}
+    known = {name for kind in REAL_ENGINES for name in parameters_of(engine_class(kind))}
     options = {field.name for field in fields(EngineOptions)} - {"engine", "slow"}
     assert options | {"workers", "timing_model"} == known, "which are --workers and --slow"
 
@@ -95,8 +95,11 @@ def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> No
         ("kind = 'threads'\nrestarts = 3", "restarts is for the engine ray, not threads"),
         ("kind = 'ray'\nstart_method = 'fork'", "start_method is for the engine processes, not ray"),
         ("kind = 'mpi'\nworkers = 3", "mpiexec -n says how many"),
-        ("kind = 'processes'\nstart_method = 'copy'", "start_method must be one of fork, spawn, not 'copy'"),
-        ("kind = 'threads'\nmax_staleness = 1.5", "max_staleness must be an integer, not 1.5"),
+        (
+            "kind = 'processes'\nstart_method = 'copy'",
+            "start_method must be 'fork', 'spawn' or None, not 'copy'",
+        ),
+        ("kind = 'threads'\nmax_staleness = 1.5", "max_staleness must be an integer or None, not 1.5"),
     ],
 )
 def test_a_mistake_in_the_section_is_one_sentence_also_where_nothing_real_is_run(
@@ -129,5 +132,5 @@ def test_ranks_whose_job_file_says_mpi_speak_as_one(job: Path, mpirun: Mpirun) -
     assert json.loads(done.stdout)["engine"] == "mpi"
     job.write_text("[engine]\nkind = 'mpi'\nshared = 2\n")
     done = mpirun(2, ["-m", "asyncqn", "run", str(job), "--quiet"])
-    assert "shared must be true or false, not 2" in done.stderr
+    assert "shared must be True or False, not 2" in done.stderr
     assert sum("asyncqn: " in line for line in done.stderr.splitlines()) == 1

@@ -13,7 +13,8 @@ from scipy import stats
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.laws import Constant, Exponential, LogNormal, Pareto, Trace
 from asyncqn.errors import BadInput
-from asyncqn.storage.serialise import from_json, to_json
+from asyncqn.parameters import from_json
+from asyncqn.storage.serialise import to_json
 
 
 @pytest.mark.parametrize(("mean", "std"), [(70.0, 14.0), (1.0, 3.0), (5.0, 0.1)])

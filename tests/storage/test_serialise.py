@@ -51,12 +51,24 @@ def test_arrays_and_numpy_numbers_become_plain():
         ("async-sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "no parameter 'momentun'; it knows h, batch"),
         ("async-sgd", {"h": 1.0}, "needs the parameter batch"),
         ("async-sgd", {}, "needs the parameters h, batch"),
-        ("sgd", {"h": 1.0, "batch": 2, "momentum": "much"}, "momentum must be a number, not 'much'"),
-        ("sgd", {"h": "small", "batch": 2}, "h must be a number, not 'small'"),
+        (
+            "sgd",
+            {"h": 1.0, "batch": 2, "momentum": "much"},
+            "momentum must be a number in \\[0, 1\\), not 'much'",
+        ),
+        ("sgd", {"h": "small", "batch": 2}, "h must be a positive finite number, not 'small'"),
         ("sgd", {"h": 1.0, "batch": 2, "momentun": 0.9}, "perhaps 'momentum' is meant"),
         ("as-lbgfs", {}, "there is no algorithm 'as-lbgfs'; perhaps 'as-lbfgs' is meant"),
-        ("sgld", {"h": 1.0, "batch": 2, "beta": {"start": 1.0, "stop": 2.0}}, "beta has no parameter 'stop'"),
-        ("sgld", {"h": 1.0, "batch": 2, "beta": [1.0]}, "beta must be a number or a table, not"),
+        (
+            "sgld",
+            {"h": 1.0, "batch": 2, "beta": {"start": 1.0, "stop": 2.0}},
+            "beta: Annealing has no parameter 'stop'",
+        ),
+        (
+            "sgld",
+            {"h": 1.0, "batch": 2, "beta": [1.0]},
+            "beta must be a positive number, infinity or an Annealing, not",
+        ),
     ],
 )
 def test_wrong_parameters_are_named_in_one_sentence(kind, parameters, words):

@@ -1,7 +1,7 @@
 """One algorithm per file, and their names in files and on the command line.
 
-May import: errors, types, kernels, storage, registry, and of core what knows no run (stages, streams);
-not models.
+May import: errors, types, parameters, kernels, storage, registry, and of core what knows no run (stages,
+streams); not models.
 """
 
 from __future__ import annotations
@@ -10,16 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
+from asyncqn.parameters import from_json, suggestion
 from asyncqn.registry import Registry
-from asyncqn.storage.serialise import (
-    from_json,
-    is_own,
-    make_own,
-    own_kind,
-    own_parameters,
-    suggestion,
-    to_json,
-)
+from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Algorithm
 
 ALGORITHMS = Registry(

@@ -12,7 +12,7 @@ gradients with a safeguard, and none has a step size: nothing is left to set.
 from __future__ import annotations
 
 from asyncqn.algorithms.fit import offers
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.growth import FACTOR
@@ -91,7 +91,7 @@ def default_algorithm(
         return by_differences
     if levels:
         scattered = dim <= LONGEST and workers * pieces >= SCATTERED
-        scale = "scatter" if scattered else "pairs"
+        scale: H0 = "scatter" if scattered else "pairs"
         return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces, initial_scale=scale)
     return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)
 

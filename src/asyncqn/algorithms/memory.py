@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.parameters import InitialScale
 from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
 from asyncqn.kernels import pairs as pair_kernels
 from asyncqn.kernels.ring import ACCEPTED, REJECTED, empty_ring, forget_slots, points_inside
 from asyncqn.kernels.vectors import dot
+from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Potential, extra
 
 
@@ -51,27 +52,6 @@ class PairRule(NamedTuple):
 
     epsilon: float
     cosine: float = 0.0
-
-
-InitialScale = float | str
-"""`"pair"`: H0 = (s'y / y'y) I of the newest pair, I before there is one; a number c: H0 = c I;
-`"diagonal"`: H0 = 1 / curvature_diagonal(theta0) of the potential."""
-
-
-def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
-    """Reject impossible memory parameters in one sentence each."""
-    require(
-        isinstance(size, Integral) and size >= 0, f"memory must be an integer of at least 0, not {size!r}."
-    )
-    require(0.0 < rule.epsilon < np.inf, f"epsilon must be a positive number, not {rule.epsilon!r}.")
-    require(0.0 <= rule.cosine < 1.0, f"cosine_floor must lie in [0, 1), not {rule.cosine!r}.")
-    if isinstance(scale, str):
-        require(
-            scale in ("pair", "diagonal"),
-            f"initial_scale must be 'pair', 'diagonal' or a positive number, not {scale!r}.",
-        )
-    else:
-        require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
 
 
 def initial_diagonal(potential: Potential | None, theta0: Array) -> Array:
@@ -123,7 +103,7 @@ def pair_totals(memories: Iterable[Any]) -> dict[str, int]:
     }
 
 
-class WorkerMemories:
+class WorkerMemories(Checked):
     """Base of the algorithms whose workers keep a memory each, as `Worker.memory`."""
 
     epsilon: float

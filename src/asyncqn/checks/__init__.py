@@ -1,4 +1,5 @@
 """What a user's problem or algorithm is compared with, before a run and in tests.
 
-May import: everything below it (errors, types, core, cluster, runs, algorithms, engines, minimize).
+May import: everything below it (errors, types, parameters, core, cluster, runs, algorithms, engines,
+minimize).
 """

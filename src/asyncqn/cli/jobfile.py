@@ -16,14 +16,12 @@ JSON schema of all this, for editors.
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, Union, get_args
+from typing import Any, Union
 
 import msgspec
 
@@ -34,20 +32,12 @@ from asyncqn.core.streams import check_seed
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import POTENTIALS
+from asyncqn.parameters import LARGEST, arguments_from_json, file_type, from_json, parameters_of, suggestion
 from asyncqn.storage import read_input
-from asyncqn.storage.serialise import (
-    arguments_from_json,
-    from_json,
-    is_own,
-    make_own,
-    parameters_of,
-    suggestion,
-)
+from asyncqn.storage.serialise import is_own, make_own
 from asyncqn.types import Algorithm, Potential, extra
 
 Section = Mapping[str, Any]
-LARGEST = 2**63 - 1
-"""Beyond it an integer fits into no array, and no array has that many elements."""
 LONGEST_JOB = 1 << 24
 """Bytes of a job file, at most."""
 
@@ -213,7 +203,7 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
         near = suggestion(str(kind), PROBLEMS).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
     make = PROBLEMS[kind]
-    if "ratings" in parameters_of(make)[0] and not arguments.get("ratings"):
+    if "ratings" in parameters_of(make) and not arguments.get("ratings"):
         raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
     made: Potential = from_json(make, arguments, f"problem '{kind}'")
     return made
@@ -252,10 +242,10 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
     said.pop("kind", None)
     if not said:
         return {"kind": kind}  # its class is imported where it is to run
-    known, _ = parameters_of(engine_class(kind))
+    known = parameters_of(engine_class(kind))
     for name in [name for name in said if name not in known]:
         require(name != "workers", "under MPI mpiexec -n says how many workers there are: leave workers out.")
-        takers = [other for other in REAL_ENGINES if name in parameters_of(engine_class(other))[0]]
+        takers = [other for other in REAL_ENGINES if name in parameters_of(engine_class(other))]
         require(
             not takers,
             f"{name} is for the engine {' or '.join(takers)}, not {kind}: leave it out, or choose that one.",
@@ -268,11 +258,11 @@ def job_schema() -> dict[str, Any]:
     engines = {kind: partial(engine_class(kind), workers=DEFAULT_WORKERS) for kind in REAL_ENGINES}
     engines["mpi"] = partial(engine_class("mpi"))  # the launcher says how many
     problem, algorithm, engine = (
-        Union[tuple(_section(kind, make) for kind, make in table.items())]  # noqa: UP007 - made at run time
+        Union[tuple(file_type(make, kind) for kind, make in table.items())]  # noqa: UP007 - made at run time
         for table in (PROBLEMS, ALGORITHMS, engines)
     )
     sections = {"problem": problem, "algorithm": algorithm, "engine": engine}
-    sections |= {"cluster": _section(None, Cluster), "run": _section(None, RunOptions)}
+    sections |= {"cluster": file_type(Cluster), "run": file_type(RunOptions)}
     fields = [(name, Union[kind, msgspec.UnsetType], msgspec.UNSET) for name, kind in sections.items()]  # noqa: UP007
     schema = msgspec.json.schema(msgspec.defstruct("Job", fields, forbid_unknown_fields=True))
     own = {
@@ -292,36 +282,3 @@ def job_schema() -> dict[str, Any]:
         section = schema["$defs"]["Job"]["properties"][name]
         schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}
-
-
-@cache
-def _section(kind: str | None, make: Callable[..., Any]) -> Any:
-    """A section as a structure of msgspec: the parameters of what it makes, and its kind."""
-    known, needed = parameters_of(make)
-    parameters = inspect.signature(make).parameters
-    fields: list[Any] = []
-    for name, hint in known.items():
-        if any(map(dataclasses.is_dataclass, get_args(hint))):
-            hint = Union[tuple(map(_table, get_args(hint)))]  # noqa: UP007
-        usual = parameters[name].default
-        endless = isinstance(usual, float) and not math.isfinite(usual)  # which JSON has not
-        plain = isinstance(usual, int | float | str | None) and not endless
-        if name in needed:
-            fields.append((name, hint))
-        elif plain:
-            fields.append((name, hint, usual))
-        else:
-            fields.append((name, Union[hint, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
-    return msgspec.defstruct(
-        (kind or make.__name__).replace("-", "_"),
-        fields,
-        kw_only=True,
-        tag_field="kind" if kind else None,
-        tag=kind,
-        forbid_unknown_fields=True,
-    )
-
-
-def _table(hint: Any) -> Any:
-    """The type of a value in a section, where that of a dataclass is a table."""
-    return _section(None, hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else hint

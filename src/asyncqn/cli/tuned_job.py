@@ -13,7 +13,7 @@ from asyncqn.cli.options import SettingOptions, parse_parameters
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.problem import TuningProblem
-from asyncqn.storage.serialise import from_json
+from asyncqn.parameters import from_json
 from asyncqn.types import Potential
 
 LONGEST = 100.0

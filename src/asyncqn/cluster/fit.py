@@ -14,7 +14,7 @@ from asyncqn.cluster.laws import LogNormal
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import BadInput, require
-from asyncqn.storage.serialise import from_json
+from asyncqn.parameters import from_json
 from asyncqn.types import extra
 
 if TYPE_CHECKING:

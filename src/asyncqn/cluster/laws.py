@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals, fill_upper_tails
-from asyncqn.storage.serialise import Json, from_json, is_own, make_own, own_kind, own_parameters, to_json
+from asyncqn.parameters import from_json
+from asyncqn.storage.serialise import Json, is_own, make_own, own_kind, own_parameters, to_json
 
 Times = npt.NDArray[np.float64]
 

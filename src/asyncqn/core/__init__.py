@@ -1,6 +1,6 @@
 """The idea: the numbers of a run are a function of algorithm, problem, start, seed and schedule.
 
-May import: errors, types, kernels.
+May import: errors, types, parameters, kernels.
 """
 
 from asyncqn.core.execute import Finished, Loop, Segment, Watch, execute

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
+from asyncqn.parameters import from_json
 from asyncqn.registry import Registry
-from asyncqn.storage.serialise import from_json
 from asyncqn.types import Engine
 
 ENGINES = Registry(

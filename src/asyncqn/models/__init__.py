@@ -1,7 +1,7 @@
 """Models, one per file, and how a saved run makes its model again.
 
-May import: errors, types, kernels, data, storage, registry, and of core what knows no run (streams);
-not algorithms.
+May import: errors, types, parameters, kernels, data, storage, registry, and of core what knows no run
+(streams); not algorithms.
 """
 
 from __future__ import annotations

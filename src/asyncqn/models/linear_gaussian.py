@@ -7,20 +7,24 @@ P = I + A'A / noise_var,   theta* = P^-1 A'y / noise_var
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
+from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import chosen, misfit
+from asyncqn.parameters import REAL, Checked, Precision, RealArray, Seed, checked, parameter
 from asyncqn.types import Array, Rows
+
+NoiseVariance = Annotated[float, parameter("Variance of an observation", unit="y^2", gt=0.0)]
+Eigenvalue = Annotated[float, parameter("Of the posterior precision; the prior's share is 1", ge=1.0)]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearGaussian:
+class LinearGaussian(Checked):
     """Bayesian linear regression, whose optimum and posterior are known.
 
     Rows a_i of `A` (n_data x dim), observations `y`; `dtype` is A's: float64 or float32.
@@ -31,16 +35,17 @@ class LinearGaussian:
     True
     """
 
-    A: Array = field(repr=False)
-    y: Array = field(repr=False)
-    noise_var: float
-    recipe: dict[str, Any] | None = None
+    A: Annotated[Array, REAL, parameter("The rows a_i")] = field(repr=False)
+    y: Annotated[Array, REAL, parameter("The observations, one per row")] = field(repr=False)
+    noise_var: NoiseVariance
+    recipe: Recipe = None
     """The arguments of `random` that made it, from which a saved run can make it again."""
     precision: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum_theta: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum: float = field(init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         A, y = np.ascontiguousarray(self.A), np.ascontiguousarray(self.y)
         require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
         require(A.dtype in (np.float64, np.float32), f"A must be float64 or float32, not {A.dtype}.")
@@ -50,9 +55,6 @@ class LinearGaussian:
         )
         require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or fix those rows.")
         require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
-        require(
-            0.0 < self.noise_var < np.inf, f"noise_var must be positive and finite, not {self.noise_var!r}."
-        )
         P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
         theta = kernels.cholesky_solve(P.copy(), b)
         set_ = object.__setattr__
@@ -63,18 +65,24 @@ class LinearGaussian:
         set_(self, "optimum", float(kernels.value(A, self.y, self.noise_var, theta.astype(A.dtype))))
 
     @classmethod
+    @checked
     def random(
         cls,
-        dim: int = 100,
-        n_data: int = 600,
-        noise_var: float = 10.0,
-        seed: int = 0,
+        dim: Dim = 100,
+        n_data: Size = 600,
+        noise_var: NoiseVariance = 10.0,
+        seed: Seed = 0,
         *,
-        dominant: int | None = None,
-        top: float = 1.0,
-        bulk: tuple[float, float] = (100.0, 100.0),
-        spectrum: npt.ArrayLike | None = None,
-        dtype: npt.DTypeLike = np.float64,
+        dominant: Annotated[
+            int | None, parameter("How many eigenvalues equal `top`; None: one in twenty", ge=0)
+        ] = None,
+        top: Eigenvalue = 1.0,
+        bulk: Annotated[tuple[Eigenvalue, Eigenvalue], parameter("Ends of the other eigenvalues")] = (
+            100.0,
+            100.0,
+        ),
+        spectrum: Annotated[RealArray | None, parameter("All eigenvalues")] = None,
+        dtype: Precision = np.float64,
     ) -> LinearGaussian:
         """A model whose posterior precision P has a given spectrum in random directions.
 
@@ -89,24 +97,15 @@ class LinearGaussian:
         dominant=5, top=1000, bulk=(25, 120), make harder problems but weakly correlated coordinates.
         """
         if dominant is None:
-            dominant = max(1, dim // 20) if isinstance(dim, int) else 0
+            dominant = max(1, dim // 20)
         recipe: dict[str, Any] = {
             "dim": dim, "n_data": n_data, "noise_var": noise_var, "seed": seed, "dominant": dominant,
             "top": top, "bulk": list(bulk), "dtype": np.dtype(dtype).name,
             "spectrum": None if spectrum is None else [float(x) for x in np.asarray(spectrum)],
         }  # fmt: skip
-        require(isinstance(dim, int) and dim >= 1, f"dim must be an integer of at least 1, not {dim!r}.")
-        require(
-            isinstance(n_data, int) and n_data >= dim,
-            f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.",
-        )
-        require(0.0 < noise_var < np.inf, f"noise_var must be positive and finite, not {noise_var!r}.")
-        check_seed(seed)
+        require(n_data >= dim, f"n_data must be an integer of at least dim = {dim}, not {n_data!r}.")
         if spectrum is None:
-            require(0 <= dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
-            require(
-                min(bulk) >= 1.0, f"an eigenvalue must be at least 1, the prior's share: bulk = {bulk!r}."
-            )
+            require(dominant <= dim, f"dominant must lie between 0 and dim = {dim}, not {dominant!r}.")
             lambdas = np.concatenate([np.full(dominant, float(top)), np.geomspace(*bulk, dim - dominant)])
         else:
             lambdas = np.asarray(spectrum, np.float64)

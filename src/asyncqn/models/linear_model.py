@@ -31,6 +31,7 @@ from asyncqn.models.sampled_metric import (
     rows_for_metric,
 )
 from asyncqn.models.validation import misfit
+from asyncqn.parameters import Precision
 from asyncqn.types import Array, Rows
 
 _CHUNK = 65_536
@@ -109,7 +110,7 @@ class LinearModel:
         scale: float = 1.0,
         prior: float = 1.0,
         seed: int = 0,
-        dtype: npt.DTypeLike = np.float64,
+        dtype: Precision = np.float64,
     ) -> Model:
         """Correlated Gaussian features, and responses from the model.
 

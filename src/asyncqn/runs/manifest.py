@@ -13,8 +13,9 @@ from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.models import POTENTIALS, rebuild, reference_of
+from asyncqn.parameters import from_json
 from asyncqn.runs.provenance import code_digest, versions
-from asyncqn.storage.serialise import from_json, is_own, to_json
+from asyncqn.storage.serialise import is_own, to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 EngineManifest: TypeAlias = Mapping[str, Any]

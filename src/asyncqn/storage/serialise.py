@@ -1,28 +1,21 @@
 """Parameters as JSON data and back: by registered name, or by "module:Class" where imports are allowed.
 
-What a class, or a function that makes an object, takes is read from its signature; msgspec converts and
-checks the values, and a mistake becomes one sentence that names the parameter.
+`asyncqn.parameters` says what a class, or a function that makes an object, takes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
-import inspect
 import math
-import re
 import sys
-import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from types import SimpleNamespace, UnionType
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from asyncqn.errors import BadInput
+from asyncqn.parameters import from_json
 
 Json = dict[str, Any]
 
@@ -46,126 +39,6 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> Any:
-    """Call `make`, a class or a function, with JSON data; a mistake gives one clear sentence."""
-    values = arguments_from_json(make, data, what)
-    missing = [name for name in parameters_of(make)[1] if name not in data]
-    if missing:
-        raise BadInput(f"{what} needs the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
-    try:
-        return make(**values)
-    except TypeError as error:
-        raise BadInput(f"{what} has a parameter of the wrong type ({error}).") from None
-
-
-def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """JSON data as arguments of `make`, some of which may still be lacking."""
-    known, _ = parameters_of(make)
-    for name in data:
-        if name not in known:
-            raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
-    return {
-        name: _converted(_with_infinities(value), known[name], f"{what}: {name}")
-        for name, value in data.items()
-    }
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or all of them."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"perhaps '{near[0]}' is meant" if near else f"it knows {', '.join(known)}"
-
-
-IN_FILES = {"npt": SimpleNamespace(ArrayLike=Sequence[float], DTypeLike=Literal["float64", "float32"])}
-"""What NumPy's words for arguments mean in a file."""
-
-
-@cache
-def parameters_of(make: Callable[..., Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The type of every parameter, and the names of those that must be given."""
-    function = make.func if isinstance(make, partial) else make
-    source = function
-    if isinstance(function, type) and not dataclasses.is_dataclass(function):
-        source = function.__init__  # type: ignore[misc]
-    try:
-        hints = typing.get_type_hints(source, localns=IN_FILES)
-    except (NameError, TypeError):  # a user's class may name types that only a checker sees
-        hints = {}
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = [p for p in inspect.signature(make).parameters.values() if p.kind in kinds]
-    known = {p.name: _convertible(hints.get(p.name, Any)) for p in parameters}
-    return known, tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
-
-
-def _convertible(hint: Any) -> Any:
-    """The type, or Any where a file can hold nothing of it; dataclasses are made by `from_json` itself."""
-    if _dataclasses_in(hint):
-        return hint
-    try:
-        info = msgspec.inspect.type_info(hint)
-    except (TypeError, NotImplementedError):
-        return Any
-    parts = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
-    return Any if any(isinstance(part, msgspec.inspect.CustomType) for part in parts) else hint
-
-
-def _with_infinities(value: Any) -> Any:
-    """The words of `to_json` as the numbers they stand for."""
-    if isinstance(value, Mapping):
-        return {key: _with_infinities(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_infinities(item) for item in value]
-    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
-
-
-def _converted(value: Any, hint: Any, what: str) -> Any:
-    for nested in _dataclasses_in(hint):
-        if isinstance(value, Mapping):
-            return from_json(nested, value, what)
-        if value is None and type(None) in typing.get_args(hint):
-            return None
-    try:
-        return msgspec.convert(value, hint, str_keys=True)
-    except msgspec.ValidationError as error:
-        if choices := _choices(hint):
-            raise BadInput(f"{what} must be one of {', '.join(choices)}, not {value!r}.") from None
-        raise BadInput(f"{what} {_told(str(error), value)}.") from None
-
-
-def _choices(hint: Any) -> list[str]:
-    """The words of which a value must be one; none where another value would do, too."""
-    union = typing.get_origin(hint) in (typing.Union, UnionType)
-    parts = [part for part in (typing.get_args(hint) if union else (hint,)) if part is not type(None)]
-    words = [str(word) for part in parts for word in typing.get_args(part)]
-    return words if all(typing.get_origin(part) is Literal for part in parts) else []
-
-
-def _dataclasses_in(hint: Any) -> list[type]:
-    return [part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)]  # type: ignore[misc]
-
-
-_WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "a text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-}
-
-
-def _told(error: str, value: Any) -> str:
-    """What msgspec said of a value, in our words."""
-    expected = re.match(r"Expected `([^`]+)`( of length \d+)?", error)
-    if expected is None:
-        return f"is not allowed: {error.split(' - at ')[0][0].lower()}{error.split(' - at ')[0][1:]}"
-    kinds = [kind for kind in expected[1].split(" | ") if kind != "null"]
-    wanted = " or ".join(_WORDS.get(kind, kind) for kind in kinds) + (expected[2] or "")
-    if " - at `key`" in error:
-        return f"must have {wanted} as every key, not {value!r}"
-    return f"must {'hold' if ' - at ' in error else 'be'} {wanted}, not {value!r}"
 
 
 def is_own(kind: Any) -> bool:

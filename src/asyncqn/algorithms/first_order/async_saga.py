@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_step
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
+from asyncqn.algorithms.parameters import ByScatter, Parts, StepSize
 from asyncqn.algorithms.quasi_newton.exact_gradients import rows_of_parts
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
@@ -69,10 +70,12 @@ class AsyncSAGA(StochasticGradient):
     True
     """
 
-    h: float
-    parts: int
-    order: str = "random"
-    scatter: bool = False
+    h: StepSize
+    parts: Parts
+    order: Annotated[Literal["random", "age", "turn"], parameter("In which order parts are handed out")] = (
+        "random"
+    )
+    scatter: ByScatter = False
 
     sent = ("theta",)
 
@@ -80,11 +83,6 @@ class AsyncSAGA(StochasticGradient):
     def example(cls, potential: Potential) -> AsyncSAGA:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, parts=6, scatter=True)
-
-    def __post_init__(self) -> None:
-        check_step(self.h)
-        require(self.parts >= 1, f"there must be at least one part, not {self.parts!r}.")
-        require(self.order in ORDERS, f"order must be one of {', '.join(ORDERS)}, not {self.order!r}.")
 
     def check(self, potential: Potential) -> None:
         n, d = int(potential.n_data), int(potential.dim)

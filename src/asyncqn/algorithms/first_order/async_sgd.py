@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.types import Potential
 
 
@@ -25,9 +26,9 @@ class AsyncSGD(StochasticGradient):
     True
     """
 
-    h: float
-    batch: int
-    sampling: str = "replacement"
+    h: StepSize
+    batch: BatchSize
+    sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, potential: Potential) -> AsyncSGD:

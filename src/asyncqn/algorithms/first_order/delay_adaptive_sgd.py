@@ -13,9 +13,11 @@ h = 1 / (4 L tau), Koloskova's bound 1 / (4 L l_n) on the step of a late answer 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient
-from asyncqn.errors import require
+from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
+from asyncqn.parameters import parameter
 from asyncqn.types import Potential
 
 
@@ -34,20 +36,16 @@ class DelayAdaptiveSGD(ScatterGradient):
     True
     """
 
-    h: float
-    batch: int
-    tau: int
-    scatter: bool = False
-    sampling: str = "replacement"
+    h: StepSize
+    batch: BatchSize
+    tau: Annotated[int, parameter("The staleness up to which a step keeps its length", unit="commits", ge=1)]
+    scatter: ByScatter = False
+    sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, potential: Potential) -> DelayAdaptiveSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, tau=2, scatter=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.tau >= 1, f"tau must be at least 1, not {self.tau!r}.")
 
     def weight(self, staleness: int) -> float:
         return min(1.0, self.tau / max(staleness, 1))

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
+from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
 from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.core.stages import Stages, fresh_rounds
-from asyncqn.errors import require
+from asyncqn.parameters import parameter
 from asyncqn.types import Commit, Potential, Task
 
 
@@ -35,20 +37,16 @@ class Rennala(ScatterGradient):
     (True, 0)
     """
 
-    h: float
-    batch: int
-    collect: int
-    scatter: bool = False
-    sampling: str = "replacement"
+    h: StepSize
+    batch: BatchSize
+    collect: Annotated[int, parameter("B: how many answers make a step", ge=1)]
+    scatter: ByScatter = False
+    sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, potential: Potential) -> Rennala:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, collect=3, scatter=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.collect >= 1, f"collect must be at least 1, not {self.collect!r}.")
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]

@@ -11,10 +11,12 @@ without interrupted computations.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient
+from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
 from asyncqn.core.stages import Stages, not_older_than
-from asyncqn.errors import require
+from asyncqn.parameters import parameter
 from asyncqn.types import Potential
 
 
@@ -34,20 +36,18 @@ class Ringmaster(ScatterGradient):
     (True, True)
     """
 
-    h: float
-    batch: int
-    max_delay: int
-    scatter: bool = False
-    sampling: str = "replacement"
+    h: StepSize
+    batch: BatchSize
+    max_delay: Annotated[
+        int, parameter("The largest staleness of an answer that is added: R - 1", unit="commits", ge=0)
+    ]
+    scatter: ByScatter = False
+    sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, potential: Potential) -> Ringmaster:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, max_delay=2, scatter=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.max_delay >= 0, f"max_delay must not be negative, not {self.max_delay!r}.")
 
     @property
     def stages(self) -> Stages:  # type: ignore[override]

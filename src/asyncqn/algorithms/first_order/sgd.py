@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
-from asyncqn.errors import require
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Potential
 
 
@@ -37,10 +38,10 @@ class SGD(StochasticGradient):
     True
     """
 
-    h: float
-    batch: int
-    momentum: float = 0.0
-    sampling: str = "replacement"
+    h: StepSize
+    batch: BatchSize
+    momentum: Annotated[float, parameter("Heavy-ball momentum", ge=0.0, lt=1.0)] = 0.0
+    sampling: Sampling = "replacement"
 
     sent = ("theta",)
 
@@ -48,10 +49,6 @@ class SGD(StochasticGradient):
     def example(cls, potential: Potential) -> SGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, momentum=0.5)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0.0 <= self.momentum < 1.0, f"momentum must lie in [0, 1), not {self.momentum!r}.")
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))

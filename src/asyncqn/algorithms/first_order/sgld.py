@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
+from asyncqn.algorithms.annealing import Beta, beta_at
 from asyncqn.algorithms.first_order.stochastic_gradient import Iterate, StochasticGradient, Update
+from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array, Potential, Rows, Task
 
@@ -39,19 +40,15 @@ class SGLD(StochasticGradient):
     True
     """
 
-    h: float
-    beta: float | Annealing
-    batch: int
-    sampling: str = "replacement"
+    h: StepSize
+    beta: Beta
+    batch: BatchSize
+    sampling: Sampling = "replacement"
 
     @classmethod
     def example(cls, potential: Potential) -> SGLD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, beta=100.0, batch=10)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "beta", checked_beta(self.beta))
 
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         Omega, d_theta = super().init_worker(potential, theta0)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_batch, check_sampling, check_step
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
 from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
+from asyncqn.parameters import Checked
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
@@ -34,7 +34,7 @@ class Iterate(NamedTuple):
     theta: Array
 
 
-class StochasticGradient:
+class StochasticGradient(Checked):
     """Base of the first-order algorithms: a worker's answer is -h g, which the master adds to theta."""
 
     h: float
@@ -42,13 +42,8 @@ class StochasticGradient:
     sampling: str
     stages = ASYNCHRONOUS
 
-    def __post_init__(self) -> None:
-        check_step(self.h)
-        check_batch(self.batch)
-        check_sampling(self.sampling)
-
     def check(self, potential: Potential) -> None:
-        check_batch(self.batch, n_data=potential.n_data)
+        pass
 
     def init(self, theta0: Array) -> Any:
         return Iterate(theta0.copy())

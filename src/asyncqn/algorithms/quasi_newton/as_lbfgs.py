@@ -16,27 +16,35 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.annealing import Annealing, beta_at, checked_beta
-from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_sampling, check_step
+from asyncqn.algorithms.annealing import Beta, beta_at
 from asyncqn.algorithms.memory import (
-    InitialScale,
     Memory,
     WorkerMemories,
-    check_memory,
     consider_pair,
     empty_memory,
     pair_curvatures,
     product,
 )
+from asyncqn.algorithms.parameters import (
+    BatchSize,
+    CosineFloor,
+    Epsilon,
+    InitialScale,
+    MemorySize,
+    Overlap,
+    OverlappingBatches,
+    Rho,
+    Sampling,
+)
 from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_delay
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.errors import require
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
@@ -89,17 +97,17 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
     True
     """
 
-    h: float
-    gamma: float
-    beta: float | Annealing
-    memory: int
-    batch: int
-    overlap: int
-    rho: float = 0.0
-    epsilon: float = 1e-4
+    h: Annotated[float, parameter("Step size h'", unit="1 / (curvature H^2)", gt=0.0)]
+    gamma: Annotated[float, parameter("Friction gamma': 1 - the momentum coefficient", ge=0.0, lt=2.0)]
+    beta: Beta
+    memory: MemorySize
+    batch: BatchSize
+    overlap: Overlap
+    rho: Rho = 0.0
+    epsilon: Epsilon = 1e-4
     initial_scale: InitialScale = "pair"
-    cosine_floor: float = 0.0
-    sampling: str = "replacement"
+    cosine_floor: CosineFloor = 0.0
+    sampling: Sampling = "replacement"
 
     stages = ASYNCHRONOUS
 
@@ -107,15 +115,6 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
     def example(cls, potential: Potential) -> ASLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
-
-    def __post_init__(self) -> None:
-        check_step(self.h)
-        object.__setattr__(self, "beta", checked_beta(self.beta))
-        require(0.0 <= self.gamma < 2.0, f"gamma must lie in [0, 2), not {self.gamma!r}.")
-        require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
-        check_memory(self.memory, self.initial_scale, self.rule)
-        check_batch(self.batch, self.overlap)
-        check_sampling(self.sampling)
 
     def noise(self, k: int = 0) -> float:
         """Standard deviation of the noise in d_u at a worker's k-th step."""

@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_counts, check_positive
+from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton import pairs_over_scatter as scatter
 from asyncqn.algorithms.quasi_newton import scaled_pairs as scaled
 from asyncqn.algorithms.quasi_newton.exact_gradients import (
@@ -43,10 +43,17 @@ from asyncqn.algorithms.safeguard import Trial, advance
 from asyncqn.algorithms.scatter_metric import note_version
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.errors import require
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 KEPT_VALUES = 5
 """A trial may lie above the last point kept, but not above all of the last five."""
+
+
+H0 = Annotated[
+    Literal["pairs", "scatter"],
+    parameter("What H0 is made of: stored pairs, or the scatter of the pieces' gradients"),
+]
 
 
 class Iterate(NamedTuple):
@@ -88,26 +95,19 @@ class BlockLBFGS(ExactGradients):
     ('converged', True)
     """
 
-    blocks: int
-    memory: int = 20
-    backup_after: float | None = None
-    conjugacy: float = 0.03
-    pieces: int = 1
-    initial_scale: str = "pairs"
+    blocks: Blocks
+    memory: PairedMemorySize = 20
+    backup_after: BackupAfter | None = None
+    conjugacy: Annotated[
+        float, parameter("How far from symmetric pairs may be to be made conjugate", ge=0.0, le=1.0)
+    ] = 0.03
+    pieces: Pieces = 1
+    initial_scale: H0 = "pairs"
 
     @classmethod
     def example(cls, potential: Potential) -> BlockLBFGS:
         """Small parameters that run on any potential, for tests."""
         return cls(blocks=min(4, potential.n_data))
-
-    def __post_init__(self) -> None:
-        check_counts(self, blocks=1, pieces=1, memory=1)
-        check_positive(backup_after=3.0 if self.backup_after is None else self.backup_after)
-        require(0.0 <= self.conjugacy <= 1.0, f"conjugacy must lie between 0 and 1, not {self.conjugacy!r}.")
-        require(
-            self.initial_scale in ("pairs", "scatter"),
-            f'initial_scale must be "pairs" or "scatter", not {self.initial_scale!r}.',
-        )
 
     @property
     def stages(self) -> Stages:

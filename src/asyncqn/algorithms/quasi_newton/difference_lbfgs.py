@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.gram import cholesky, solve, unpack_lower
 from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows
 
 ROWS_PER_NUMBER = 20
@@ -49,8 +50,10 @@ class DifferenceLBFGS(MetricLBFGS):
     ('converged', True)
     """
 
-    samples: int = 1
-    versions: int = 20
+    samples: Annotated[int, parameter("How many samples come before all rows", ge=1, le=14)] = 1
+    versions: Annotated[
+        int, parameter("How many versions each sample of less than one row in 16 serves", ge=2, le=2**31 - 1)
+    ] = 20
 
     requires = ()
 
@@ -59,10 +62,6 @@ class DifferenceLBFGS(MetricLBFGS):
         """Small parameters that run on any potential, for tests."""
         blocks = min(3, max(1, potential.n_data // FACTOR**2))
         return cls(blocks, curvature_size(potential.dim), samples=1, versions=4)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.samples >= 1, f"samples must be at least 1, not {self.samples}: the Hessian is of one.")
 
     @property
     def _dim(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from asyncqn.algorithms.memory import pair_totals
 from asyncqn.algorithms.safeguard import standing
 from asyncqn.kernels.vectors import add_one, sum_of_squares
+from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Potential, Rows, Standing, Task, extra
 
 
@@ -18,7 +19,7 @@ class Worker(NamedTuple):
     """A worker remembers nothing."""
 
 
-class ExactGradients:
+class ExactGradients(Checked):
     """Base of the methods whose workers only compute: the master tries points, and keeps some of them."""
 
     sent: tuple[str, ...] = ("theta",)

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from asyncqn.algorithms.checks import check_counts
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS, metric_of, note_scatter
+from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
+from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS, metric_of, note_scatter
 from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, share_of, whole_sum
 from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
 from asyncqn.core.stages import Stages
-from asyncqn.errors import require
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Potential, Task
 
 _DOUBLINGS = 2
@@ -61,23 +61,20 @@ class GrowingLBFGS(GrowingSamples):
     'converged'
     """
 
-    blocks: int
-    levels: int
-    versions: int = 10
-    memory: int = 50
-    pieces: int = 1
-    backup_after: float | None = None
-    initial_scale: str = "pairs"
+    blocks: Blocks
+    levels: Annotated[int, parameter("J: how often the sample grows fourfold", ge=1, le=15)]
+    versions: Annotated[int, parameter("How many versions the largest sample serves", ge=2, le=2**31 - 1)] = (
+        10
+    )
+    memory: PairedMemorySize = 50
+    pieces: Pieces = 1
+    backup_after: BackupAfter | None = None
+    initial_scale: H0 = "pairs"
 
     @classmethod
     def example(cls, potential: Potential) -> GrowingLBFGS:
         """Small parameters that run on any potential, for tests."""
         return cls(blocks=min(4, max(1, potential.n_data // FACTOR)), levels=1, versions=8)
-
-    def __post_init__(self) -> None:
-        check_counts(self, levels=1, versions=2)
-        require(self.levels <= 15, f"levels must be at most 15, not {self.levels}: 4^15 is a billion.")
-        self._exact()
 
     def _exact(self) -> BlockLBFGS:
         return BlockLBFGS(

@@ -14,15 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.memory import (
-    InitialScale,
     Memory,
     WorkerMemories,
-    check_memory,
     consider_pair,
     empty_memory,
     product,
     softness,
 )
+from asyncqn.algorithms.parameters import Epsilon, InitialScale, MemorySize
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.vectors import add_one, dot
@@ -87,8 +86,8 @@ class LBFGS(WorkerMemories):
     True
     """
 
-    memory: int = 10
-    epsilon: float = 1e-10
+    memory: MemorySize = 10
+    epsilon: Epsilon = 1e-10
     initial_scale: InitialScale = "pair"
 
     stages = ASYNCHRONOUS
@@ -99,9 +98,6 @@ class LBFGS(WorkerMemories):
     def example(cls, potential: Potential) -> LBFGS:
         """Small parameters that run on any potential, for tests."""
         return cls(memory=5)
-
-    def __post_init__(self) -> None:
-        check_memory(self.memory, self.initial_scale, self.rule)
 
     def check(self, potential: Potential) -> None:
         pass

@@ -18,25 +18,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_sampling, check_step
 from asyncqn.algorithms.memory import (
-    InitialScale,
     Memory,
     PairRule,
-    check_memory,
     clear,
     consider_pair,
     empty_memory,
     pair_totals,
     product,
 )
+from asyncqn.algorithms.parameters import (
+    BatchSize,
+    CosineFloor,
+    Epsilon,
+    MemorySize,
+    Overlap,
+    OverlappingBatches,
+    Rho,
+    Sampling,
+    Scale,
+)
 from asyncqn.core.stages import Stages, rounds
-from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
@@ -90,18 +98,33 @@ class MBLBFGS(OverlappingBatches):
     True
     """
 
-    h: float
-    memory: int
-    batch: int
-    overlap: int
-    timeout: float = math.inf
-    quorum: float = 0.5
-    epsilon: float = 1e-4
-    initial_scale: InitialScale = "pair"
-    cosine_floor: float = 0.0
-    rho: float = 0.0
-    sampling: str = "replacement"
-    reuse_overlap: bool = False
+    h: Annotated[float, parameter("Step size, of H g", gt=0.0)]
+    memory: MemorySize
+    batch: BatchSize
+    overlap: Overlap
+    timeout: Annotated[
+        float,
+        parameter(
+            "Time from the hand-out after which a round may close without everyone",
+            unit="of the run's clock",
+            ge=0.0,
+            infinite=True,
+        ),
+    ] = math.inf
+    quorum: Annotated[
+        float, parameter("Share of the workers that a round needs after the timeout", gt=0.0, le=1.0)
+    ] = 0.5
+    epsilon: Epsilon = 1e-4
+    initial_scale: Annotated[
+        Literal["pair"] | Scale,
+        parameter("H0, of the newest pair or c I: the memory is the master's, which has no data"),
+    ] = "pair"
+    cosine_floor: CosineFloor = 0.0
+    rho: Rho = 0.0
+    sampling: Sampling = "replacement"
+    reuse_overlap: Annotated[
+        bool, parameter("Whether the gradient on the rows kept from the round before enters g, too")
+    ] = False
 
     sent = ("theta",)
 
@@ -109,20 +132,6 @@ class MBLBFGS(OverlappingBatches):
     def example(cls, potential: Potential) -> MBLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=0.01, memory=3, batch=10, overlap=4)
-
-    def __post_init__(self) -> None:
-        check_step(self.h)
-        check_memory(self.memory, self.initial_scale, self.rule)
-        check_batch(self.batch, self.overlap)
-        check_sampling(self.sampling)
-        require(0.0 <= self.rho < math.inf, f"rho must be zero or positive, not {self.rho!r}.")
-        require(self.timeout >= 0.0, f"timeout must not be negative, not {self.timeout!r}.")
-        require(0.0 < self.quorum <= 1.0, f"quorum must lie in (0, 1], not {self.quorum!r}.")
-        require(
-            self.initial_scale != "diagonal",
-            "MBLBFGS keeps its memory at the master, which has no data: "
-            "initial_scale must be 'pair' or a number.",
-        )
 
     @property
     def rule(self) -> PairRule:

@@ -23,11 +23,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
 
-from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, whole_sum
 from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
@@ -35,8 +36,10 @@ from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, e
 from asyncqn.core.stages import Stages, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Potential, Rows, Task, extra
 
+Versions = tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 LATER = 3
 """Versions on each sample but the first."""
 AGAIN = 16
@@ -71,15 +74,18 @@ class MetricLBFGS(GrowingSamples):
     ('converged', True)
     """
 
-    blocks: int
-    curvature: int
-    samples: int = 0
-    versions: int = 12
-    renewals: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 10)
-    last_renewals: tuple[int, ...] = (0, 2)
-    memory: int = 20
-    pieces: int = 1
-    backup_after: float | None = None
+    blocks: Blocks
+    curvature: CurvatureSize
+    samples: Annotated[int, parameter("How many samples come before all rows", ge=0, le=14)] = 0
+    versions: Annotated[int, parameter("How many versions the first sample serves", ge=2, le=2**31 - 1)] = 12
+    renewals: Annotated[Versions, parameter("Versions of the first sample that renew the metric")] = (
+        *(0, 1, 2, 3, 4),
+        *(6, 8, 10),
+    )
+    last_renewals: Annotated[Versions, parameter("Versions on all rows that renew the metric")] = (0, 2)
+    memory: PairedMemorySize = 20
+    pieces: Pieces = 1
+    backup_after: BackupAfter | None = None
 
     requires: ClassVar[tuple[str, ...]] = (
         "curvature_size",
@@ -99,13 +105,10 @@ class MetricLBFGS(GrowingSamples):
         )
 
     def __post_init__(self) -> None:
-        check_counts(self, curvature=1, samples=0, versions=2)
-        require(self.samples <= 14, f"samples must be at most 14, not {self.samples}: 4^15 is a billion.")
+        super().__post_init__()
         for name in ("renewals", "last_renewals"):
             versions = getattr(self, name)
-            sound = all(isinstance(at, int) and at >= 0 for at in versions) and 0 in versions
-            require(sound, f"{name} must be versions, the first of them 0, not {versions!r}.")
-        self._exact()
+            require(0 in versions, f"{name} must be versions, one of them 0, not {versions!r}.")
 
     def _exact(self) -> BlockLBFGS:
         return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)

@@ -15,19 +15,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import OverlappingBatches, check_batch, check_positive, check_step
+from asyncqn.algorithms.annealing import ConstantBeta
 from asyncqn.algorithms.memory import (
-    InitialScale,
     Memory,
     WorkerMemories,
-    check_memory,
     consider_pair,
     empty_memory,
     product,
+)
+from asyncqn.algorithms.parameters import (
+    BatchSize,
+    CosineFloor,
+    Epsilon,
+    InitialScale,
+    MemorySize,
+    Overlap,
+    OverlappingBatches,
 )
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate
 from asyncqn.core.stages import ASYNCHRONOUS
@@ -35,6 +42,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.memory import correlate
 from asyncqn.kernels.ring import COUNT, NEWEST
 from asyncqn.kernels.vectors import add_one, add_scaled
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
@@ -73,15 +81,15 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
     True
     """
 
-    h: float
-    gamma: float
-    memory: int
-    batch: int
-    overlap: int
-    beta: float = math.inf
-    epsilon: float = 1e-4
+    h: Annotated[float, parameter("Step size, of H g", gt=0.0)]
+    gamma: Annotated[float, parameter("Friction: 1 - the momentum coefficient", gt=0.0, le=1.0)]
+    memory: MemorySize
+    batch: BatchSize
+    overlap: Overlap
+    beta: ConstantBeta = math.inf
+    epsilon: Epsilon = 1e-4
     initial_scale: InitialScale = "pair"
-    cosine_floor: float = 0.0
+    cosine_floor: CosineFloor = 0.0
 
     stages = ASYNCHRONOUS
     sent = ("theta",)
@@ -92,11 +100,7 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
         return cls(h=1e-3, gamma=0.2, memory=3, batch=10, overlap=4, beta=100.0, initial_scale=0.01)
 
     def __post_init__(self) -> None:
-        check_step(self.h)
-        check_positive(beta=self.beta)
-        require(0.0 < self.gamma <= 1.0, f"gamma must lie in (0, 1], not {self.gamma!r}.")
-        check_memory(self.memory, self.initial_scale, self.rule)
-        check_batch(self.batch, self.overlap)
+        super().__post_init__()
         require(
             self.initial_scale != "diagonal" or self.beta == math.inf,
             "noise with covariance H needs a scalar H0: use initial_scale='pair' or a number, or beta=inf.",

@@ -28,18 +28,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_counts, check_positive
 from asyncqn.algorithms.memory import empty_memory
+from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize
 from asyncqn.algorithms.quasi_newton.exact_gradients import ExactGradients, Worker, rows_of_parts
 from asyncqn.algorithms.quasi_newton.exact_passes import Iterate, Update, WarmUp, take_pass
 from asyncqn.algorithms.safeguard import Trial
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_one, add_scaled, sum_of_squares
+from asyncqn.parameters import checked, parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task, extra
 
 _HARM = 4.0
@@ -70,15 +71,17 @@ class StagedLBFGS(ExactGradients):
     'converged'
     """
 
-    batches: int
-    warmup: int
-    blocks: int
-    curvature: int
-    delay: int = 0
-    memory: int = 3
-    in_step: bool = False
-    batch_blocks: int | None = None
-    backup_after: float = 5.0
+    batches: Annotated[int, parameter("Into how many batches the rows are cut in the warm-up", ge=1)]
+    warmup: Annotated[int, parameter("Commits of the warm-up", ge=0)]
+    blocks: Blocks
+    curvature: CurvatureSize
+    delay: Annotated[int, parameter("The staleness to reckon with: W - 1", unit="commits", ge=0)] = 0
+    memory: PairedMemorySize = 3
+    in_step: Annotated[bool, parameter("Whether the warm-up waits for all blocks of a batch")] = False
+    batch_blocks: Annotated[
+        Blocks | None, parameter("Blocks of a batch in step; None: as many as of a pass")
+    ] = None
+    backup_after: BackupAfter = 5.0
 
     sent = ("theta", "curvature")
     requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
@@ -89,12 +92,12 @@ class StagedLBFGS(ExactGradients):
         return cls(batches=8, warmup=8, blocks=4, curvature=extra(potential, "curvature_size"), delay=1)
 
     def __post_init__(self) -> None:
-        check_counts(self, batches=1, warmup=0, blocks=1, curvature=1, delay=0, memory=1)
-        check_positive(backup_after=self.backup_after)
-        if self.batch_blocks is not None:
-            check_counts(self, batch_blocks=1)
-            most = self.blocks
-            require(self.batch_blocks <= most, f"batch_blocks must be at most blocks = {most}: use fewer.")
+        super().__post_init__()
+        most = self.blocks
+        require(
+            self.batch_blocks is None or self.batch_blocks <= most,
+            f"batch_blocks must be at most blocks = {most}: use fewer.",
+        )
 
     @property
     def _of_batch(self) -> int:
@@ -108,9 +111,9 @@ class StagedLBFGS(ExactGradients):
         batch = blocks(self._of_batch, self.backup_after)
         return replace(batch, commits=self.warmup, share=1.0 / self.batches), passes
 
-    def commits_for(self, epochs: float) -> int:
+    @checked
+    def commits_for(self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]) -> int:
         """How many commits make `epochs` passes over the data: batches first, then whole passes."""
-        check_positive(epochs=epochs)
         warm = min(self.warmup, round(epochs * self.batches))
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Parts, Pieces
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.centred_table import Course, Steps, Table, empty_table, take_answer
 from asyncqn.algorithms.quasi_newton.exact_gradients import (
@@ -43,6 +43,7 @@ from asyncqn.algorithms.safeguard import Trial, advance
 from asyncqn.algorithms.scatter_metric import drop_metric
 from asyncqn.core.stages import Growth, Order, Stages, batches
 from asyncqn.errors import is_count, require
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 LARGEST_TABLE = 2**30
@@ -107,13 +108,13 @@ class TableLBFGS(ExactGradients):
     'converged'
     """
 
-    parts: int
-    first: int
-    blocks: int
-    sweeps: int = 1
-    memory: int = 20
-    pieces: int = 1
-    backup_after: float | None = None
+    parts: Parts
+    first: Annotated[int, parameter("How many parts are active at the start", ge=1)]
+    blocks: Blocks
+    sweeps: Annotated[int, parameter("Answers per part once all are active", ge=0)] = 1
+    memory: PairedMemorySize = 20
+    pieces: Pieces = 1
+    backup_after: BackupAfter | None = None
 
     @classmethod
     def example(cls, potential: Potential) -> TableLBFGS:
@@ -122,12 +123,11 @@ class TableLBFGS(ExactGradients):
         return cls(parts=parts, first=min(3, parts), blocks=min(3, potential.n_data), memory=5)
 
     def __post_init__(self) -> None:
-        check_counts(self, parts=1, first=1, sweeps=0)
+        super().__post_init__()
         require(
             self.first <= self.parts,
             f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
         )
-        self._exact()
 
     def _exact(self) -> BlockLBFGS:
         return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.models.adapters.row_sums import RowSums
+from asyncqn.parameters import Precision, RealArray
 from asyncqn.types import Array, Rows
 
 
@@ -43,8 +44,8 @@ class FiniteSum(RowSums):
         dim: int,
         *,
         prior: float = 0.0,
-        start: npt.ArrayLike | None = None,
-        dtype: npt.DTypeLike = np.float64,
+        start: RealArray | None = None,
+        dtype: Precision = np.float64,
     ) -> None:
         kind = np.dtype(dtype)
         require(kind in (np.float64, np.float32), f"dtype must be float64 or float32, not {kind}.")

@@ -29,6 +29,7 @@ from asyncqn.errors import require
 from asyncqn.kernels import als as sides
 from asyncqn.kernels import profiled
 from asyncqn.models.factorization import matrix_factorization as joint
+from asyncqn.parameters import Precision, RealArray
 from asyncqn.types import Array, Rows
 
 
@@ -100,10 +101,10 @@ class EliminatedUsers(ABC):
         rank: int,
         prior: float,
         alpha: float,
-        dtype: npt.DTypeLike,
+        dtype: Precision,
         seed: int | None,
         source: Any,
-        columns: npt.ArrayLike | None,
+        columns: RealArray | None,
     ) -> None:
         self.dtype = joint.check_model(rank, prior, alpha, dtype)
         self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
@@ -216,7 +217,7 @@ class EliminatedUsers(ABC):
         return diagonal
 
 
-def _check_columns(columns: npt.ArrayLike | None, rank: int) -> npt.NDArray[np.float64]:
+def _check_columns(columns: RealArray | None, rank: int) -> npt.NDArray[np.float64]:
     found = np.ones(rank) if columns is None else np.asarray(columns, np.float64)
     require(
         found.shape == (rank,) and bool((found > 0.0).all() and np.isfinite(found).all()),

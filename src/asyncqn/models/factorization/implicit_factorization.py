@@ -24,6 +24,7 @@ from asyncqn.kernels import gram, profiled, whitened
 from asyncqn.models.factorization import matrix_factorization as joint
 from asyncqn.models.factorization.eliminated_users import EliminatedUsers
 from asyncqn.models.factorization.stored import OfClicks
+from asyncqn.parameters import Precision, RealArray
 from asyncqn.types import Array, Rows
 
 
@@ -89,19 +90,19 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
 
     def __init__(
         self,
-        users: npt.ArrayLike,
-        items: npt.ArrayLike,
-        values: npt.ArrayLike,
+        users: RealArray,
+        items: RealArray,
+        values: RealArray,
         *,
         n_users: int,
         n_items: int,
         rank: int,
         prior: float = 1.0,
         confidence: float = 1.0,
-        dtype: npt.DTypeLike = np.float64,
+        dtype: Precision = np.float64,
         seed: int | None = 0,
         source: Any = None,
-        columns: npt.ArrayLike | None = None,
+        columns: RealArray | None = None,
         test: Any = None,
     ) -> None:
         sound = isinstance(confidence, int | float | np.floating) and 0.0 < confidence < np.inf

@@ -22,6 +22,7 @@ from asyncqn.errors import BadInput, require
 from asyncqn.kernels import factorization as kernels
 from asyncqn.models.factorization.stored import OfRatings
 from asyncqn.models.validation import chosen
+from asyncqn.parameters import Precision, RealArray
 from asyncqn.types import Array, Rows
 
 SPREAD = 0.1
@@ -88,7 +89,7 @@ def check_test(test: Any, n_users: int, n_items: int) -> Triples:
     return check_ratings(users, items, values, n_users, n_items, "test ratings")
 
 
-def check_model(rank: int, prior: float, alpha: float, dtype: npt.DTypeLike) -> np.dtype[Any]:
+def check_model(rank: int, prior: float, alpha: float, dtype: Precision) -> np.dtype[Any]:
     """The dtype of theta, or `BadInput` about a parameter of the model."""
     require(
         isinstance(rank, int | np.integer) and rank >= 1,
@@ -170,16 +171,16 @@ class MatrixFactorization(OfRatings):
 
     def __init__(
         self,
-        users: npt.ArrayLike,
-        items: npt.ArrayLike,
-        values: npt.ArrayLike,
+        users: RealArray,
+        items: RealArray,
+        values: RealArray,
         *,
         n_users: int,
         n_items: int,
         rank: int,
         prior: float = 1.0,
         alpha: float = 0.0,
-        dtype: npt.DTypeLike = np.float64,
+        dtype: Precision = np.float64,
         test: Any = None,
         seed: int | None = 0,
         source: Any = None,

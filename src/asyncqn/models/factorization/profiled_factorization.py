@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import als as sides
@@ -20,6 +19,7 @@ from asyncqn.kernels import profiled
 from asyncqn.models.factorization import matrix_factorization as joint
 from asyncqn.models.factorization.eliminated_users import EliminatedUsers
 from asyncqn.models.factorization.stored import OfRatings
+from asyncqn.parameters import Precision, RealArray
 from asyncqn.types import Array, Rows
 
 
@@ -53,20 +53,20 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
     def __init__(
         self,
-        users: npt.ArrayLike,
-        items: npt.ArrayLike,
-        values: npt.ArrayLike,
+        users: RealArray,
+        items: RealArray,
+        values: RealArray,
         *,
         n_users: int,
         n_items: int,
         rank: int,
         prior: float = 1.0,
         alpha: float = 0.0,
-        dtype: npt.DTypeLike = np.float64,
+        dtype: Precision = np.float64,
         test: Any = None,
         seed: int | None = 0,
         source: Any = None,
-        columns: npt.ArrayLike | None = None,
+        columns: RealArray | None = None,
     ) -> None:
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
         super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)

@@ -1,0 +1,496 @@
+"""Public parameters, each described once: its type, its range, its unit and what it means.
+
+A description is a type annotation, on a field of a dataclass or on an argument of a function:
+
+    h: Annotated[float, parameter("Step size for the sum U", unit="1 / curvature", gt=0.0)]
+
+From it come the check, the sentence that refuses a wrong value, the conversion of what a file says, and the
+JSON schema of job files.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
+
+A bool is no number.  NumPy's scalars are the Python numbers that they hold, and become these.  Integers have
+64 bits.  A number that is described is finite unless the description says otherwise, and never NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import math
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial, wraps
+from numbers import Integral, Real
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+
+P = ParamSpec("P")
+R = TypeVar("R")
+LARGEST = 2**63 - 1
+"""The largest integer: beyond it a number fits into no array, and no array has that many elements."""
+
+
+class Refused(ValueError):
+    """A value that is not of a kind; its text, if any, stands for the value in the sentence."""
+
+
+class Kind(NamedTuple):
+    """What values a parameter takes."""
+
+    words: tuple[str, ...]
+    """Its alternatives, each with its article: ("a positive finite number", "None")."""
+    convert: Callable[[Any], Any]
+    """The value as the parameter is to hold it; raises `Refused`."""
+    in_files: Any
+    """The type of what a file says, as msgspec spells it; None where no file can say it."""
+    description: str = ""
+    """What the parameter means."""
+
+    @property
+    def sentence(self) -> str:
+        """What a value must be, in words."""
+        *others, last = self.words
+        return f"{', '.join(others)} or {last}" if others else last
+
+
+class Parameter(NamedTuple):
+    """One parameter of a class or of a function."""
+
+    kind: Kind
+    default: Any
+    """`inspect.Parameter.empty` where it must be given."""
+
+    @property
+    def needed(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    def checked(self, name: str, value: Any) -> Any:
+        """The value, converted; `BadInput` where it is not of the parameter's kind."""
+        try:
+            return self.kind.convert(value)
+        except Refused as refusal:
+            shown = str(refusal) or brief(value)
+            raise BadInput(f"{name} must be {self.kind.sentence}, not {shown}.") from None
+        except BadInput as error:  # of an object that was to be made of a mapping
+            raise BadInput(f"{name}: {error}") from None
+
+
+def parameter(
+    description: str,
+    *,
+    unit: str | None = None,
+    words: str | None = None,
+    infinite: bool = False,
+    **limits: Any,
+) -> msgspec.Meta:
+    """What a parameter means, for `typing.Annotated`.
+
+    unit: of a number; words: what a value must be, where the type and the limits do not say it well;
+    infinite: whether infinity is allowed; limits: gt, ge, lt and le of numbers, pattern of texts, as in
+    `msgspec.Meta`.
+    """
+    told = description if unit is None else f"{description} (unit: {unit})"
+    return msgspec.Meta(description=told, extra={"words": words, "infinite": infinite}, **limits)
+
+
+class Checked:
+    """Base of dataclasses whose fields are checked, and converted, when an object is made."""
+
+    def __post_init__(self) -> None:
+        for name, about in fields_of(type(self)).items():  # type: ignore[arg-type]
+            object.__setattr__(self, name, about.checked(name, getattr(self, name)))
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Check, and convert, the arguments of a function before it is called."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def called(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        described = parameters_of(function)
+        for name in bound.arguments.keys() & described.keys():
+            bound.arguments[name] = described[name].checked(name, bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return called
+
+
+def from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> Any:
+    """Call `make`, a class or a function, with JSON data; a mistake gives one clear sentence."""
+    values = arguments_from_json(make, data, what)
+    missing = [name for name, about in parameters_of(make).items() if about.needed and name not in data]
+    if missing:
+        raise BadInput(f"{what} needs the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+    try:
+        return make(**values)
+    except TypeError as error:
+        raise BadInput(f"{what} has a parameter of the wrong type ({error}).") from None
+
+
+def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """JSON data as arguments of `make`, some of which may still be lacking."""
+    known, values = parameters_of(make), {}
+    for name, value in data.items():
+        require(name in known, f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
+        said = _with_infinities(value)
+        if known[name].kind.in_files is not None:  # else `make` itself must know what to do with it
+            said = known[name].checked(f"{what}: {name}", said)
+        values[name] = said
+    return values
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, or all of them."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"perhaps '{near[0]}' is meant" if near else f"it knows {', '.join(known)}"
+
+
+@cache
+def fields_of(cls: type[Any]) -> dict[str, Parameter]:
+    """The fields that the constructor of a dataclass takes, by name."""
+    names = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {name: Parameter(kind_of(_hint(cls.__mro__, name)), None) for name in names}
+
+
+@cache
+def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
+    """Every parameter of a class or a function, by name."""
+    function: Any = make.func if isinstance(make, partial) else make
+    call = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    owners: Iterable[Any] = [inspect.unwrap(call)]
+    if isinstance(function, type) and dataclasses.is_dataclass(function):
+        owners = [*function.__mro__, *owners]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = [p for p in inspect.signature(make).parameters.values() if p.kind in kinds]
+    return {p.name: Parameter(kind_of(_hint(owners, p.name)), p.default) for p in found}
+
+
+@cache
+def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
+    """What a file says of an object, as a structure of msgspec: its parameters, and its kind."""
+    fields: list[Any] = []
+    for name, about in parameters_of(make).items():
+        hint = Any if about.kind.in_files is None else about.kind.in_files
+        endless = isinstance(about.default, float) and not math.isfinite(about.default)  # which JSON has not
+        if about.needed:
+            fields.append((name, hint))
+        elif isinstance(about.default, int | float | str | None) and not endless:
+            fields.append((name, hint, about.default))
+        else:
+            fields.append((name, hint | msgspec.UnsetType, msgspec.UNSET))
+    return msgspec.defstruct(
+        (kind or make.__name__).replace("-", "_"),
+        fields,
+        kw_only=True,
+        tag_field="kind" if kind else None,
+        tag=kind,
+        forbid_unknown_fields=True,
+    )
+
+
+def _hint(owners: Iterable[Any], name: str) -> Any:
+    """The annotation of a parameter; Any where there is none, or one that only a type checker can read."""
+    for owner in owners:
+        own = vars(owner).get("__annotations__", {}) if isinstance(owner, type) else owner.__annotations__
+        if name in own:
+            one, space = (
+                SimpleNamespace(__annotations__={name: own[name]}),
+                vars(sys.modules[owner.__module__]),
+            )
+            try:
+                return typing.get_type_hints(one, space, include_extras=True)[name]
+            except (NameError, TypeError, AttributeError):
+                return Any
+    return Any
+
+
+def kind_of(hint: Any) -> Kind:
+    """The kind of values that an annotation describes."""
+    metas: list[Any] = []
+    if typing.get_origin(hint) is Annotated:
+        hint, *metas = typing.get_args(hint)
+    parts = typing.get_args(hint)
+    own = [meta for meta in metas if isinstance(meta, Kind)]
+    notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
+    if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits are those of its numbers
+        limited = [part in (int, float) and any(map(_limits, notes)) for part in parts]
+        kind = _union(
+            [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, limited)]
+        )
+        in_files = kind.in_files if any(limited) else _annotated(kind.in_files, notes)
+    else:
+        kind = own[-1] if own else _plain_kind(hint, notes)
+        in_files = _annotated(kind.in_files, notes)
+    for note in notes:
+        words = (note.extra or {}).get("words")
+        kind = kind._replace(description=note.description or "", words=(words,) if words else kind.words)
+    return kind._replace(in_files=in_files)
+
+
+def _annotated(hint: Any, notes: list[msgspec.Meta]) -> Any:
+    return Annotated[hint, *notes] if notes and hint is not None else hint
+
+
+def _limits(note: msgspec.Meta) -> dict[str, Any]:
+    return {at: getattr(note, at) for at in ("gt", "ge", "lt", "le") if getattr(note, at) is not None}
+
+
+def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return Kind(("anything",), lambda value: value, Any)
+    if hint in (None, NoneType):
+        return Kind(("None",), _none, NoneType)
+    if hint in (int, float):
+        return _number(hint, notes)
+    if hint is bool:
+        return Kind(("True or False",), _bool, bool)
+    if hint is str:
+        return Kind(("a text",), partial(_text, [note.pattern for note in notes if note.pattern]), str)
+    if origin is Literal:
+        return Kind(tuple(repr(word) for word in parts), partial(_word, parts), hint)
+    if origin in _COLLECTIONS or hint in _COLLECTIONS:
+        return _COLLECTIONS[origin or hint](parts)
+    if origin is Callable or hint is Callable:
+        return Kind(("a function",), partial(_that, callable), None)
+    if isinstance(origin or hint, type):
+        return _instance(origin or hint)
+    return Kind(("anything",), lambda value: value, Any)
+
+
+def brief(value: Any) -> str:
+    """A value on one line of at most 80 characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a user's class may do anything
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# -- the kinds
+
+
+def _that(holds: Callable[[Any], bool], value: Any) -> Any:
+    if not holds(value):
+        raise Refused
+    return value
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise Refused
+
+
+def _bool(value: Any) -> bool:
+    return bool(_that(lambda given: isinstance(given, (bool, np.bool_)), value))
+
+
+def _text(patterns: Sequence[str], value: Any) -> str:
+    import re
+
+    if not isinstance(value, str) or not all(re.search(pattern, value) for pattern in patterns):
+        raise Refused
+    return str(value)
+
+
+def _word(words: tuple[Any, ...], value: Any) -> Any:
+    if not isinstance(value, str) or value not in words:
+        raise Refused
+    return str(value)
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        raise Refused from None
+    return _that(lambda given: value is not None and given in (np.float64, np.float32), dtype)  # type: ignore[no-any-return]
+
+
+def _number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
+    """An integer of 64 bits, or a real number, within the limits."""
+    limits: dict[str, Any] = {}
+    for note in notes:
+        limits |= _limits(note)
+    infinite = not notes or any((note.extra or {}).get("infinite") for note in notes)
+    gt, ge, lt, le = (limits.get(at) for at in ("gt", "ge", "lt", "le"))
+    wanted: type[Any] = Integral if of is int else Real
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, wanted):
+            raise Refused
+        try:
+            number = of(value)
+        except (OverflowError, ValueError):
+            raise Refused(f"{brief(value)}, which is too large") from None
+        if of is int and not -LARGEST <= number <= LARGEST:
+            raise Refused(f"{brief(value)}, which has more than 64 bits")
+        if notes and (math.isnan(number) or (math.isinf(number) and not infinite)):
+            raise Refused
+        if (gt is not None and not number > gt) or (ge is not None and not number >= ge):
+            raise Refused
+        if (lt is not None and not number < lt) or (le is not None and not number <= le):
+            raise Refused(f"{number}, which is more than {le}" if of is int else "")
+        return number
+
+    words = _integer_words(ge, le) if of is int else _number_words(gt, ge, lt, le, infinite)
+    if not notes:
+        words = words[:1]
+    return Kind(words, convert, of)
+
+
+def _integer_words(least: int | None, most: int | None) -> tuple[str, ...]:
+    if least is None or most is None or most >= 1000:  # a limit that few ever meet is told to those who do
+        return ("an integer",) if least is None else (f"an integer of at least {least}",)
+    return (f"an integer from {least} to {most}",)
+
+
+def _number_words(gt: Any, ge: Any, lt: Any, le: Any, infinite: bool) -> tuple[str, ...]:
+    low = f"({gt:g}" if gt is not None else f"[{ge:g}" if ge is not None else None
+    high = f"{lt:g})" if lt is not None else f"{le:g}]" if le is not None else None
+    if low and high:
+        return (f"a number in {low}, {high}",)
+    finite = "" if infinite else "finite "
+    if gt == 0:
+        words = f"a positive {finite}number"
+    elif low is not None:
+        words = f"a {finite}number {'above' if gt is not None else 'of at least'} {low[1:]}"
+    else:
+        words = f"a {finite}number"
+    return (words, "infinity") if infinite else (words,)
+
+
+def _union(kinds: list[Kind]) -> Kind:
+    def convert(value: Any) -> Any:
+        reason = ""
+        for kind in kinds:
+            try:
+                return kind.convert(value)
+            except Refused as refusal:
+                reason = reason or str(refusal)
+        raise Refused(reason)
+
+    words = tuple(dict.fromkeys(word for kind in kinds for word in kind.words))
+    said = [kind.in_files for kind in kinds if kind.in_files is not None]
+    known = said and said != [NoneType]
+    return Kind(words, convert, typing.Union[tuple(said)] if known else None)  # noqa: UP007 - at run time
+
+
+def _sequence(parts: tuple[Any, ...]) -> Kind:
+    """A list, tuple or vector of values of one kind; it becomes a tuple."""
+    item = kind_of(parts[0] if parts else Any)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = real_array(value)
+        elif not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise Refused
+        return tuple(item.convert(each) for each in value)
+
+    many = item.in_files
+    return Kind((f"a list whose items are each {item.sentence}",), convert, many and tuple[many, ...])  # type: ignore[valid-type]
+
+
+def _tuple(parts: tuple[Any, ...]) -> Kind:
+    """So many values, each of its kind; or any number of one kind."""
+    if parts[-1] is Ellipsis:
+        return _sequence(parts)
+    kinds = [kind_of(part) for part in parts]
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or len(value) != len(kinds):
+            raise Refused
+        return tuple(kind.convert(each) for kind, each in zip(kinds, value))
+
+    told = [kind.in_files for kind in kinds]
+    each = " and ".join(dict.fromkeys(kind.sentence for kind in kinds))
+    words = f"a list of {len(kinds)} items, each {each}"
+    return Kind((words,), convert, None if None in told else tuple[tuple(told)])  # type: ignore[misc]
+
+
+def _mapping(parts: tuple[Any, ...]) -> Kind:
+    """A mapping; a key that is an integer may be told as a text, as JSON has it."""
+    key, item = (kind_of(part) for part in parts or (Any, Any))
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Refused
+        return {
+            key.convert(int(k) if key.in_files is int and _is_digits(k) else k): item.convert(v)
+            for k, v in value.items()
+        }
+
+    told = f"a mapping from {key.sentence} to {item.sentence}"
+    return Kind((told,), convert, item.in_files and dict[key.in_files, item.in_files])  # type: ignore[name-defined]
+
+
+def _is_digits(key: Any) -> bool:
+    return isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19
+
+
+_COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
+    Sequence: _sequence,
+    tuple: _tuple,
+    list: _sequence,
+    Mapping: _mapping,
+    dict: _mapping,
+}
+
+
+def _instance(cls: type[Any]) -> Kind:
+    """An object of a class, or of a dataclass its fields as a mapping; of a protocol any with its members."""
+    name = cls.__name__
+    article = "an" if name[0] in "AEIOU" else "a"
+    if getattr(cls, "_is_protocol", False):
+        members = [each for each in vars(cls) if not each.startswith("_")]
+        whole = partial(_that, lambda value: all(hasattr(value, each) for each in members))
+        return Kind((f"an object with {', '.join(members)}",), whole, None)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
+            return from_json(cls, value, name)
+        return _that(lambda given: isinstance(given, cls), value)
+
+    return Kind((f"{article} {name}",), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
+
+
+def real_array(value: Any) -> np.ndarray[Any, Any]:
+    """An array of real numbers or truth values; refused where it holds anything else, or masks some."""
+    try:
+        array = np.asanyarray(value)
+    except (ValueError, TypeError):
+        raise Refused("a ragged or unreadable array") from None
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise Refused("a masked array with masked entries: fill or remove them")
+    array = np.asarray(array)
+    if array.dtype.kind not in "biuf":
+        raise Refused(f"an array of {array.dtype}")
+    return array
+
+
+REAL = Kind(("an array of real numbers",), real_array, tuple[float, ...])
+RealArray = Annotated[npt.ArrayLike, REAL]
+Precision = Annotated[
+    npt.DTypeLike, Kind(("float64 or float32",), _dtype, Literal["float64", "float32"]), parameter("Of theta")
+]
+Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
+
+
+def _with_infinities(value: Any) -> Any:
+    """The words of `to_json` as the numbers they stand for."""
+    if isinstance(value, Mapping):
+        return {key: _with_infinities(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_infinities(item) for item in value]
+    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
