@@ -1,6 +1,6 @@
 """The one writer and reader of everything on disk: whole files, sealed folders, growing logs, locks.
 
-May import: errors.
+May import: errors, parameters.
 """
 
 from asyncqn.storage.arrays import FLOATS, INT32, INT64, TEXT, Spec
