@@ -21,6 +21,7 @@ from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
 from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
+from .core.outcome import Outcome
 from .core.schedule import Schedule
 from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
@@ -84,6 +85,7 @@ __all__ = [
     "MatrixFactorization",
     "MetricLBFGS",
     "MomentumLBFGS",
+    "Outcome",
     "Pareto",
     "PoissonRegression",
     "Potential",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def minimize(
 
         engine = Threads(os.cpu_count() or 1)
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
-    asked = commits is not None
+    open_ended = commits is None
     commits, evaluate = _length(algorithm, commits, evaluate, stopping)
     seed = check_seed(seed)
     check_fit(algorithm, potential, engine.workers)
@@ -97,15 +96,23 @@ def minimize(
         check_first_calls(potential, start)
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     with nullcontext() if checkpoints is None else closing(checkpoints):
-        run = engine.minimize(
+        return engine.minimize(
             Request(
-                potential, algorithm, start, commits, seed, evaluate, callback, stopping, checkpoints, keep
+                *(
+                    potential,
+                    algorithm,
+                    start,
+                    commits,
+                    seed,
+                    evaluate,
+                    callback,
+                    stopping,
+                    checkpoints,
+                    keep,
+                ),
+                open_ended=open_ended,
             )
         )
-    if run is None or run.status != "completed" or (asked and target is None):
-        return run  # None: another rank of MPI has the run
-    missed = "it has not converged" if target is None else f"{metric} did not reach the target {target:g}"
-    return replace(run, status="stopped", message=f"{missed}: {run.message}")
 
 
 def _check_objects(potential: Any, algorithm: Any, engine: Any, callback: Any, checkpoint: Any) -> None:

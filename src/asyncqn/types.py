@@ -137,7 +137,12 @@ class Algorithm(Protocol):
     * `requires`: the extras that a potential must have, by name; `algorithms.fit` checks them;
     * `max_workers`: how many workers it can use (any number when absent);
     * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
-    * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence.
+    * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence;
+    * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
+      dim * temperature above its start (`algorithms.noise`); without it, a run that rises has diverged;
+    * `noise_floor(potential, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
+      minibatches may lift U, where the parameters are stable, else 0; `iterate` and `locals_` are the
+      states at the end;
     * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
       versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
 
@@ -197,7 +202,18 @@ POTENTIAL_EXTRAS = (
     "sampled_metric",
     "reference",
 )
-ALGORITHM_EXTRAS = ("sent", "answers", "standing", "rows_of", "requires", "max_workers", "warnings", "advice")
+ALGORITHM_EXTRAS = (
+    "sent",
+    "answers",
+    "standing",
+    "rows_of",
+    "requires",
+    "max_workers",
+    "warnings",
+    "advice",
+    "temperature",
+    "noise_floor",
+)
 _EXTRAS = frozenset((*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS))
 
 

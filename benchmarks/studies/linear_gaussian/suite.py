@@ -23,7 +23,7 @@ from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.defaults import default_algorithm
 from asyncqn.algorithms.quasi_newton.mb_lbfgs import Iterate
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.lab.tuning.measure import Outcome, time_to
+from asyncqn.lab.tuning.measure import TimeToTarget, time_to
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.lab.tuning.tuner import PRUNE, Trial, tune
 from asyncqn.models.linear_gaussian import LinearGaussian
@@ -138,7 +138,7 @@ def time_of(
     *,
     workers: int = 40,
     limit: float = LIMIT,
-) -> Outcome:
+) -> TimeToTarget:
     """Simulated time to epsilon from theta0 ~ N(0, I)."""
     return time_to(
         problem(spectrum),

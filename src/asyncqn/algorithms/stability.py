@@ -73,12 +73,25 @@ def largest_curvature(
     return estimate
 
 
+def preconditioned_curvature(
+    potential: Potential, theta: Array, times_H: Callable[[Array, Array], Any]
+) -> float:
+    """Return sqrt(|H U'' H| |U''|), which bounds the largest eigenvalue of H U'' from above."""
+    return math.sqrt(largest_curvature(potential, theta, times_H) * largest_curvature(potential, theta))
+
+
+def gradient_at(potential: Potential, theta: Array) -> Array:
+    """Return the gradient on all rows, or on a fixed stride of them where there are many."""
+    g = np.zeros_like(theta)
+    potential.grad(theta, _probe_rows(potential), g)
+    return g
+
+
 def advise(
     algorithm: Algorithm, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
 ) -> str:
     """One sentence on the likely cause of a divergence and what to change."""
-    g = np.zeros_like(theta0)
-    potential.grad(theta0, _probe_rows(potential), g)
+    g = gradient_at(potential, theta0)
     if not np.isfinite(g).all():
         return "the gradient at theta0 is not finite; fix the potential or its data."
     if not np.isfinite(potential.value(theta0)):

@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from asyncqn.core.outcome import Outcome
+
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
 
 BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
 EXIT_CODES = {
-    "completed": 0,
-    "converged": 0,
-    "diverged": 3,
-    "stopped": 4,
-    "stalled": 5,
-    "interrupted": INTERRUPTED,
-    "terminated": TERMINATED,
+    Outcome.COMPLETED: 0,
+    Outcome.CONVERGED: 0,
+    Outcome.DIVERGED: 3,
+    Outcome.STOPPED: 4,
+    Outcome.STALLED: 5,
+    Outcome.INTERRUPTED: INTERRUPTED,
+    Outcome.TERMINATED: TERMINATED,
 }
 """The exit code of every status of a run: 0 only where there is an answer.  A command line stops a run before
 its end where a limit was reached or every worker is gone.  130 and 143 are what a shell makes of SIGINT and
@@ -52,7 +54,7 @@ def hearing(numbers: Iterable[int], hear: Callable[[int, Any], None]) -> Iterato
 def exit_code(run: Run) -> int:
     """0 for an answer; an exact method that made its commits without converging was stopped by them."""
     code = EXIT_CODES[run.status]
-    return code if run.success or code else EXIT_CODES["stopped"]
+    return code if run.success or code else EXIT_CODES[Outcome.STOPPED]
 
 
 LONGEST_WORD = 400

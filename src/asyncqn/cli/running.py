@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncqn.cli.ending import INTERRUPTED, TERMINATED, exit_code, hearing
 from asyncqn.cli.output import Output
+from asyncqn.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
@@ -75,8 +76,8 @@ def show_run(
         run = go(callback=_live(advance, heard, simulated))
     if run is None:
         return 0
-    if heard and run.status == "stopped":
-        word = "terminated" if heard[0] == signal.SIGTERM else "interrupted"
+    if heard and run.status is Outcome.STOPPED:
+        word = Outcome.TERMINATED if heard[0] == signal.SIGTERM else Outcome.INTERRUPTED
         kept = "" if save is None else f"; what was computed is in {save}"
         run = replace(run, status=word, message=f"{word} after {run.nit} of {commits} commits{kept}.")
     if save is not None:
@@ -85,9 +86,9 @@ def show_run(
     numbers = {**numbers, "run": None if save is None else str(save)}
     code = exit_code(run)
     if code:
-        said = run.status in ("interrupted", "terminated")  # their messages begin with the word
+        said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages begin with the word
         out.fail(run.message if said else f"{run.status}: {run.message}")
-    if not (out.quiet and run.status == "diverged"):
+    if not (out.quiet and run.status is Outcome.DIVERGED):
         for name, value in numbers.items():
             if value is not None and not (code and name == "message"):
                 out.show(f"{name:<18} {f'{value:.6g}' if isinstance(value, float) else value}")

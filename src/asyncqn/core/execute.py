@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from asyncqn.core.master import KeptRows, Master, new_tuple, potential_stopped
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import DROPPED, Schedule, rows_computed
 from asyncqn.core.stopping import Ended, EndedByCallback
@@ -48,7 +49,7 @@ class Finished(NamedTuple):
     schedule: Schedule
     locals: Sequence[Any]
     """The states of the workers that are still there."""
-    status: str
+    outcome: Outcome
     message: str
 
 
@@ -99,7 +100,7 @@ def execute(
     begun = replace(request, potential=first.potential, algorithm=first.algorithm, commits=N)
     master = Master(begun, max(schedule.workers, workers), kept=kept)
     loop = Loop(master, schedule, request.seed, segments)
-    status, message, failure = "completed", f"{N} commits were made.", None
+    outcome, message, failure = Outcome.COMPLETED, f"{N} commits were made.", None
     if watch is not None:
         watch.begin(loop)
     try:
@@ -107,9 +108,10 @@ def execute(
             master.evaluate(0.0)
         loop.run(watch)
         if request.commits > N:
-            status, message = "stopped", f"every worker was gone after {N} of {request.commits} commits."
+            outcome = Outcome.STOPPED
+            message = f"every worker was gone after {N} of {request.commits} commits."
     except Ended as ended:
-        status, message, failure = ended.status, str(ended), ended.__cause__
+        outcome, message, failure = ended.outcome, str(ended), ended.__cause__
         if watch is not None and isinstance(ended, EndedByCallback):
             watch.stopped(loop)
     except StopIteration as error:
@@ -117,7 +119,7 @@ def execute(
     if failure is not None:
         raise failure
     done = schedule if master.version == N else schedule.until(master.version)
-    return Finished(master, done, list(loop.locals.values()), status, message)
+    return Finished(master, done, list(loop.locals.values()), outcome, message)
 
 
 class Loop:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.read_only import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, EndedByCallback
@@ -139,10 +140,10 @@ class Master:
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
         if beyond:
-            raise Ended("diverged", f"the iterate exploded at commit {version}")
+            raise Ended(Outcome.DIVERGED, f"the iterate exploded at commit {version}")
         if self.rejected_in_a_row >= self.most_rejected:
             many = self.rejected_in_a_row
-            raise Ended("diverged", f"{many} updates in a row were not finite, up to commit {version}")
+            raise Ended(Outcome.DIVERGED, f"{many} updates in a row were not finite, up to commit {version}")
         if self.kept is not None and version % self.keep == 0:
             self.kept.append(self._theta)
         if version % self._every == 0 or version == self._last:
@@ -159,14 +160,14 @@ class Master:
         rule = self.stopping
         standing = self.standing()
         if standing is not None and (ended := rule.ends_at(standing)) is not None:
-            raise self._ended(ended.status, str(ended))
+            raise self._ended(ended.outcome, str(ended))
         if rule.max_passes is not None and self.passes >= rule.max_passes:
-            raise self._ended("stopped", f"max_passes = {rule.max_passes:g} was reached")
+            raise self._ended(Outcome.STOPPED, f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:
-            raise self._ended("stopped", f"max_time = {rule.max_time:g} has passed")
+            raise self._ended(Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed")
 
-    def _ended(self, status: str, reason: str) -> Ended:
-        return Ended(status, f"{reason}, after {self.version} commits.")
+    def _ended(self, outcome: Outcome, reason: str) -> Ended:
+        return Ended(outcome, f"{reason}, after {self.version} commits.")
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
@@ -192,7 +193,7 @@ class Master:
         self.columns.update(dict.fromkeys(record))
         if not np.isfinite(fun) and (self._standing is None or self.version == 0):
             # Else theta is a trial, from which the method turns back by itself.
-            raise Ended("diverged", f"the objective is not finite at commit {self.version}")
+            raise Ended(Outcome.DIVERGED, f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
             delay = self._delays / max(1, self._delayed)
             self._delays = self._delayed = 0
@@ -201,14 +202,14 @@ class Master:
                 self.callback(progress)
             except StopIteration:
                 sentence = f"the callback stopped the run after commit {self.version}."
-                raise EndedByCallback("stopped", sentence) from None
+                raise EndedByCallback(Outcome.STOPPED, sentence) from None
             except BaseException as error:
                 sentence = f"the callback failed after commit {self.version}."
-                raise EndedByCallback("stopped", sentence) from error
+                raise EndedByCallback(Outcome.STOPPED, sentence) from error
         if self.at_target(record):
             rule, reached = self.stopping, record[self.stopping.metric]
             raise self._ended(
-                "converged", f"{rule.metric} is {reached:.6g}, at or below the target {rule.target:g}"
+                Outcome.CONVERGED, f"{rule.metric} is {reached:.6g}, at or below the target {rule.target:g}"
             )
 
     def at_target(self, record: dict[str, float]) -> bool:

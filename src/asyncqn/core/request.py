@@ -23,8 +23,10 @@ class Request:
     seed: int = 0
     evaluate: int | None = 1
     """Commits between two rows of the metric table, which has the start and the end as well; None: it has the
-    start alone, for whoever needs no value of the end."""
+    start alone.  The end of a stochastic method is evaluated all the same: it may have risen."""
     callback: Callback | None = None
     stopping: Stopping = TO_THE_END
     checkpoints: Checkpoints | None = None
     keep: int | None = None
+    open_ended: bool = False
+    """Whether `commits` is a default bound and not a wish: making them all is then a stop, not an end."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asyncqn.core.outcome import Outcome
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.types import Standing
@@ -30,11 +31,11 @@ _LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
 
 
 class Ended(Exception):
-    """The run has ended, as `status` (see `Run.status`); the text says why."""
+    """The run has ended with `outcome`; the text says why."""
 
-    def __init__(self, status: str, message: str) -> None:
+    def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
-        self.status = status
+        self.outcome = outcome
 
 
 class EndedByCallback(Ended):
@@ -72,9 +73,9 @@ class Stopping:
         if self.tol is None:
             return None
         if converged(standing, self.tol):
-            return Ended("converged", slope_of(standing))
+            return Ended(Outcome.CONVERGED, slope_of(standing))
         if standing.stalled:
-            return Ended("stalled", f"no step lowers the objective any more, but {slope_of(standing)}")
+            return Ended(Outcome.STALLED, f"no step lowers the objective any more, but {slope_of(standing)}")
         return None
 
 

@@ -7,7 +7,7 @@
     orders = core.answer(w, update, now)    its update arrived (None: it was rejected)
     orders = core.lost(w, now)              it is gone, and what it was computing with it
     orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
-    core.stop(status, message)              end early; what is under way counts as dropped
+    core.stop(outcome, message)             end early; what is under way counts as dropped
     core.snapshots.hand_in(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
     saved  = core.snapshots.whole()         the checkpoint, once nobody owes a state any more, else None
     run    = core.finish(states)            after the end: the `Run`
@@ -41,6 +41,7 @@ import numpy as np
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, potential_stopped
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
@@ -94,7 +95,7 @@ class MasterState:
         """The number that the next new worker gets."""
         self.steps_made: dict[int, int] = {}
         """By the workers of the checkpoint this run goes on from, until they have joined again."""
-        self.done, self.status, self.message = False, "", ""
+        self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
         self.resumed_from: int | None = None
@@ -316,7 +317,7 @@ class MasterState:
         if self.handout is not None:
             self.handout.opened(master.version)
         if master.version == self.commits:
-            self.stop("completed", f"{self.commits} commits were made.")
+            self.stop(Outcome.COMPLETED, f"{self.commits} commits were made.")
         elif self.snapshots.due(master.version):
             self.snapshots.begin(take(self), self.members)
 
@@ -333,19 +334,19 @@ class MasterState:
             raise potential_stopped(error, self.version) from error
         except Ended as ended:
             self.failure = ended.__cause__
-            self.stop(ended.status, str(ended))
+            self.stop(ended.outcome, str(ended))
         return not self.done
 
     # -- the end
 
-    def stop(self, status: str, message: str) -> None:
-        """End the run with a status (`Run.status`), and why in a sentence."""
+    def stop(self, outcome: Outcome, message: str) -> None:
+        """End the run with an outcome, and why in a sentence."""
         if not self.done:
-            self.done, self.status, self.message = True, status, message
+            self.done, self.outcome, self.message = True, outcome, message
 
     def stop_without_workers(self) -> None:
         """End the run: nobody is there to go on with it."""
-        self.stop("stopped", f"every worker was gone after {self.version} of {self.commits} commits.")
+        self.stop(Outcome.STOPPED, f"every worker was gone after {self.version} of {self.commits} commits.")
 
     def stop_where_interrupted(self) -> None:
         """End the run after a signal."""
@@ -384,5 +385,5 @@ class MasterState:
         for member in self.members.values():
             member.read = None
         locals_ = [states[w] for w in sorted(states)]
-        ended = Finished(self.master, self.recorder.schedule(), locals_, self.status, self.message)
+        ended = Finished(self.master, self.recorder.schedule(), locals_, self.outcome, self.message)
         return conclude(ended, self.manifest())

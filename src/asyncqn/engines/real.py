@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
@@ -121,7 +122,7 @@ def concluded(core: MasterState, states: Mapping[int, Any]) -> Run:
     Raises what the callback raised.
     """
     run = core.finish(states)
-    if core.checkpoints is not None and run.status != "diverged":
+    if core.checkpoints is not None and run.status is not Outcome.DIVERGED:
         core.checkpoints.write(last_checkpoint(core, states))
     if core.failure is None:
         return run

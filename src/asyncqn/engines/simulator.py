@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import stretched_to
 from asyncqn.cluster.simulate import simulate
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages
 from asyncqn.core.stopping import TO_THE_END
@@ -56,8 +57,9 @@ class Simulator:
         with listening_for_interrupts(request.checkpoints):
             for length in [request.commits] if request.checkpoints else lengths(request, stages):
                 schedule = simulate(cluster, stages, length, request.seed)
-                run = run_schedule(replace(told, commits=length), schedule, engine=engine)
-                if run.status != "completed":
+                last = length == request.commits
+                run = run_schedule(replace(told, commits=length), schedule, engine=engine, judged=last)
+                if run.status is not Outcome.COMPLETED:
                     break
         return replace(run, manifest={**run.manifest, "commits": request.commits})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import rows_computed
 from asyncqn.engines.orders import state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
@@ -111,4 +112,4 @@ def restore(state: MasterState, start: Saved) -> None:
         rows = rows_computed(state.algorithm, schedule, state.potential.n_data)
         state.master.passes = float(rows.sum()) / state.potential.n_data
     if state.version >= state.commits:
-        state.stop("completed", f"{state.version} commits were made.")
+        state.stop(Outcome.COMPLETED, f"{state.version} commits were made.")

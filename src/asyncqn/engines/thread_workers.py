@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.clock import Clock
@@ -102,7 +103,7 @@ class ThreadWorkers:
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
         held = self.lock.acquire(timeout=HURRY)
-        self.core.stop("stopped", "the run was broken off.")
+        self.core.stop(Outcome.STOPPED, "the run was broken off.")
         if held:
             self._wake()
             self.lock.release()
@@ -152,8 +153,8 @@ class ThreadWorkers:
 
     # -- what all threads do, with the lock held
 
-    def _end(self, status: str, message: str) -> None:
-        self.core.stop(status, message)
+    def _end(self, outcome: Outcome, message: str) -> None:
+        self.core.stop(outcome, message)
         self._wake()
 
     def _wake(self) -> None:
@@ -188,7 +189,7 @@ class ThreadWorkers:
         except BaseException as failure:
             with self.lock:
                 self.failure = self.failure or failure
-                self._end("stopped", "a worker failed.")
+                self._end(Outcome.STOPPED, "a worker failed.")
 
     def _work(self, worker: int, joins: float) -> None:
         core = self.core

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from asyncqn.algorithms.defaults import TOLERANCE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Ended, EndedByCallback, Stopping
 from asyncqn.data import Ratings, as_ratings
@@ -60,7 +61,7 @@ def learn(
     run = Threads(p.workers).minimize(
         Request(potential, algorithm, start, commits, p.seed, evaluate=None, callback=watch, stopping=rule)
     )
-    if run.status == "diverged":
+    if run.status is Outcome.DIVERGED:
         raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
     model, history = task.model(watch.best.theta), Table.from_records(watch.records)
     return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
@@ -125,13 +126,13 @@ class Watch:
         try:
             self._note(progress, self.passes + (self.warm_up > 0))
         except StopIteration:
-            return Ended("stopped", "the callback has stopped the fit")
+            return Ended(Outcome.STOPPED, "the callback has stopped the fit")
         except BaseException as error:
-            raise EndedByCallback("stopped", "the callback failed") from error
+            raise EndedByCallback(Outcome.STOPPED, "the callback failed") from error
         if self.idle < self.p.patience:
             return None
         self.reason = "stopped early" if self.by_held else "converged"
-        return Ended("converged", "further passes gain nothing")
+        return Ended(Outcome.CONVERGED, "further passes gain nothing")
 
     def _shown(self, standing: Standing) -> dict[str, float]:
         """The errors at the last point kept; asked for again when its value has changed."""

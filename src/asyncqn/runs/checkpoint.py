@@ -30,6 +30,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.storage import (
@@ -257,10 +258,10 @@ class Checkpoints:
         self._last_commit, self._last_time = commit, now
         return True
 
-    def ending(self, commit: int) -> tuple[str, str]:
-        """Status and message of a run that a signal ended after `commit`."""
-        status = "terminated" if self.interrupted == signal.SIGTERM else "interrupted"
-        return status, f"{status} after commit {commit}; go on with: asyncqn resume {self.folder}"
+    def ending(self, commit: int) -> tuple[Outcome, str]:
+        """Return outcome and message of a run that a signal ended after `commit`."""
+        outcome = Outcome.TERMINATED if self.interrupted == signal.SIGTERM else Outcome.INTERRUPTED
+        return outcome, f"{outcome} after commit {commit}; go on with: asyncqn resume {self.folder}"
 
     def write(self, saved: Saved) -> None:
         """Write a generation: what is new to the logs, then the states, beside the older generation.

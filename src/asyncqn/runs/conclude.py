@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, cast
 
 import numpy as np
 
+from asyncqn.algorithms.noise import explained_rise
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master
+from asyncqn.core.outcome import Outcome, risen
 from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.run import Run
@@ -18,23 +19,25 @@ from asyncqn.storage import GrowingRows
 from asyncqn.types import Array, extra
 
 
-def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
-    """Return the `Run` of a master that has made its last commit, on whatever engine."""
-    master, schedule, locals_, status, message = finished
-    if status != "diverged" and (diverged := _evaluate_the_end(master)) is not None:
-        status, message = "diverged", str(diverged)
-    if status == "diverged":
+def conclude(finished: Finished, manifest: dict[str, Any], *, judged: bool = True) -> Run:
+    """Return the `Run` of a master that has made its last commit, on whatever engine.
+
+    judged: whether all commits made are the end of the run, so that `judge` decides what they are.
+    """
+    master, schedule, locals_, outcome, message = finished
+    if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
+        outcome, message = Outcome.DIVERGED, str(diverged)
+    theta, fun = answer(master, outcome)
+    if judged and outcome is Outcome.COMPLETED:
+        outcome, message = judge(finished, fun, manifest)
+    if outcome is Outcome.DIVERGED:
         advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)
         message = f"{message}: {advice}"
     totals = master.algorithm.counters(master.iterate, locals_)
-    standing = master.standing()
-    if standing is not None and status == "completed":
-        message = f"{message[:-1]}; {slope_of(standing)}."
-    theta, fun = answer(master, status)
     return Run(
         theta=theta,
         fun=fun,
-        status=status,
+        status=outcome,
         message=message,
         schedule=schedule,
         metrics=Table.from_records(master.records),
@@ -65,25 +68,56 @@ def _evaluate_the_end(master: Master) -> Ended | None:
         if master.evaluates:
             master.evaluate(master.time)
     except Ended as ended:
-        return ended if ended.status == "diverged" else None
+        return ended if ended.outcome is Outcome.DIVERGED else None
     return None
 
 
-def answer(master: Master, status: str = "") -> tuple[Array, float]:
+def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Outcome, str]:
+    """Return the outcome and the message of a run that made all its commits and reports a U of `fun`.
+
+    A stochastic run has diverged where U is above its start by more than its noise explains
+    (`core.outcome.risen`, `algorithms.noise`).  The start is judged by the problem of the end, where a
+    resumed run changed it.  A run that missed its target, or its convergence, was stopped by its last commit.
+    """
+    master, _, locals_, _, message = finished
+    standing, rule = master.standing(), master.stopping
+    if standing is not None:
+        message = f"{message[:-1]}; {slope_of(standing)}."
+    if not manifest.get("exact"):
+        known = bool(master.records) and master.records[0]["commit"] == 0 and not manifest.get("segments")
+        start = master.records[0]["fun"] if known else master.value(master.theta0)
+        eps = float(np.finfo(master.theta0.dtype).eps)
+        if risen(start, fun, 0.0, eps):
+            noise = explained_rise(
+                *(master.algorithm, master.potential, master.theta0, start),
+                workers=master.workers,
+                commits=master.version,
+                iterate=master.iterate,
+                locals_=locals_,
+            )
+            if risen(start, fun, noise, eps):
+                return Outcome.DIVERGED, f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits"
+    if rule.target is not None:
+        return Outcome.STOPPED, f"{rule.metric} did not reach the target {rule.target:g}: {message}"
+    if manifest.get("open_ended"):
+        return Outcome.STOPPED, f"it has not converged: {message}"
+    return Outcome.COMPLETED, message
+
+
+def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
     """The point that a run reports, and U there: at its target, where it converged, or the lowest offered.
 
     Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
     """
     standing, tol = master.standing(), master.stopping.tol
-    if not master.evaluates:
-        theta, fun = (master.iterate.theta, math.nan) if standing is None else standing[:2]
-        return np.array(theta, copy=True), fun
+    if not master.evaluates and standing is not None:
+        return np.array(standing.point, copy=True), standing.value
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
     if known and master.at_target(records[-1]):
         return np.array(theta, copy=True), records[-1]["fun"]
-    settled = status == "stalled" or (tol is not None and standing is not None and converged(standing, tol))
-    if standing is not None and settled:
+    reached = tol is not None and standing is not None and converged(standing, tol)
+    if standing is not None and (reached or outcome is Outcome.STALLED):
         return np.array(standing.point, copy=True), master.value(standing.point)
     lowest = records[-1]["fun"] if known else master.value(theta)
     offer = extra(master.algorithm, "answers")

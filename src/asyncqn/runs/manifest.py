@@ -94,6 +94,7 @@ def run_manifest(request: Request, engine: EngineManifest) -> dict[str, Any]:
         "commits": int(request.commits),
         "evaluate": to_json(request.evaluate),
         **({} if request.keep is None else {"keep": int(request.keep)}),
+        **({"open_ended": True} if request.open_ended else {}),
         "versions": dict(versions()),
         "code": code_digest(),
     }
@@ -140,4 +141,5 @@ def request_again(
     except BadInput as error:
         raise DamagedFile(f"the run cannot be used: {error}") from None
     asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
+    asked["open_ended"] = bool(manifest.get("open_ended", False))
     return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})

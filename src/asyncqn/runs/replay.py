@@ -12,6 +12,7 @@ import numpy as np
 from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import Segment
+from asyncqn.core.outcome import Outcome
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.models import rebuild
 from asyncqn.runs.execution import run_schedule
@@ -67,7 +68,7 @@ def replay(
     request = request_again(
         manifest,
         *(potential, algorithm, recorded.theta0),
-        commits=manifest["commits"] if recorded.status == "completed" else recorded.schedule.commits,
+        commits=manifest["commits"] if recorded.status is Outcome.COMPLETED else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
     segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
@@ -75,6 +76,8 @@ def replay(
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
+    if recorded.status is Outcome.COMPLETED and again.status is Outcome.DIVERGED:
+        return again  # the recording is older than the rule that a stochastic run must not rise
     return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
 
 

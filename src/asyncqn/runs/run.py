@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn import storage
+from asyncqn.core.outcome import Outcome, outcome_of
 from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import with_prefix
@@ -64,9 +65,9 @@ class Run:
 
     theta: Array
     fun: float
-    status: str
-    """"converged", "stalled", "diverged", "stopped", "completed" (the commits asked for were made),
-    "interrupted" (Ctrl-C) or "terminated" (SIGTERM); `message` says it in a sentence."""
+    status: Outcome
+    """How the run ended, an `Outcome`, which is also a string: "converged", "completed", "stopped",
+    "stalled", "diverged", "interrupted" or "terminated".  `message` says why in a sentence."""
     message: str
     schedule: Schedule
     metrics: Table
@@ -92,8 +93,9 @@ class Run:
 
     @property
     def success(self) -> bool:
-        """Whether this is an answer: converged, at its target, or all commits of a stochastic method made."""
-        return self.status == "converged" or (self.status == "completed" and not self.manifest.get("exact"))
+        """Whether this is an answer: converged, at its target, or, for a stochastic method, all commits made
+        without ending above the start (`core.outcome`)."""
+        return self.status.is_success(exact=bool(self.manifest.get("exact")))
 
     @property
     def nit(self) -> int:
@@ -160,7 +162,7 @@ class Run:
         """The numbers that the command line prints as JSON."""
         staleness = self.schedule.staleness
         out: dict[str, Any] = {
-            "status": self.status,
+            "status": str(self.status),
             "success": self.success,
             "message": self.message,
             "commits": self.schedule.commits,
@@ -185,7 +187,7 @@ class Run:
             **{f"metrics.{name}": column for name, column in self.metrics.items()},
         }
         document: dict[str, Any] = {
-            "status": self.status,
+            "status": str(self.status),
             "message": self.message,
             "fun": to_json(self.fun),
             "counters": self.counters,
@@ -226,6 +228,11 @@ def load_run(
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
+        status = outcome_of(said.status)
+        if status is None:
+            raise DamagedFile(
+                f"{folder} cannot be used: it ended as {said.status[:40]!r}, which is no outcome."
+            )
         plain = document.plain["manifest"]
         keep = None
         if "draws.npy" in document.files:
@@ -235,7 +242,7 @@ def load_run(
         return Run(
             theta=arrays["theta"],
             fun=float(said.fun),
-            status=said.status,
+            status=status,
             message=said.message,
             schedule=_schedule(folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size),
             metrics=Table(with_prefix("metrics.", arrays)),

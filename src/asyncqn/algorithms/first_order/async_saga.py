@@ -111,6 +111,9 @@ class AsyncSAGA(StochasticGradient):
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
 
+    def rows_averaged(self, potential: Potential) -> float:
+        return int(potential.n_data) / self.parts
+
     def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
         return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."
 

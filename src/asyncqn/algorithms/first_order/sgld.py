@@ -50,6 +50,9 @@ class SGLD(StochasticGradient):
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, beta=100.0, batch=10)
 
+    def temperature(self, k: int) -> float:
+        return 1.0 / beta_at(self.beta, k)
+
     def init_worker(self, potential: Potential, theta0: Array) -> Worker:
         Omega, d_theta = super().init_worker(potential, theta0)
         return Worker(Omega, d_theta, np.zeros_like(theta0))

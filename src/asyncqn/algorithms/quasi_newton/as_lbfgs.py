@@ -29,6 +29,7 @@ from asyncqn.algorithms.memory import (
     pair_curvatures,
     product,
 )
+from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -124,6 +125,24 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
     def _constant_noise(self) -> float:
         """The noise where beta is a number; 0 where it changes, or is infinite."""
         return math.sqrt(2.0 * self.h * self.gamma / self.beta) if isinstance(self.beta, float) else 0.0
+
+    def temperature(self, k: int) -> float:
+        return 1.0 / beta_at(self.beta, k)
+
+    def noise_floor(
+        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+    ) -> float:
+        """The drift is -(h / gamma) H^2 grad U, stable while (h / gamma) |H U'' H| times the delay is < 1."""
+        if not locals_ or not 0.0 < self.gamma < delay_limit(max(workers - 1, 0)):
+            return 0.0
+        local, between = locals_[0], np.zeros_like(theta)
+
+        def times_H_twice(v: Array, out: Array) -> None:
+            self._times_H(local, v, between)
+            self._times_H(local, between, out)
+
+        limit = 1.0 / max(self._wildness(potential, theta, local) * loop_delay(workers), 1e-300)
+        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
@@ -223,8 +242,9 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
     def _wildness(self, potential: Potential, theta: Array, local: Worker) -> float:
         """|H U'' H| with the worker's own H."""
 
-        def times_H(v: Array, out: Array) -> None:
-            product(local.memory, v, out)
-            out += self.rho * v
+        return largest_curvature(potential, theta, lambda v, out: self._times_H(local, v, out))
 
-        return largest_curvature(potential, theta, times_H)
+    def _times_H(self, local: Worker, v: Array, out: Array) -> None:
+        """Write (H + rho I) v into `out`, by the worker's own H."""
+        product(local.memory, v, out)
+        out += self.rho * v

@@ -31,6 +31,7 @@ from asyncqn.algorithms.memory import (
     pair_totals,
     product,
 )
+from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -42,6 +43,7 @@ from asyncqn.algorithms.parameters import (
     Sampling,
     Scale,
 )
+from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import Stages, rounds
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
@@ -161,6 +163,16 @@ class MBLBFGS(OverlappingBatches):
             y=vector(),
             read=np.array([-2]),
         )
+
+    def noise_floor(
+        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+    ) -> float:
+        def times_H(v: Array, out: Array) -> None:
+            product(iterate.memory, v, out)
+            out += self.rho * v
+
+        limit = delay_limit(0) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
+        return minibatch_band(potential, theta, self.batch * max(workers, 1), self.h, limit, times_H)
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         now = task.stream.k & 1

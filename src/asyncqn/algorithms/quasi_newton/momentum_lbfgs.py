@@ -27,6 +27,7 @@ from asyncqn.algorithms.memory import (
     empty_memory,
     product,
 )
+from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -37,6 +38,7 @@ from asyncqn.algorithms.parameters import (
     OverlappingBatches,
 )
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate
+from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.memory import correlate
@@ -105,6 +107,24 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
             self.initial_scale != "diagonal" or self.beta == math.inf,
             "noise with covariance H needs a scalar H0: use initial_scale='pair' or a number, or beta=inf.",
         )
+
+    def temperature(self, k: int) -> float:
+        return 1.0 / self.beta
+
+    def noise_floor(
+        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+    ) -> float:
+        """The drift is -(h / gamma) H grad U, with a delay of W - 1 commits and 1 / gamma of momentum."""
+        if not locals_:
+            return 0.0
+        memory = locals_[0].memory
+
+        def times_H(v: Array, out: Array) -> None:
+            product(memory, v, out)
+
+        delay = max(workers - 1, 0) + round(1.0 / self.gamma)
+        limit = delay_limit(delay) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
+        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))

@@ -18,7 +18,7 @@ from asyncqn.types import Algorithm, Array, Potential, Progress
 HOPELESS = 1e6
 
 
-class Outcome(NamedTuple):
+class TimeToTarget(NamedTuple):
     """`status`: "reached", "too slow" or "diverged"; time and commits are those of the first success."""
 
     status: str
@@ -62,7 +62,7 @@ def time_to(
     theta0: Array | None = None,
     evaluate: int | None = None,
     hopeless: float = HOPELESS,
-) -> Outcome:
+) -> TimeToTarget:
     """Run on the simulated cluster until `metric` <= `target`, or until simulated time `limit`.
 
     The metric is looked at every `evaluate` commits: by default at every round, and at every fifth
@@ -101,6 +101,6 @@ def time_to(
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
     pairs = accepted_share(run)
     if reached:
-        return Outcome("reached", float(reached[0].time), reached[0].commit, last, pairs)
+        return TimeToTarget("reached", float(reached[0].time), reached[0].commit, last, pairs)
     lost = run.status == "diverged" or not last <= hopeless * max(1.0, abs(seen[0]))
-    return Outcome("diverged" if lost else "too slow", None, None, last, pairs)
+    return TimeToTarget("diverged" if lost else "too slow", None, None, last, pairs)

@@ -11,7 +11,7 @@ from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
-from asyncqn.lab.tuning.measure import HOPELESS, Outcome, time_to
+from asyncqn.lab.tuning.measure import HOPELESS, TimeToTarget, time_to
 from asyncqn.lab.tuning.spaces import SPACES, CountingTrial, Search, Setting
 from asyncqn.minimize import starting_point
 from asyncqn.types import Algorithm, Potential
@@ -97,7 +97,7 @@ class TuningProblem(ABC):
         """Trials that grow with the numbers searched, so that no algorithm is favoured for having few."""
         return TRIALS_PER_NUMBER * len(self.searched())
 
-    def outcome(self, parameters: Mapping[str, Any], limit: float, k: int) -> Outcome:
+    def outcome(self, parameters: Mapping[str, Any], limit: float, k: int) -> TimeToTarget:
         """The k-th run with these parameters, to the goal or to simulated time `limit`."""
         metric, target = self.goal
         return time_to(

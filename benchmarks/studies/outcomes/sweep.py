@@ -1,0 +1,120 @@
+"""Does a run that says success end above its start?  `python -m benchmarks.studies.outcomes.sweep`
+
+Every stochastic algorithm runs on six problems with steps from a thousandth of the stable one to ten thousand
+times it, on a simulated cluster.  Counted are the runs that say success although U at the end exceeds
+U at the start.  An optimizer may not rise at all; a sampler may by (1.5 d + 5) / beta.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import asyncqn as aq
+from asyncqn.algorithms.stability import delay_limit, largest_curvature
+from asyncqn.minimize import starting_point
+from asyncqn.models.phase_retrieval import PhaseRetrieval
+
+WORKERS, BATCH, BETA = 4, 12, 20.0
+FACTORS = (1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0, 1e4)
+"""Steps as multiples of the largest stable one."""
+
+
+class Ending(NamedTuple):
+    """One run: what it was, and what it says."""
+
+    problem: str
+    algorithm: str
+    factor: float
+    status: str
+    success: bool
+    start: float
+    end: float
+    allowed: float
+
+    @property
+    def false_success(self) -> bool:
+        """Whether the run says success above its start."""
+        return self.success and not self.end <= self.start + self.allowed
+
+
+def problems() -> dict[str, Any]:
+    """Six small problems: two quadratic, three with bounded or exploding gradients, one not convex."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((200, 8))
+    score = X @ rng.standard_normal(8)
+    labels = (score + rng.logistic(size=200) > 0).astype(float)
+    return {
+        "linear-gaussian": aq.LinearGaussian.random(10, 200, 2.0, seed=1),
+        "logistic": aq.LogisticRegression(X, labels),
+        "softmax": aq.SoftmaxRegression(X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0])),
+        "robust": aq.RobustRegression(X, score + rng.standard_t(2, 200)),
+        "poisson": aq.PoissonRegression(X, rng.poisson(np.exp(0.3 * score))),
+        "phase-retrieval": PhaseRetrieval.random(6, 100, seed=3),
+    }
+
+
+def algorithms(step: float) -> dict[str, Any]:
+    """Every stochastic algorithm, with this step where plain gradients are stable at 1 / lambda_max."""
+    pairs: dict[str, Any] = {"memory": 3, "batch": BATCH, "overlap": 6, "initial_scale": 1.0}
+    return {
+        "async-sgd": aq.AsyncSGD(step, BATCH),
+        "sgd": aq.SGD(step / 2, BATCH, momentum=0.5),
+        "delay-adaptive-sgd": aq.DelayAdaptiveSGD(step, BATCH, tau=WORKERS),
+        "rennala": aq.Rennala(step, BATCH, collect=2),
+        "async-saga": aq.AsyncSAGA(step, parts=10),
+        "sgld": aq.SGLD(step, BETA, BATCH),
+        "as-lbfgs": aq.ASLBFGS(h=0.1 * step, gamma=0.1, beta=BETA, **pairs),
+        "momentum-lbfgs": aq.MomentumLBFGS(h=0.3 * step, gamma=0.3, **pairs),
+        "mb-lbfgs": aq.MBLBFGS(h=step, **pairs),
+    }
+
+
+def sweep(
+    factors: Sequence[float] = FACTORS, commits: int = 300, names: Sequence[str] | None = None
+) -> Iterator[Ending]:
+    """Yield one ending per problem, algorithm and step."""
+    engine = aq.Simulator(aq.Cluster(WORKERS, 2.0, 0.5))
+    for name, problem in problems().items():
+        theta0 = starting_point(problem, None, 0)
+        start, d = float(problem.value(theta0)), int(problem.dim)
+        stable = delay_limit(WORKERS - 1) / largest_curvature(problem, theta0)
+        for factor in factors:
+            for kind, algorithm in algorithms(factor * stable).items():
+                if names is not None and kind not in names:
+                    continue
+                run = aq.minimize(problem, algorithm, engine=engine, theta0=theta0, commits=commits, seed=1)
+                beta = getattr(algorithm, "beta", np.inf)
+                rounding = 1e-13 * abs(start)
+                yield Ending(
+                    *(name, kind, factor, str(run.status), run.success, start, float(run.fun)),
+                    allowed=(1.5 * d + 5.0) / beta + rounding,
+                )
+
+
+def main() -> int:
+    """Print how the runs ended, step by step, and every false success."""
+    warnings.simplefilter("ignore", aq.StabilityWarning)
+    found = list(sweep())
+    print("step / stable   completed  diverged  above the start  false success")
+    for factor in FACTORS:
+        some = [o for o in found if o.factor == factor]
+        ended = Counter(o.status for o in some)
+        above, false = sum(not o.end <= o.start for o in some), sum(o.false_success for o in some)
+        print(f"{factor:13g} {ended['completed']:11} {ended['diverged']:9} {above:16} {false:14}")
+    for o in found:
+        if o.false_success:
+            print("false success:", o)
+        elif o.status == "diverged" and o.end <= o.start:
+            print("diverged below its start:", o)
+    print(f"{len(found)} runs, {sum(o.false_success for o in found)} successes above the start")
+    return int(any(o.false_success for o in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Outcome: how a run ended, what that means, and whether it is a success.
+
+Every other file asks this one.  It imports nothing heavy, because the command line needs it early.  A member
+is also the string that saved runs, JSON and older programs use.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+_ROUNDING = 10.0
+"""Rounding of U in units of eps |U|: a rise within it cannot be seen."""
+
+
+class Outcome(StrEnum):
+    """How a run ended.
+
+    Members are strings: `run.status == "converged"` holds, and JSON holds the word.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> run.status, run.status.meaning
+    ('converged', 'The run reached its tolerance or its target.')
+    """
+
+    CONVERGED = "converged"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    STALLED = "stalled"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    @property
+    def meaning(self) -> str:
+        """The outcome in one sentence."""
+        return _MEANINGS[self]
+
+    def is_success(self, exact: bool) -> bool:
+        """Return whether the run has an answer.
+
+        Parameters
+        ----------
+        exact : bool
+            Whether the method computes exact gradients.  It can tell that it has converged, so making all
+            commits without that is no success.  A stochastic method cannot: it succeeds by making them all,
+            unless `risen` makes that a divergence.
+        """
+        return self is Outcome.CONVERGED or (self is Outcome.COMPLETED and not exact)
+
+
+_MEANINGS = {
+    Outcome.CONVERGED: "The run reached its tolerance or its target.",
+    Outcome.COMPLETED: "The run made all commits that it was asked for.",
+    Outcome.STOPPED: "The run ended at a limit, at the callback's wish, or without workers.",
+    Outcome.STALLED: "No step lowers the objective any more, but the gradient is not small.",
+    Outcome.DIVERGED: "The objective or the iterate grew without explanation, or is not finite.",
+    Outcome.INTERRUPTED: "Ctrl-C (SIGINT) ended the run.",
+    Outcome.TERMINATED: "SIGTERM ended the run.",
+}
+
+
+def outcome_of(word: str) -> Outcome | None:
+    """Return the outcome that a saved run names, or None where there is no such outcome."""
+    return Outcome(word) if word in _MEANINGS else None
+
+
+def risen(start: float, end: float, noise: float, eps: float) -> bool:
+    """Return whether U ended above its start by more than rounding and noise explain.
+
+    Parameters
+    ----------
+    start, end : float
+        U at theta0 and at the point that the run reports.  An end that is not finite has risen.
+    noise : float
+        How far the noise of the run itself may lift U (`algorithms.noise.explained_rise`).
+    eps : float
+        The precision of theta's numbers.  Rounding is 10 eps times the larger of |start| and |end|.
+    """
+    if not math.isfinite(end):
+        return True
+    rounding = _ROUNDING * eps * max(abs(start), abs(end))
+    return end - start > rounding + noise

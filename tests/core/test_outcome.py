@@ -1,0 +1,216 @@
+"""How a run ended: one type, one rule for success, the same on every engine, in replay and after a resume."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from oracles import one_sentence
+
+import asyncqn as aq
+from asyncqn.core.outcome import Outcome, outcome_of, risen
+from asyncqn.core.request import Request
+from asyncqn.types import Array, Rows
+
+UNSTABLE = aq.AsyncSGD(h=0.1, batch=6)
+
+
+def problem(dtype=np.float64):
+    return aq.LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
+
+
+def simulated(workers=4):
+    return aq.Simulator(aq.Cluster(workers, 2.0, 0.5))
+
+
+def at_the_optimum(p):
+    return aq.minimize(p, engine=simulated(1)).theta
+
+
+def test_an_outcome_is_its_word_in_comparisons_json_and_text():
+    for outcome in Outcome:
+        assert outcome == outcome.value
+        assert json.loads(json.dumps({"status": outcome})) == {"status": outcome.value}
+        assert f"{outcome}" == str(outcome) == outcome.value
+        assert repr(outcome) == repr(outcome.value)
+        assert one_sentence(outcome.meaning)
+        assert outcome_of(outcome.value) is outcome
+    assert outcome_of("reached") is None
+
+
+def test_only_convergence_and_all_commits_of_a_stochastic_method_are_a_success():
+    assert [o for o in Outcome if o.is_success(exact=True)] == [Outcome.CONVERGED]
+    assert [o for o in Outcome if o.is_success(exact=False)] == [Outcome.CONVERGED, Outcome.COMPLETED]
+
+
+@pytest.mark.parametrize("eps", [2.0**-52, 2.0**-23])
+def test_a_rise_within_rounding_or_noise_is_none(eps):
+    assert not risen(1000.0, 1000.0 * (1 + 5 * eps), 0.0, eps)
+    assert risen(1000.0, 1000.0 * (1 + 50 * eps), 0.0, eps)
+    assert not risen(1000.0, 1003.0, 4.0, eps)
+    assert risen(1000.0, 1005.0, 4.0, eps)
+    assert risen(1000.0, math.nan, 1e9, eps)
+    assert risen(1000.0, -math.inf, 1e9, eps)
+    assert not risen(1000.0, -1e300, 0.0, eps)
+
+
+ENGINES = {
+    "simulator": simulated(),
+    "threads": aq.Threads(2),
+    "processes": aq.Processes(2),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_replay(engine, tmp_path):
+    p = problem()
+    run = aq.minimize(p, UNSTABLE, engine=engine, commits=20)
+    assert run.nit == 20, "it explodes, but not beyond what numbers can hold"
+    assert run.fun > 100 * p.value(run.theta0)
+    assert (run.status, run.success) == (Outcome.DIVERGED, False)
+    assert "U rose from" in run.message
+    assert "the step h = 0.1 is above the limit" in run.message
+    assert one_sentence(run.message)
+    loaded = aq.load_run(run.save(tmp_path))
+    again = aq.replay(loaded)
+    for other in (loaded, again):
+        assert (other.status, other.message, other.fun) == (run.status, run.message, run.fun)
+        assert isinstance(other.status, Outcome)
+
+
+def test_the_outcome_does_not_depend_on_how_often_u_is_evaluated():
+    for evaluate in (1, 7, 1000):
+        assert aq.minimize(problem(), UNSTABLE, engine=simulated(), commits=20, evaluate=evaluate).status == (
+            "diverged"
+        )
+    p = problem()
+    request = Request(p, UNSTABLE, np.ones(10), 20, evaluate=None)
+    assert simulated().minimize(request).status == "diverged"
+    safe = simulated().minimize(Request(p, aq.AsyncSGD(h=1e-4, batch=6), np.ones(10), 50, evaluate=None))
+    assert (safe.status, safe.success) == ("completed", True)
+    assert safe.fun == p.value(safe.theta)
+
+
+def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
+    def stop(progress):
+        if progress.commit >= 10:
+            raise StopIteration
+
+    p = problem()
+    first = aq.minimize(p, UNSTABLE, engine=aq.Threads(2), commits=20, callback=stop, checkpoint=tmp_path)
+    assert first.status == "stopped"
+    run = aq.resume(tmp_path)
+    assert (run.status, run.success, run.nit) == ("diverged", False, 20)
+    assert f"U rose from {p.value(run.theta0):.6g}" in run.message
+
+
+def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_path):
+    run = aq.minimize(problem(), UNSTABLE, engine=simulated(), commits=20)
+    from dataclasses import replace
+
+    old = replace(run, status=Outcome.COMPLETED, message="20 commits were made.")
+    assert aq.load_run(old.save(tmp_path)).success, "what was recorded is read as it is"
+    assert aq.replay(tmp_path).status == "diverged"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        aq.AsyncSGD(h=1e-3, batch=6),
+        aq.SGD(h=5e-4, batch=6, momentum=0.5),
+        aq.Rennala(h=1e-3, batch=6, collect=2),
+        aq.DelayAdaptiveSGD(h=1e-3, batch=6, tau=4),
+        aq.ASLBFGS(h=1e-3, gamma=0.1, beta=1e9, memory=0, batch=20, overlap=10, initial_scale=0.1),
+        aq.MomentumLBFGS(h=1e-3, gamma=0.3, memory=0, batch=20, overlap=10, initial_scale=1.0),
+        aq.MBLBFGS(h=1e-3, memory=0, batch=20, overlap=10, initial_scale=1.0),
+    ],
+    ids=lambda algorithm: type(algorithm).__name__ if not isinstance(algorithm, type) else algorithm.__name__,
+)
+def test_minibatch_noise_explains_that_a_run_leaves_the_optimum(algorithm, dtype):
+    p = problem(dtype)
+    start = at_the_optimum(p)
+    runs = [
+        aq.minimize(p, algorithm, engine=simulated(), theta0=start, commits=400, seed=seed)
+        for seed in range(3)
+    ]
+    assert all(run.fun > p.value(start) for run in runs), "there is no way but up"
+    assert [run.status for run in runs] == ["completed"] * 3
+
+
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_a_sampler_may_rise_by_a_few_times_d_over_beta(d):
+    p = aq.LinearGaussian.random(d, 50, 1.0, seed=3)
+    start = at_the_optimum(p)
+    for seed in range(4):
+        run = aq.minimize(
+            p, aq.SGLD(h=1e-3, beta=0.05, batch=50),
+            engine=simulated(1), theta0=start, commits=400, seed=seed,
+        )  # fmt: skip
+        assert run.status == "completed", run.message
+        assert run.fun > p.value(start)
+
+
+class Steps(aq.AsyncSGD):
+    """A user's own algorithm that says nothing of its noise."""
+
+    temperature = None
+    noise_floor = None
+
+
+def test_an_algorithm_that_says_nothing_of_its_noise_may_not_rise():
+    p = problem()
+    start = at_the_optimum(p)
+    loud, silent = (
+        aq.minimize(p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=600)
+        for kind in (aq.AsyncSGD, Steps)
+    )
+    assert loud.theta.tobytes() == silent.theta.tobytes()
+    assert (loud.status, silent.status) == ("completed", "diverged")
+
+
+class Downhill:
+    """U = -exp(theta) summed over rows: unbounded below."""
+
+    dim, n_data = 1, 4
+
+    def value(self, theta: Array) -> float:
+        return -4.0 * float(theta[0])
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        out[:] = -4.0
+
+
+def test_a_value_without_a_lower_bound_may_fall_as_far_as_it_likes():
+    run = aq.minimize(Downhill(), aq.AsyncSGD(h=1e3, batch=2), engine=simulated(), commits=50)
+    assert run.fun < -1e5
+    assert (run.status, run.success) == ("completed", True)
+
+
+def test_a_target_that_is_missed_stays_a_stop_after_a_resume(tmp_path):
+    p = problem()
+    algorithm = aq.AsyncSGD(h=1e-5, batch=6)
+    whole = aq.minimize(p, algorithm, engine=aq.Threads(1), commits=20, target=-1e9)
+
+    def stop(progress):
+        if progress.commit >= 10:
+            raise StopIteration
+
+    asked = {"engine": aq.Threads(1), "commits": 20, "target": -1e9}
+    aq.minimize(p, algorithm, callback=stop, checkpoint=tmp_path, **asked)
+    resumed = aq.resume(tmp_path)
+    assert (resumed.status, resumed.message) == (whole.status, whole.message)
+    assert whole.status == "stopped"
+
+
+def test_a_run_may_start_where_another_of_the_same_noise_ended():
+    p, algorithm = problem(), aq.AsyncSGD(h=1e-3, batch=6)
+    theta, rises = None, 0
+    for seed in range(8):
+        run = aq.minimize(p, algorithm, engine=simulated(), theta0=theta, commits=300, seed=seed)
+        rises += theta is not None and run.fun > p.value(theta)
+        assert run.status == "completed", run.message
+        theta = run.theta
+    assert rises >= 2, "the noise goes both ways"
