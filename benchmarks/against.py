@@ -88,8 +88,8 @@ def load_run(dim: int, commits: int) -> Task:
 
 def open_ratings(n: int) -> Task:
     def task() -> Callable[[], object]:
-        from asyncqn.data.store import open_ratings, save_ratings
-        from asyncqn.data.synthetic import synthetic_ratings
+        from asyncqn_recommender.data.store import open_ratings, save_ratings
+        from asyncqn_recommender.data.synthetic import synthetic_ratings
 
         place = Path(tempfile.mkdtemp()) / "ratings"
         save_ratings(synthetic_ratings(2000, 1000, n, seed=0), place)
@@ -102,8 +102,8 @@ def ratings_gradient(rank: int) -> Task:
     def task() -> Callable[[], object]:
         import numpy as np
 
-        from asyncqn.data.synthetic import synthetic_ratings
-        from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
+        from asyncqn_recommender.data.synthetic import synthetic_ratings
+        from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
         ratings = synthetic_ratings(2000, 1000, 100_000, seed=0)
         potential = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)

@@ -10,7 +10,7 @@ import json
 import os
 from urllib.parse import parse_qs
 
-import asyncqn as aq
+from asyncqn_recommender import Recommender
 
 
 class Service:
@@ -48,4 +48,4 @@ class Service:
 
 
 if place := os.environ.get("ASYNCQN_MODEL"):
-    app = Service(aq.Recommender.load(place))
+    app = Service(Recommender.load(place))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncqn.data import Ratings, synthetic_ratings
+from asyncqn_recommender.data import Ratings, synthetic_ratings
 
 RATINGS = synthetic_ratings(300, 120, 9_000, seed=1)
 TRAIN, TEST = RATINGS.split(0.1, 0)

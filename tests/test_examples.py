@@ -16,7 +16,7 @@ import pytest
 from conftest import child_environment
 from recommender_cases import TRAIN
 
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.estimator import Recommender
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

@@ -30,14 +30,12 @@ RANK = {
     "registry": 0,
     "core": 1,
     "storage": 1,
-    "data": 1,
     "cluster": 2,
     "algorithms": 2,
     "models": 2,
     "runs": 3,
     "engines": 4,
     "checks": 5,
-    "recommender": 6,
     "lab": 6,
     "cli": 8,
     "__init__": 9,
@@ -50,9 +48,9 @@ ELSEWHERE = 5
 # Beyond the ranks: what a module must not know although it stands lower.
 FORBIDDEN = {
     "kernels": {"errors", "types"},
-    "core": {"storage", "data", "registry"},
+    "core": {"storage", "registry"},
     "cluster": {"models", "algorithms"},
-    "algorithms": {"models", "data"},
+    "algorithms": {"models"},
     "models": {"algorithms"},
 }
 

@@ -28,8 +28,8 @@ RATINGS = "ratings"
 
 def make_ratings(folder: Path) -> None:
     """The same ratings on any host: 12,000 of 300 users."""
-    from asyncqn.data.store import save_ratings
-    from asyncqn.data.synthetic import synthetic_ratings
+    from asyncqn_recommender.data.store import save_ratings
+    from asyncqn_recommender.data.synthetic import synthetic_ratings
 
     save_ratings(synthetic_ratings(300, 200, 12_000, seed=0), folder)
 

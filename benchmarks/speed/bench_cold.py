@@ -20,12 +20,13 @@ FIRST_CALLS = {
         6.0,
     ),
     "first Recommender.fit, rank 5": (
-        "import numpy as np, asyncqn as aq\n"
+        "import numpy as np\n"
+        "from asyncqn_recommender import Recommender\n"
         "rng = np.random.default_rng(1)\n"
         "pairs = rng.permutation(300 * 200)[:12_000]\n"
         "users, items = pairs // 200, pairs % 200\n"
         "stars = rng.integers(1, 6, pairs.size).astype(float)\n"
-        "aq.Recommender(rank=5, workers=1, seed=0).fit((users, items, stars))\n",
+        "Recommender(rank=5, workers=1, seed=0).fit((users, items, stars))\n",
         6.0,
     ),
     "first asyncqn simulate": (

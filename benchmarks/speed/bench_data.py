@@ -14,7 +14,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
-from asyncqn.data import PRESETS, Ratings, open_ratings, read_ratings, save_ratings, synthetic_ratings
+from asyncqn_recommender.data import (
+    PRESETS,
+    Ratings,
+    open_ratings,
+    read_ratings,
+    save_ratings,
+    synthetic_ratings,
+)
 from benchmarks.timing import seconds
 
 FULL = os.environ.get("ASYNCQN_BENCH_FULL") == "1"
@@ -68,7 +75,7 @@ def stored_form() -> list[dict[str, Any]]:
 def synthetic() -> list[dict[str, Any]]:
     """Making 20M ratings in a process of its own, to see its time and peak memory."""
     code = (
-        "import resource, time; from asyncqn.data import PRESETS, synthetic_ratings\n"
+        "import resource, time; from asyncqn_recommender.data import PRESETS, synthetic_ratings\n"
         "synthetic_ratings(*PRESETS['synthetic-demo']); start = time.perf_counter()\n"
         "synthetic_ratings(*PRESETS['synthetic-20m']); took = time.perf_counter() - start\n"
         "print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"

@@ -22,10 +22,10 @@ import asyncqn as aq
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
-from asyncqn.data.synthetic import PRESETS, synthetic_ratings
 from asyncqn.errors import StabilityWarning
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Commit, Task
+from asyncqn_recommender.data.synthetic import PRESETS, synthetic_ratings
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from benchmarks.timing import side_by_side
 
 Record = dict[str, Any]

@@ -14,9 +14,9 @@ import numpy as np
 from asyncqn import ASLBFGS, AsyncSGD
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps, explosion_limit
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.types import Commit, Task
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
 from benchmarks.timing import mover, side_by_side
 
 N_USERS, N_ITEMS, N_DATA, RANK = 6040, 3706, 1_000_209, 5

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.kernels.als import grouped
-from asyncqn.recommender.model import FactorModel, Offsets
-from asyncqn.recommender.ranking import best_items
+from asyncqn_recommender.kernels.als import grouped
+from asyncqn_recommender.model import FactorModel, Offsets
+from asyncqn_recommender.ranking import best_items
 from benchmarks.timing import one_blas_thread
 
 USERS, ITEMS, SEEN, N = 6_040, 3_883, 1_000_209, 10

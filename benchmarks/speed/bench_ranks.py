@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.data import Ratings, synthetic_ratings
-from asyncqn.kernels.als import grouped
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.recommender.estimator import Recommender
-from asyncqn.recommender.model import column_ridges
+from asyncqn_recommender.data import Ratings, synthetic_ratings
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.kernels.als import grouped
+from asyncqn_recommender.model import column_ridges
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 from benchmarks.timing import one_blas_thread
 
 Record = dict[str, Any]

@@ -23,7 +23,6 @@ from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Tra
 from .cluster.simulate import simulate
 from .core.outcome import Outcome
 from .core.schedule import Schedule
-from .data.libsvm import read_libsvm
 from .engines.mpi.engine import MPI
 from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
@@ -35,17 +34,14 @@ from .lab.plan import plan
 from .minimize import minimize
 from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
+from .models.adapters.libsvm import read_libsvm
 from .models.adapters.torch_module import from_torch
-from .models.factorization.implicit_factorization import ImplicitFactorization
-from .models.factorization.matrix_factorization import MatrixFactorization
-from .models.factorization.profiled_factorization import ProfiledFactorization
 from .models.least_squares import LeastSquares
 from .models.linear_gaussian import LinearGaussian
 from .models.logistic import LogisticRegression
 from .models.poisson import PoissonRegression
 from .models.robust import RobustRegression
 from .models.softmax import SoftmaxRegression
-from .recommender.estimator import Recommender
 from .resume import resume
 from .runs.draws import Draws
 from .runs.replay import replay
@@ -77,12 +73,10 @@ __all__ = [
     "Exponential",
     "FiniteSum",
     "GrowingLBFGS",
-    "ImplicitFactorization",
     "LeastSquares",
     "LinearGaussian",
     "LogNormal",
     "LogisticRegression",
-    "MatrixFactorization",
     "MetricLBFGS",
     "MomentumLBFGS",
     "Outcome",
@@ -90,9 +84,7 @@ __all__ = [
     "PoissonRegression",
     "Potential",
     "Processes",
-    "ProfiledFactorization",
     "Ray",
-    "Recommender",
     "Rennala",
     "ReplayMismatch",
     "Ringmaster",

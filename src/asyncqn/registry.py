@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 
@@ -16,6 +18,8 @@ class Registry(Mapping[str, Any]):
     ----------
     places : Mapping[str, str]
         For every name the place of its class, as "module:Class".
+    group : str, optional
+        A group of entry points, by which other installed packages add names of their own.
 
     Examples
     --------
@@ -25,15 +29,23 @@ class Registry(Mapping[str, Any]):
     (['counter'], 2)
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = dict(places)
+    def __init__(self, places: Mapping[str, str], group: str | None = None) -> None:
+        self.own = dict(places)
+        self.group = group
+
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """The place of every class, with those that other packages add; an own name wins."""
+        added = {} if self.group is None else {e.name: e.value for e in entry_points(group=self.group)}
+        return self.own | {name: place for name, place in sorted(added.items()) if name not in self.own}
 
     def __getitem__(self, name: str) -> Any:
-        module, _, cls = self.places[name].partition(":")
+        place = self.own[name] if name in self.own else self.places[name]
+        module, _, cls = place.partition(":")
         return getattr(import_module(module), cls)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.places
+        return name in self.own or name in self.places
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)

@@ -12,11 +12,11 @@ import numpy as np
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.stages import Closes
 from asyncqn.core.streams import Stream
-from asyncqn.data import known_names, load
 from asyncqn.minimize import starting_point
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Algorithm, Array, Commit, Potential, Task
 from asyncqn_paper.settings import algorithm
+from asyncqn_recommender.data import known_names, load
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 BANDWIDTH = 1.25e9
 """Bytes per second, each way, our own choice: a network of 10 Gbit/s."""

@@ -10,12 +10,12 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import require
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.lab.tuning.spaces import FixedTrial
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
 from asyncqn.types import Potential
 from asyncqn_paper import movielens
 from asyncqn_paper.movielens import Timing
 from asyncqn_paper.problems import STANDARD, AlikeRows, Spectrum
 from asyncqn_paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 EVALUATIONS, FEWER, LARGE = 200, 50, 5_000_000
 """Evaluations of a run of ratings until the limit, and of one on a `LARGE` set: an exact RMSE costs as much

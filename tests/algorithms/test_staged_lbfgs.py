@@ -17,10 +17,10 @@ from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization, als
 from asyncqn.runs.conclude import answer
 from asyncqn.types import Commit, Task
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
 
 N_USERS = 400
 

@@ -8,6 +8,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.cli.main import main
+from asyncqn_recommender import Recommender
 
 
 def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_replay(
@@ -39,7 +40,7 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     ours = numbers["runs"]["staged-lbfgs"]
     assert ours["rmse"] == min(row["rmse"] for row in numbers["runs"].values())
     assert numbers["test_rmse"] < ours["rmse"] + 0.01
-    model = aq.Recommender.load(numbers["model"])
+    model = Recommender.load(numbers["model"])
     assert [item.id for item in model.recommend(numbers["user"])] == [item["id"] for item in numbers["items"]]
     assert all(item["title"] in page for item in numbers["items"])
     run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")

@@ -10,8 +10,8 @@ import pytest
 from sealed import data_file
 
 from asyncqn.cli.main import main
-from asyncqn.data import Ratings, load, synthetic_ratings
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import Ratings, load, synthetic_ratings
+from asyncqn_recommender.estimator import Recommender
 
 MADE = synthetic_ratings(120, 60, 2_500, seed=3)
 FIT = ["--rank", "2", "--workers", "1", "--passes", "4"]

@@ -15,6 +15,7 @@ import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.jobfile import DEFAULT_PARAMETERS, load_job
 from asyncqn.errors import BadInput
+from asyncqn_recommender import ImplicitFactorization
 
 FULL = """
 [problem]
@@ -227,7 +228,7 @@ def test_a_factorization_of_clicks_is_a_problem(write: Callable[[str], Path], tm
     (tmp_path / "clicks.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
     text = f"[problem]\nkind = 'implicit-factorization'\nratings = '{tmp_path / 'clicks.csv'}'\nrank = 2\n"
     job = load_job(write(text + "confidence = 2.0\n"))
-    assert isinstance(job.problem, aq.ImplicitFactorization)
+    assert isinstance(job.problem, ImplicitFactorization)
     assert (job.problem.dim, job.problem.n_data, job.problem.confidence) == (2 * 9, 12, 2.0)
     with pytest.raises(aq.BadInput, match="alpha"):
         load_job(write(text + "alpha = 0.1\n"))

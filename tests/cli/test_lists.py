@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from cli.test_fit import FIT, MADE, call
 
-from asyncqn.data import open_ratings, read_ratings
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import open_ratings, read_ratings
+from asyncqn_recommender.estimator import Recommender
 
 
 @pytest.fixture(scope="module")

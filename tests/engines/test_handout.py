@@ -21,8 +21,8 @@ from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.handout import HandOut
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn.resume import resume
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
 
 def ratings() -> ProfiledFactorization:

@@ -10,7 +10,7 @@ from pathlib import Path
 PROGRAM = """
 import hashlib
 import numpy as np
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
 rng = np.random.default_rng(0)
 users, items = rng.integers(0, 200, 6000), rng.integers(0, 50, 6000)

@@ -8,7 +8,6 @@ import pytest
 
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.data import fetch
 from asyncqn_paper.movielens import (
     TABLE,
     Timing,
@@ -21,6 +20,7 @@ from asyncqn_paper.movielens import (
 )
 from asyncqn_paper.settings import NAMES, algorithm
 from asyncqn_paper.studies import EVALUATIONS, RatingsProblem
+from asyncqn_recommender.data import fetch
 
 
 @pytest.fixture

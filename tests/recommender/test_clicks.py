@@ -10,10 +10,10 @@ import pandas
 import pytest
 from recommender_cases import RATINGS
 
-from asyncqn.data import Ratings, as_ratings, read_ratings
 from asyncqn.errors import BadInput
-from asyncqn.recommender.estimator import Recommender
-from asyncqn.recommender.feedback import FEEDBACKS
+from asyncqn_recommender.data import Ratings, as_ratings, read_ratings
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.feedback import FEEDBACKS
 
 LIKED = RATINGS.take(RATINGS.values >= 4.0)
 CLICKS = Ratings(LIKED.users, LIKED.items, np.ones(len(LIKED), np.float32), LIKED.user_ids, LIKED.item_ids)

@@ -13,10 +13,10 @@ import sklearn.model_selection
 from recommender_cases import RATINGS, TEST, TRAIN, ids
 
 import asyncqn as aq
-from asyncqn.data import Ratings
 from asyncqn.errors import BadInput
-from asyncqn.recommender.estimator import Recommender
-from asyncqn.recommender.model import DAMPING
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.model import DAMPING
 
 
 @pytest.fixture(scope="module")

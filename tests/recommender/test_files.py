@@ -12,7 +12,7 @@ from recommender_cases import RATINGS, TRAIN, ids
 from sealed import data_file
 
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.estimator import Recommender
 
 
 @pytest.fixture(scope="module")

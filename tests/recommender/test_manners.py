@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recommender_cases import TRAIN, ids
 
 from asyncqn.errors import AsyncqnError, BadInput
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.estimator import Recommender
 
 
 @pytest.fixture(scope="module")

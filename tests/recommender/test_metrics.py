@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recommender_cases import TEST, TRAIN, ids
 
-from asyncqn.data import Ratings
 from asyncqn.errors import BadInput
-from asyncqn.recommender.estimator import Recommender
-from asyncqn.recommender.metrics import NAMES, list_sums
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.metrics import NAMES, list_sums
 
 
 @pytest.fixture(scope="module")

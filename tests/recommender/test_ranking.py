@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from recommender_cases import TRAIN
 
 from asyncqn.errors import BadInput
-from asyncqn.kernels import ranking as kernels
-from asyncqn.recommender import ranking
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender import ranking
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.kernels import ranking as kernels
 
 EVERY = {
     "plain": {},

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from recommender_cases import RATINGS, TRAIN, ids
 
-from asyncqn.data import Ratings
 from asyncqn.errors import BadInput
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.estimator import Recommender
 
 KINDS = {"plain": {}, "residual": {"offsets": True}}
 

@@ -21,9 +21,9 @@ import numpy as np
 from sealed import reseal
 
 import asyncqn as aq
-from asyncqn.data import open_ratings
-from asyncqn.recommender.estimator import Recommender
 from asyncqn.runs.run import load_run
+from asyncqn_recommender.data import open_ratings
+from asyncqn_recommender.estimator import Recommender
 
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 3, 2**40, 10**30, -(10**400), 0.5, 1e300, "", "x", "inf", "../../x", [], [1], {},

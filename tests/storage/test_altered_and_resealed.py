@@ -18,8 +18,8 @@ from sealed import data_file, document_of, reseal
 from storage.altered import USES
 
 import asyncqn as aq
-from asyncqn.data import Ratings, save_ratings
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import Ratings, save_ratings
+from asyncqn_recommender.estimator import Recommender
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from sealed import DOCUMENTS, document_of
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.data import Ratings, open_ratings, save_ratings
-from asyncqn.recommender.estimator import Recommender
 from asyncqn.runs.run import Run, load_run
 from asyncqn.storage import write_whole
+from asyncqn_recommender.data import Ratings, open_ratings, save_ratings
+from asyncqn_recommender.estimator import Recommender
 
 
 def run_of(seed: int) -> Run:

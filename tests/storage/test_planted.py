@@ -12,11 +12,11 @@ import pytest
 from cli.calls import call
 
 import asyncqn as aq
-from asyncqn.data import open_ratings
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import open_folder, sole_writer, write_whole
+from asyncqn_recommender.data import open_ratings
 from benchmarks.studies.storage import planted
 
 NEW = ("simulate", *planted.SMALL, "--checkpoint", "new")

@@ -34,14 +34,14 @@ from rich.table import Table
 
 from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
-from asyncqn.data import load
 from asyncqn.engines.threads import Threads
-from asyncqn.kernels import als as sides
-from asyncqn.kernels import factorization
 from asyncqn.minimize import minimize, starting_point
-from asyncqn.models.factorization import matrix_factorization as joint
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
+from asyncqn_recommender.data import load
+from asyncqn_recommender.kernels import als as sides
+from asyncqn_recommender.kernels import factorization
+from asyncqn_recommender.problems import matrix_factorization as joint
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
 NEVER = 10**9
 CLOCK: Callable[[], float] = time.perf_counter

@@ -12,8 +12,8 @@ import sys
 import time
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, Simulator, minimize
-from asyncqn.data import load
-from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+from asyncqn_recommender.data import load
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 WORKERS = 10
 

@@ -23,10 +23,10 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.algorithms.defaults import default_algorithm
-from asyncqn.data import load
 from asyncqn.engines.simulator import Simulator
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
 from asyncqn_paper.records import Record
+from asyncqn_recommender.data import load
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 from benchmarks.studies.tables import read, write
 
 TABLE = "beyond/safety_factorization"

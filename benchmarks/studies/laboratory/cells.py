@@ -27,6 +27,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.core.stages import Closes, Stage
 from asyncqn.types import Algorithm, Array, Progress
+from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
 from benchmarks.studies.large_data.models import TanhNetwork
 
 GAPS = (0.05, 0.01, 0.001)
@@ -74,8 +75,8 @@ PROBLEMS: dict[str, Callable[[int], Any]] = {
     "ill": lambda draw: _logistic(draw, 100.0, 0.9),
     "rotated": _rotated,
     "network": lambda draw: TanhNetwork.random(20_000, inputs=10, hidden=5, seed=draw),
-    "factorization": lambda draw: aq.MatrixFactorization(**_ratings(draw)),
-    "profiled": lambda draw: aq.ProfiledFactorization(**_ratings(draw)),
+    "factorization": lambda draw: MatrixFactorization(**_ratings(draw)),
+    "profiled": lambda draw: ProfiledFactorization(**_ratings(draw)),
 }
 """By name, of the number of a draw: 0 is the one that rivals are tuned on and constants were chosen on."""
 CONVEX = ("linear", "logistic", "ill", "rotated")

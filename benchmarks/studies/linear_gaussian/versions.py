@@ -25,7 +25,6 @@ from asyncqn import (
     BlockLBFGS,
     Cluster,
     LinearGaussian,
-    MatrixFactorization,
     Threads,
     minimize,
     simulate,
@@ -37,6 +36,7 @@ from asyncqn.kernels import blocks as module
 from asyncqn.types import Potential
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import MESSAGE
+from asyncqn_recommender import MatrixFactorization
 from benchmarks.studies.tables import write
 
 WORKERS = (2, 5, 10, 20, 40, 80)

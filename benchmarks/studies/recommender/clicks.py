@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.data import Ratings, load
-from asyncqn.recommender.estimator import Recommender
-from asyncqn.recommender.feedback import click_ridge
-from asyncqn.recommender.metrics import list_sums
+from asyncqn_recommender.data import Ratings, load
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.feedback import click_ridge
+from asyncqn_recommender.metrics import list_sums
 from benchmarks.studies.recommender import page
 from benchmarks.studies.tables import read, write
 from benchmarks.timing import one_blas_thread

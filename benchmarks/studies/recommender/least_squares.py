@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from asyncqn.data import load
+from asyncqn_recommender.data import load
 from benchmarks.speed.bench_ranks import beside_least_squares
 from benchmarks.studies.recommender import page
 

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from asyncqn.data import fetch, load
+from asyncqn_recommender.data import fetch, load
 from benchmarks.studies.recommender import page
 
 SET, LIMIT = "synthetic-20m", 3.0
@@ -24,7 +24,7 @@ PASSES, COMMITS, RANK = 5, 60, 20
 
 def recommender(name: str) -> dict[str, Any]:
     """`Recommender` at rank 20: reading, fitting, and predicting all ratings."""
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     ratings = load(name)
     model = Recommender(RANK, workers=2, passes=PASSES).fit(ratings)
@@ -34,7 +34,7 @@ def recommender(name: str) -> dict[str, Any]:
 def as_lbfgs(name: str) -> dict[str, Any]:
     """The paper's as-L-BFGS on all factors in float64, with its parameters for 20M."""
     from asyncqn import ASLBFGS, Threads, minimize
-    from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
+    from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
     potential = MatrixFactorization.from_ratings(load(name), 5)
     batch = potential.n_data // 100

@@ -22,8 +22,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from asyncqn.data import load, synthetic_ratings
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import load, synthetic_ratings
+from asyncqn_recommender.estimator import Recommender
 from benchmarks.studies.recommender import page
 from benchmarks.studies.tables import write
 
@@ -80,7 +80,7 @@ def columns() -> list[Record]:
         for power in (0.0, 1.0, 2.0, 4.0):
             rule = partial(_grown, power)
             for rank in (5, 10, 20, 50):
-                with patch("asyncqn.recommender.feedback.column_ridges", rule):
+                with patch("asyncqn_recommender.feedback.column_ridges", rule):
                     model = Recommender(rank, passes=10, seed=10).fit(train)
                 found = round(model.rmse(test), 4)
                 records.append({"set": name, "power": power, "rank": rank, "test_rmse": found})

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn import __version__
-from asyncqn.data import Ratings, load
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import Ratings, load
+from asyncqn_recommender.estimator import Recommender
 from benchmarks.studies.recommender import page
 from benchmarks.studies.recommender.clicks import CHOSEN, ndcg
 from benchmarks.studies.recommender.peers import PEERS, SEED, N, timed

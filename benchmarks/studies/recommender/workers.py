@@ -17,9 +17,9 @@ import time
 
 import numpy as np
 
-from asyncqn.data import load
-from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
-from asyncqn.recommender.estimator import Recommender
+from asyncqn_recommender.data import load
+from asyncqn_recommender.estimator import Recommender
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 from benchmarks.studies.recommender import page
 
 ROUNDS = 5

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.data import save_ratings, synthetic_ratings
 from asyncqn.runs.checkpoint import CHECKPOINT
 from asyncqn.storage import check_of
+from asyncqn_recommender.data import save_ratings, synthetic_ratings
 
 PATIENCE = 60.0
 SECRET = b"precious\n" * 50

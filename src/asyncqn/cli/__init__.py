@@ -1,5 +1,5 @@
 """The program `asyncqn`: its commands, job files and everything that is shown to a person.
 
-May import: everything below it (errors, types, parameters, kernels, storage, data, core, cluster, runs,
-algorithms, models, engines, minimize, resume, checks, lab, recommender).
+May import: everything below it (errors, types, parameters, kernels, storage, core, cluster, runs,
+algorithms, models, engines, minimize, resume, checks, lab).
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asyncqn.cli.view.seen import Seen
-    from asyncqn.data import Reading
+    from asyncqn_recommender.data import Reading
 
 AllowImports = Annotated[
     bool,
@@ -155,7 +155,7 @@ class ReadingOptions:
 
     def read(self, source: str, out: Output) -> Reading:
         """Ratings by name or from a file, with remarks on what was skipped."""
-        from asyncqn.data.cache import load_reading
+        from asyncqn_recommender.data.cache import load_reading
 
         found = load_reading(source, **self.given())
         for sentence in found.remarks():

@@ -100,14 +100,27 @@ def shared_rule(function: F) -> F:
 
 
 def drop_stale_cache(folder: Path, cache: Path) -> bool:
-    """Delete the compiled kernels in `cache` if any source in `folder` changed since they were made.
+    """Delete the compiled kernels in `cache` if a source in `folder`, or one of asyncqn's, has changed.
 
-    numba looks only at the file a kernel stands in, not at the files whose pieces are compiled into
-    it: after an edit or an upgrade it could go on with an old piece, and with other numbers.
+    numba compares only the file in which a kernel is defined, not the files whose pieces are compiled into
+    it: after an edit or an upgrade it would go on with an old piece, and with other numbers.  A package
+    with kernels of its own calls this once, from the `__init__` of the folder that holds them.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the sources of the kernels.
+    cache : Path
+        Where numba keeps what it compiles from that folder: `Path(some_kernel.stats.cache_path)`.
+
+    Returns
+    -------
+    bool
+        Whether compiled kernels were deleted.
     """
     stamp = cache / "sources"
     try:
-        sources = sorted(folder.glob("*.py"))
+        sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
         state = "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
         if stamp.exists() and stamp.read_text() == state:
             return False

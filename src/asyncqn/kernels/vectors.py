@@ -80,3 +80,15 @@ def inspect(a, words, limit):
         total += np.uint64(words[i]) * np.uint64(2 * i + 1)
         beyond += not (abs(a[i]) <= limit)
     return (total >> np.uint64(32)) ^ (total & np.uint64(0xFFFFFFFF)), beyond
+
+
+@kernel
+def is_range(rows):
+    """Whether rows = first, first + 1, first + 2, ...; random rows are found out at once."""
+    first, n = rows[0], len(rows)
+    if rows[n - 1] - first != n - 1:
+        return False
+    gaps = 0
+    for place in range(n):
+        gaps += rows[place] != first + place
+    return gaps == 0

@@ -1,6 +1,6 @@
 """Models, one per file, and how a saved run makes its model again.
 
-May import: errors, types, parameters, kernels, data, storage, registry, and of core what knows no run
+May import: errors, types, parameters, kernels, storage, registry, and of core what knows no run
 (streams); not algorithms.
 """
 
@@ -18,18 +18,16 @@ POTENTIALS = Registry(
     {
         "linear-gaussian": "asyncqn.models.linear_gaussian:LinearGaussian",
         "logistic-regression": "asyncqn.models.logistic:LogisticRegression",
-        "matrix-factorization": "asyncqn.models.factorization.matrix_factorization:MatrixFactorization",
-        "profiled-factorization": "asyncqn.models.factorization.profiled_factorization:ProfiledFactorization",
-        "implicit-factorization": "asyncqn.models.factorization.implicit_factorization:ImplicitFactorization",
         "phase-retrieval": "asyncqn.models.phase_retrieval:PhaseRetrieval",
         "mixture": "asyncqn.models.mixture:Mixture",
         "poisson-regression": "asyncqn.models.poisson:PoissonRegression",
         "robust-regression": "asyncqn.models.robust:RobustRegression",
         "least-squares": "asyncqn.models.least_squares:LeastSquares",
         "softmax-regression": "asyncqn.models.softmax:SoftmaxRegression",
-    }
+    },
+    group="asyncqn.problems",
 )
-"""Every model, by its name in files and on the command line.
+"""Every model, by its name in files and on the command line; other packages add theirs by entry points.
 
 A model has `example(dtype)`, a small one for tests, and is made from a section [problem], and again from a
 saved run, by its `random`; or, where its data are in a file, by its `from_stored` and `from_source`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from asyncqn.errors import BadInput, require
-from asyncqn.kernels.factorization import is_range
+from asyncqn.kernels.vectors import is_range
 from asyncqn.types import Potential, Rows
 
 

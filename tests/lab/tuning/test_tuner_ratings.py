@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from asyncqn.cli.main import main
-from asyncqn.data import fetch
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.spaces import FixedTrial
 from asyncqn.lab.tuning.tuner import evaluate, load_study, tune
@@ -23,6 +22,7 @@ from asyncqn_paper.experiment import tuned_folder
 from asyncqn_paper.movielens import Timing, size_of
 from asyncqn_paper.settings import NAMES, algorithm
 from asyncqn_paper.studies import RatingsProblem, carried
+from asyncqn_recommender.data import fetch
 
 NAME = "ml-100k"
 TIMES = (1e-3, 1e-5, 1e-4)

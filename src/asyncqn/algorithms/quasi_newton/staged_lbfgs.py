@@ -64,7 +64,8 @@ class StagedLBFGS(ExactGradients):
     see `core.stages`.
 
     >>> import asyncqn as aq
-    >>> problem = aq.ProfiledFactorization.example()
+    >>> from asyncqn_recommender import ProfiledFactorization
+    >>> problem = ProfiledFactorization.example()
     >>> algorithm = aq.default_algorithm(problem, workers=4)      # a StagedLBFGS, with all parameters set
     >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)))
     >>> run.status

@@ -9,9 +9,9 @@ import typer
 
 from asyncqn.cli.options import ReadingOptions
 from asyncqn.cli.output import Output
-from asyncqn.data.cache import fetch, known_names, stored_path
-from asyncqn.data.store import open_ratings, read_header
 from asyncqn.errors import require
+from asyncqn_recommender.data.cache import fetch, known_names, stored_path
+from asyncqn_recommender.data.store import open_ratings, read_header
 
 
 def data(

@@ -16,11 +16,11 @@ from asyncqn.cli.commands.recommend import table as recommendations
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.data import Ratings
-    from asyncqn.recommender.estimator import Recommender
-    from asyncqn.recommender.model import Recommendation
     from asyncqn.runs.run import Run
     from asyncqn.types import Progress
+    from asyncqn_recommender.data import Ratings
+    from asyncqn_recommender.estimator import Recommender
+    from asyncqn_recommender.model import Recommendation
 
 FAST, SLOW = 17, 3
 """Simulated workers that need about 10 units for six rows, and stragglers that need 100."""
@@ -52,10 +52,10 @@ def demo(
     import numpy as np
 
     from asyncqn.cli.view import plots as plotting
-    from asyncqn.data import PRESETS, synthetic_ratings
     from asyncqn.errors import require
     from asyncqn.runs.replay import replay
     from asyncqn.storage import check_place, write_whole
+    from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
     check_place(output / "report.html")
@@ -185,7 +185,7 @@ def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path
 
 
 def _fit(train: Ratings, out: Output) -> Recommender:
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     model = Recommender(RANK, workers=WORKERS, seed=SEED, prior=PRIOR, alpha=ALPHA)
     with out.progress("recommender ", model.passes) as advance:
@@ -209,8 +209,8 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
     from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
     from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
-    from asyncqn.models.factorization.matrix_factorization import MatrixFactorization
-    from asyncqn.models.factorization.profiled_factorization import ProfiledFactorization
+    from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
+    from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
     options: dict[str, Any] = {"prior": PRIOR, "alpha": ALPHA, "dtype": "float32", "test": test}
     # From its source a saved run makes the ratings again: `asyncqn replay` works on the demo's runs.

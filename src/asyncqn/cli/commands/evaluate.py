@@ -25,7 +25,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Compare a model with ratings: RMSE, MAE; with --k, or of clicks, precision, recall, NDCG..."""
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     loaded = Recommender.load(model)
     clicks = reading.clicks or loaded.feedback == "implicit"

@@ -13,9 +13,9 @@ from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.data import Ratings
-    from asyncqn.recommender.estimator import Recommender
     from asyncqn.types import Progress
+    from asyncqn_recommender.data import Ratings
+    from asyncqn_recommender.estimator import Recommender
 
 SPLITS = ("random", "time", "user-time", "last")
 """A random share; the latest share of all ratings; of each user's; the last rating of each user."""
@@ -95,7 +95,7 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Save the model here.", metavar="DIR")] = None,
 ) -> None:
     """Learn a recommender from ratings or clicks; prints how good it is, and saves it with --out."""
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     kept.check()
     check_places(out, kept.test_out)
@@ -133,10 +133,10 @@ def quality(model: Recommender, train: Ratings, test: Ratings | None) -> dict[st
 
 def check_places(out: Path | None, test_out: Path | None) -> None:
     """Refuse, before the work, places that cannot be written after it."""
-    from asyncqn.data.store import RATINGS
-    from asyncqn.data.tables import check_table_name
-    from asyncqn.recommender.files import MODEL
     from asyncqn.storage import check_folder, check_place
+    from asyncqn_recommender.data.store import RATINGS
+    from asyncqn_recommender.data.tables import check_table_name
+    from asyncqn_recommender.files import MODEL
 
     if out is not None:
         check_folder(out, MODEL)
@@ -151,8 +151,8 @@ def check_places(out: Path | None, test_out: Path | None) -> None:
 
 def write_test(test: Ratings, place: Path) -> Path:
     """Write the test ratings: a table, or without a suffix a stored set."""
-    from asyncqn.data.store import save_ratings
-    from asyncqn.data.tables import write_ratings
+    from asyncqn_recommender.data.store import save_ratings
+    from asyncqn_recommender.data.tables import write_ratings
 
     if not place.suffix:
         return save_ratings(test, place)
@@ -162,7 +162,7 @@ def write_test(test: Ratings, place: Path) -> Path:
 
 def learn(model: Recommender, train: Ratings, output: Output) -> None:
     """Fit, showing pass by pass how it goes."""
-    from asyncqn.recommender.learning import SHOWN
+    from asyncqn_recommender.learning import SHOWN
 
     with output.progress("fit", model.passes) as advance:
 

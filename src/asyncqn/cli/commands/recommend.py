@@ -13,9 +13,9 @@ from asyncqn.cli.output import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.recommender.estimator import Recommender
-    from asyncqn.recommender.model import Recommendation
     from asyncqn.runs.table import Table
+    from asyncqn_recommender.estimator import Recommender
+    from asyncqn_recommender.model import Recommendation
 
 
 def recommend(
@@ -32,7 +32,7 @@ def recommend(
     ] = False,
 ) -> None:
     """List the items users would rate highest, with titles where the ratings had them."""
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     require(all_ or bool(user), "say for whom: --user ID, as often as you like, or --all.")
     require(not (all_ and user), "--all and --user exclude each other: leave one out.")
@@ -63,10 +63,10 @@ def _write(
     model: Path, place: Path, users: list[str] | None, n: int, exclude_seen: bool, output: Output
 ) -> dict[str, Any]:
     """Write the lists of these users, or of all, chunk by chunk."""
-    from asyncqn.data.tables import check_table_name, write_table
-    from asyncqn.recommender.estimator import Recommender
-    from asyncqn.recommender.ranking import tables
     from asyncqn.storage import check_place
+    from asyncqn_recommender.data.tables import check_table_name, write_table
+    from asyncqn_recommender.estimator import Recommender
+    from asyncqn_recommender.ranking import tables
 
     check_table_name(place)
     check_place(place)

@@ -25,8 +25,8 @@ def serve(
 
     A word in the environment variable ASYNCQN_DATA_TOKEN must be shown by whoever reads.
     """
-    from asyncqn.data.cache import load
-    from asyncqn.data.server import DataServer
+    from asyncqn_recommender.data.cache import load
+    from asyncqn_recommender.data.server import DataServer
 
     named = {}
     for word in sets:

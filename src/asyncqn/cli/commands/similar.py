@@ -18,7 +18,7 @@ def similar(
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
 ) -> None:
     """List the items whose predicted ratings correlate best with those of an item."""
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.estimator import Recommender
 
     loaded = Recommender.load(model)
     lists = []

@@ -49,12 +49,12 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
 
     from asyncqn.cli.jobfile import load_job
     from asyncqn.cluster.cluster import Cluster
-    from asyncqn.data import synthetic_ratings
     from asyncqn.engines.simulator import Simulator
     from asyncqn.engines.threads import Threads
     from asyncqn.minimize import minimize
     from asyncqn.models.logistic import LogisticRegression
-    from asyncqn.recommender.estimator import Recommender
+    from asyncqn_recommender.data import synthetic_ratings
+    from asyncqn_recommender.estimator import Recommender
 
     def logistic() -> None:
         x = np.random.default_rng(0).standard_normal((400, 5))

@@ -1,1 +1,0 @@
-"""Matrix factorization of ratings, whole and with one side eliminated."""

@@ -1,0 +1,9 @@
+"""Recommendations from ratings or clicks, by factorizations that asyncqn minimises.
+
+The package is written with the public names of asyncqn alone, as any user's would be.
+"""
+
+import lazy_loader
+
+# The names stand in __init__.pyi; each is imported at its first use.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

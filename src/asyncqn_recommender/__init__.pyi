@@ -1,0 +1,41 @@
+"""The public names and where they live: the one list, read by type checkers and by `__init__` itself."""
+
+from .data import (
+    PRESETS,
+    DataServer,
+    Ratings,
+    Reading,
+    as_ratings,
+    cache_dir,
+    fetch,
+    known_names,
+    load,
+    open_ratings,
+    read_ratings,
+    save_ratings,
+    synthetic_ratings,
+)
+from .estimator import Recommender
+from .problems.implicit_factorization import ImplicitFactorization
+from .problems.matrix_factorization import MatrixFactorization
+from .problems.profiled_factorization import ProfiledFactorization
+
+__all__ = [
+    "PRESETS",
+    "DataServer",
+    "ImplicitFactorization",
+    "MatrixFactorization",
+    "ProfiledFactorization",
+    "Ratings",
+    "Reading",
+    "Recommender",
+    "as_ratings",
+    "cache_dir",
+    "fetch",
+    "known_names",
+    "load",
+    "open_ratings",
+    "read_ratings",
+    "save_ratings",
+    "synthetic_ratings",
+]

@@ -1,0 +1,178 @@
+"""Sets of ratings stored once under a name, in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.storage import open_folder, sole_writer
+from asyncqn_recommender.data.download import MD5, download, md5_of
+from asyncqn_recommender.data.duplicates import check_policy
+from asyncqn_recommender.data.ratings import Ratings
+from asyncqn_recommender.data.readers import Reading, read_ratings
+from asyncqn_recommender.data.server import SCHEME, read_remote
+from asyncqn_recommender.data.store import is_store, open_ratings, read_header, save_ratings
+from asyncqn_recommender.data.synthetic import PRESETS, REVISION, synthetic_ratings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def cache_dir() -> Path:
+    """Where sets are stored: $ASYNCQN_CACHE, or asyncqn in the user's cache directory."""
+    if own := os.environ.get("ASYNCQN_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncqn"
+
+
+def stored_path(name: str) -> Path:
+    """The directory of the set `name`, whether or not it is stored."""
+    require(
+        _NAME.fullmatch(name) is not None,
+        f"{name[:80]!r} is no name for a set of ratings: use letters, digits, dots and dashes.",
+    )
+    return cache_dir() / "ratings" / name
+
+
+def known_names() -> dict[str, bool]:
+    """Every name `fetch` knows or has stored, and whether it is stored."""
+    folder = cache_dir() / "ratings"
+    stored = {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
+    stored = {name for name in stored if _NAME.fullmatch(name)}
+    return {name: name in stored for name in (*MD5, *PRESETS, *sorted(stored - {*MD5, *PRESETS}))}
+
+
+def fetch(
+    name: str,
+    source: str | os.PathLike[str] | None = None,
+    *,
+    say: Callable[[str], None] = lambda sentence: None,
+    **reading: Any,
+) -> Path:
+    """Store the set `name` unless it is there, and return its directory.
+
+    MovieLens names are downloaded and verified, or imported from `source`, an archive or file on
+    disk; synthetic presets are generated; any other name needs a `source`.  `reading`: how, in the words
+    of `read_ratings`.
+    """
+    target = stored_path(name)
+    asked = {key: value for key, value in reading.items() if value}
+    if name in PRESETS:
+        require(source is None, f"{name} is generated: choose another name for {source}.")
+        origin = {"generator": name, "seed": 0, "revision": REVISION}
+        if _is_sound(target) and read_header(target).origin == origin:
+            return target
+        say(f"Generating {name}")
+        return save_ratings(synthetic_ratings(*PRESETS[name]), target, origin=origin)
+    if source is not None:
+        return _store_file(target, Path(source), asked, say, MD5.get(name))
+    if _is_sound(target):
+        return target
+    if name in MD5:
+        return _download(name, target, asked, say)
+    raise BadInput(
+        f"there is no set named {name!r}: choose one of {', '.join((*MD5, *PRESETS))}, or name a file of "
+        "your own with --from FILE."
+    )
+
+
+def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str], None]) -> Path:
+    """Download and store a set; whoever else asks for one at the same time waits, and finds it there."""
+    folder = cache_dir() / "downloads"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open_folder(folder) as handle, sole_writer(handle, folder, patience=3600.0):
+            if not _is_sound(target):
+                archive = download(name, folder, say)
+                _store_file(target, archive, asked, say, MD5[name])
+                archive.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be written: {error.strerror or error}.") from None
+    return target
+
+
+def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
+    """Ratings by name, from a stored directory, a data server, or any file `read_ratings` can read.
+
+    A synthetic preset is generated and stored when first asked for; nothing is downloaded here.
+    `reading`: how a file is read, in the words of `read_ratings`.
+    """
+    return load_reading(name_or_path, **reading).ratings
+
+
+def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Reading:
+    """As `load`, with what was skipped."""
+    word = os.fspath(name_or_path)
+    asked = {key: value for key, value in reading.items() if value}
+    check_policy(asked.get("duplicates"))
+    if word.startswith(SCHEME):
+        require(
+            not set(asked) - {"clicks"},
+            f"{word[:200]} is a set of a data server, whose columns are known: name none.",
+        )
+        return Reading(read_remote(word))
+    place = Path(word)
+    named = isinstance(name_or_path, str) and _NAME.fullmatch(word) is not None
+    if named and (is_store(stored_path(word)) or word in PRESETS):
+        place = fetch(word)
+    elif not word or not os.path.exists(place):
+        require(
+            not (named and word in MD5), f"the set {word} is not stored yet: run 'asyncqn data {word}' first."
+        )
+        raise BadInput(
+            f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
+        )
+    if not is_store(place):
+        return read_ratings(place, **asked)
+    # A stored set has no bad rows, no columns to choose from and no repeated pairs.
+    require(
+        not set(asked) - {"skip_bad", "duplicates", "clicks"},
+        f"{word[:200]} is a stored set, whose columns are known: columns are named for files.",
+    )
+    return Reading(open_ratings(place))
+
+
+def _is_sound(target: Path) -> bool:
+    """Whether a set is stored that opens; a damaged one is made again."""
+    if not is_store(target):
+        return False
+    try:
+        open_ratings(target)
+    except DamagedFile:
+        return False
+    return True
+
+
+def _store_file(
+    target: Path, source: Path, asked: dict[str, Any], say: Callable[[str], None], official: str | None
+) -> Path:
+    require(
+        os.path.exists(source),
+        f"there is no file {str(source)[:200]}: name an archive or a file of ratings with --from.",
+    )
+    how = {key: value for key, value in sorted(asked.items()) if key != "skip_bad"}
+    origin: dict[str, Any] = {"file": source.name, "reading": how}
+    if source.is_file():
+        try:
+            origin["md5"] = md5_of(source)
+        except OSError as error:
+            raise BadInput(f"cannot read {source}: {error.strerror}.") from error
+        if _is_sound(target):
+            stored = read_header(target).origin
+            # Sets without `reading` were stored before times were kept.
+            same = all(stored.get(key) == origin[key] for key in ("md5", "reading"))
+            if same and (asked.get("skip_bad") or stored.get("skipped") == 0):
+                return target
+    if official is not None:
+        origin["official"] = origin.get("md5") == official
+        if not origin["official"]:
+            say(f"{source.name} differs from the official archive of {target.name}; it is imported as it is")
+    say(f"Reading {source}")
+    reading = read_ratings(source, **asked)
+    for sentence in reading.remarks():
+        say(sentence)
+    origin["skipped"], origin["repeated"] = reading.skipped, reading.repeated
+    return save_ratings(reading.ratings, target, origin=origin)

@@ -1,0 +1,108 @@
+"""How the rows of a text file are written: delimiter, header, and where user, item, rating and time stand."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import NamedTuple
+
+from asyncqn.errors import BadInput, require
+from asyncqn_recommender.data.columns import Columns, choose
+from asyncqn_recommender.data.sources import Source, telling_unreadable
+
+_DELIMITERS = (",", "\t", ";", "|")
+_FIRST_BYTES = 1 << 16
+_ROW_OF_100K = re.compile(r"\d+\t\d+\t\d+(\.\d+)?(\t\d+)?")
+
+
+class Dialect(NamedTuple):
+    """The form of a text file of ratings."""
+
+    delimiter: str
+    quoted: bool
+    """Whether a field may stand in double quotes."""
+    skip: int
+    """Lines before the first row: the header and blank lines above it."""
+    width: int
+    """Fields in every row."""
+    user: int
+    item: int
+    rating: int | None
+    """None: every row is a click, a rating of 1."""
+    whole_ids: bool
+    """Whether ids must be whole numbers that are not negative, as MovieLens promises."""
+    time: int | None = None
+    """Where the time stands; None: nowhere."""
+    time_asked: bool = False
+    """Whether the time was asked for, so that a row without one is a bad row."""
+    time_is_number: bool = False
+    """Whether the first row tells its time by a number."""
+
+
+def detect(
+    source: Source,
+    asked: Columns,
+    *,
+    movielens: bool = False,
+    delimiter: str | None = None,
+    clicks: bool = False,
+) -> Dialect:
+    """The dialect of `source`, judged by its name and its first lines."""
+    with telling_unreadable(source), source.open() as stream:
+        head = stream.read(_FIRST_BYTES).decode("utf-8-sig", errors="replace")
+    lines = re.split("\r\n|\r|\n", head)
+    above = next((k for k, line in enumerate(lines) if line.strip()), None)
+    if above is None:
+        raise BadInput(f"{source.label}, line 1: the file is empty.")
+    first = lines[above]
+    if asked == Columns() and delimiter is None:
+        for mark, told in (
+            ("::", source.name.endswith(".dat") or first.count("::") >= 2),
+            ("\t", source.name == "u.data" or _ROW_OF_100K.fullmatch(first)),
+        ):
+            if told and first.count(mark) == 2:
+                return Dialect(mark, False, 0, 3, 0, 1, 2, True)
+            if told:
+                return Dialect(mark, False, 0, 4, 0, 1, 2, True, 3, False, True)
+    return _with_header(source, lines[above:], above + 1, movielens, delimiter, asked, clicks)
+
+
+def _with_header(
+    source: Source,
+    lines: list[str],
+    skip: int,
+    movielens: bool,
+    delimiter: str | None,
+    asked: Columns,
+    clicks: bool,
+) -> Dialect:
+    if delimiter is not None:
+        usable = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
+        require(usable, f"the delimiter must be one plain character, not {delimiter!r}.")
+    found: list[str] = []
+    best = delimiter or ","
+    for candidate in (delimiter,) if delimiter else _DELIMITERS:
+        try:
+            fields = next(csv.reader(lines[:1], delimiter=candidate), [])
+        except csv.Error:
+            continue
+        if len(fields) > len(found):
+            found, best = fields, candidate
+    found = [name.strip() for name in found]
+    names = choose(found, f"{source.label}, line {skip}", asked, clicks)
+    user, item = found.index(names.user), found.index(names.item)
+    rating = None if names.rating is None else found.index(names.rating)
+    time = None if names.time is None else found.index(names.time)
+    whole = movielens and found[:3] == ["userId", "movieId", "rating"]
+    is_number = time is not None and _tells_a_number(lines[1:], best, time)
+    asked_for = asked.time is not None
+    return Dialect(best, True, skip, len(found), user, item, rating, whole, time, asked_for, is_number)
+
+
+def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:
+    """Whether the first row has a number at this place."""
+    try:
+        float(next(row for row in csv.reader(lines, delimiter=delimiter) if row)[place])
+    except (csv.Error, StopIteration, IndexError, ValueError):
+        return False
+    return True

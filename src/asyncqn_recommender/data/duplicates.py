@@ -1,0 +1,76 @@
+"""What becomes of several ratings of one item by one user."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn_recommender.kernels.ratings import mark_repeats
+
+if TYPE_CHECKING:
+    from asyncqn_recommender.data.ratings import Ratings
+
+FEW = 200_000
+"""So many rows are sorted before a loop over them would be compiled."""
+POLICIES = ("error", "last", "first", "mean", "sum")
+
+
+class Resolved(NamedTuple):
+    """Ratings about different pairs, and how many rows were dropped for that."""
+
+    ratings: Ratings
+    dropped: int
+
+
+def check_policy(duplicates: str | None) -> None:
+    """Refuse a policy nobody knows; None leaves the choice to the reader."""
+    require(
+        duplicates is None or duplicates in POLICIES,
+        f"duplicates must be one of {', '.join(POLICIES)}, not {duplicates!r}.",
+    )
+
+
+def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
+    """Which rows repeat the (user, item) pair of an earlier row."""
+    if len(ratings) <= FEW:
+        pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+        _, first = np.unique(pairs, return_index=True)
+        again = np.ones(len(ratings), dtype=bool)
+        again[first] = False
+        return again
+    start = np.zeros(ratings.n_users + 2, dtype=np.int64)
+    order = np.empty(len(ratings), dtype=np.int64)
+    stamp = np.empty(ratings.n_items, dtype=np.int32)
+    repeated = np.zeros(len(ratings), dtype=bool)
+    mark_repeats(ratings.users, ratings.items, start, order, stamp, repeated)
+    return repeated
+
+
+def resolve(ratings: Ratings, policy: str) -> Resolved:
+    """One rating per pair: the last or first by time, else by position, or the mean or sum of all of them.
+
+    The row that stays keeps its place; of a mean or sum that is the last one's.
+    """
+    repeated = repeated_rows(ratings)
+    if not repeated.any():
+        return Resolved(ratings, 0)
+    pair = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+    rows = np.flatnonzero(np.isin(pair, pair[repeated]))
+    times = np.zeros(len(rows)) if ratings.times is None else ratings.times[rows]
+    rows = rows[np.lexsort((rows, times, pair[rows]))]  # by pair, then time, then position
+    begins = np.flatnonzero(np.diff(pair[rows], prepend=-1))
+    lengths = np.diff(begins, append=len(rows))
+    kept = rows[begins] if policy == "first" else rows[begins + lengths - 1]
+    if policy in ("mean", "sum"):
+        values = ratings.values.copy()
+        sums = np.add.reduceat(ratings.values[rows].astype(np.float64), begins)
+        values[kept] = sums / lengths if policy == "mean" else sums
+        ratings = replace(ratings, values=values)
+    keep = np.ones(len(ratings), dtype=bool)
+    keep[rows] = False
+    keep[kept] = True
+    return Resolved(ratings.take(keep), len(rows) - len(kept))

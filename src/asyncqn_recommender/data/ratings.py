@@ -1,0 +1,250 @@
+"""`Ratings`: who rated what how, with dense indices and the ids they stand for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+from asyncqn_recommender.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
+from asyncqn_recommender.data.columns import Columns, Names, choose
+from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
+from asyncqn_recommender.data.ids import Ids, Index, encode, lookup
+from asyncqn_recommender.data.splits import drawn, last_of_each_user, latest
+from asyncqn_recommender.data.times import Times, plain_times
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Rating `values[k]` was given by user `users[k]` to item `items[k]`.
+
+    `users` and `items` are indices (int32) into the sorted tables `user_ids` and `item_ids`, which
+    may hold ids without any rating: a split keeps the whole tables.  `titles[i]` names item i.
+    `times[k]` is when the rating was given (see `data.times`).
+    The arrays may be memory maps, and are not to be written to.
+    """
+
+    users: Index
+    items: Index
+    values: npt.NDArray[np.float32]
+    user_ids: Ids
+    item_ids: Ids
+    titles: npt.NDArray[np.str_] | None = None
+    times: Times | None = None
+
+    def __post_init__(self) -> None:
+        columns = (("users", np.int32), ("items", np.int32), ("values", np.float32))
+        for name, dtype in columns:
+            array = getattr(self, name)
+            require(
+                isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (len(self.users),),
+                f"Ratings needs '{name}' as a flat array of {np.dtype(dtype)}, all three of one length: "
+                "Ratings.from_arrays converts.",
+            )
+        if self.times is not None:
+            require(
+                self.times.dtype == np.float64 and self.times.shape == self.users.shape,
+                "Ratings needs 'times' as float64, one for every rating: Ratings.from_arrays converts.",
+            )
+        if self.titles is not None:
+            require(len(self.titles) == len(self.item_ids), "Ratings needs one title for every item.")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        users: Any,
+        items: Any,
+        values: Any,
+        times: Any = None,
+        *,
+        titles: Mapping[Any, str] | None = None,
+        duplicates: str = "error",
+    ) -> Ratings:
+        """From arrays or lists of one length; ids are whole numbers or texts.
+
+        `times` are numbers or dates; `titles` maps item ids to titles; `duplicates` says what becomes of
+        a repeated (user, item) pair: "error" refuses it, naming the row, as a rating that is not a finite
+        number is; "last", "first", "mean" and "sum" keep one (see `data.duplicates`).
+        """
+        user_index, user_ids = encode(users, "user")
+        item_index, item_ids = encode(items, "item")
+        try:
+            numbers = np.asarray(values, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput("the ratings must be numbers.") from error
+        require(
+            numbers.shape == user_index.shape == item_index.shape,
+            f"Users, items and ratings must be of one length, not {len(user_index)}, {len(item_index)} and "
+            f"shape {numbers.shape}.",
+        )
+        words = None if titles is None else np.array([titles.get(i, "") for i in item_ids.tolist()], str)
+        stamps = None if times is None else plain_times(times, len(numbers))
+        return checked(cls(user_index, item_index, numbers, user_ids, item_ids, words, stamps), duplicates)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: Any,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+        *,
+        duplicates: str = "error",
+        clicks: bool = False,
+    ) -> Ratings:
+        """From a pandas DataFrame; columns with common names such as userId are found by themselves."""
+        asked = Columns(user, item, rating, time)
+        names = choose([str(c) for c in frame.columns], "The data frame", asked, clicks)
+        by_name = {str(c): c for c in frame.columns}
+        users, items = (frame[by_name[name]].to_numpy() for name in (names.user, names.item))
+        values = np.ones(len(frame)) if names.rating is None else frame[by_name[names.rating]].to_numpy()
+        times = None if names.time is None else frame[by_name[names.time]].to_numpy()
+        if times is not None and time is None:
+            try:
+                times = plain_times(times, len(frame))
+            except BadInput:
+                times = None  # a column that only looked like the time
+        return cls.from_arrays(users, items, values, times, duplicates=duplicates)
+
+    @classmethod
+    def from_arrow(
+        cls,
+        table: Any,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+        *,
+        duplicates: str = "error",
+        clicks: bool = False,
+    ) -> Ratings:
+        """From a pyarrow Table or RecordBatch."""
+        if not hasattr(table, "itercolumns") or not hasattr(table, "combine_chunks"):
+            table = arrow().Table.from_batches([table])
+        names = choose(table.column_names, "The Arrow table", Columns(user, item, rating, time), clicks)
+        usable = usable_rows(table, names)
+        if not usable.all():
+            row = int(np.argmin(usable))
+            raise BadInput(f"row {row} lacks a user, an item or a finite rating: fill it in or drop the row.")
+        return checked(from_usable(table, names, time is not None, "the Arrow table"), duplicates)
+
+    @classmethod
+    def from_sparse(cls, matrix: Any) -> Ratings:
+        """From a scipy.sparse matrix, users x items; ids are row and column numbers, the shape is kept.
+
+        Stored entries are ratings, stored zeros too; entries stored twice are added, as SciPy means it.
+        """
+        entries = matrix.tocsr().tocoo()
+        require(entries.ndim == 2, "the sparse array must have two dimensions, users x items.")
+        require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}: give numbers.")
+        n_users, n_items = entries.shape
+        rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)
+        values = entries.data.astype(np.float32)
+        return checked(cls(rows, columns, values, np.arange(n_users), np.arange(n_items)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Ratings({len(self):,} ratings of {self.n_users:,} users on {self.n_items:,} items)"
+
+    @property
+    def n_users(self) -> int:
+        """Users in the table, with or without ratings."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Items in the table, with or without ratings."""
+        return len(self.item_ids)
+
+    def user_index(self, ids: Any) -> npt.NDArray[np.int64]:
+        """Dense indices of user ids, -1 for unknown ones."""
+        return lookup(self.user_ids, ids)
+
+    def item_index(self, ids: Any) -> npt.NDArray[np.int64]:
+        """Dense indices of item ids, -1 for unknown ones."""
+        return lookup(self.item_ids, ids)
+
+    def take(self, rows: Any) -> Ratings:
+        """The ratings at `rows` (indices or a mask), with the same tables."""
+        times = None if self.times is None else self.times[rows]
+        return replace(
+            self, users=self.users[rows], items=self.items[rows], values=self.values[rows], times=times
+        )
+
+    def split(self, test_fraction: float, seed: int) -> tuple[Ratings, Ratings]:
+        """Train and test ratings, drawn without replacement; round(fraction * len) go to the test.
+
+        Both keep the tables and the order of rows.  Equal seeds give equal splits.
+        """
+        test = drawn(self, test_fraction, seed)
+        return self.take(~test), self.take(test)
+
+    def split_by_time(self, test_fraction: float, *, per_user: bool = False) -> tuple[Ratings, Ratings]:
+        """Train and test ratings; the latest share is the test, of all ratings or of each user's.
+
+        Equal times go by the order of rows.  Both keep the tables and the order of rows.
+        """
+        test = latest(self, test_fraction, per_user)
+        return self.take(~test), self.take(test)
+
+    def split_last(self, n: int = 1) -> tuple[Ratings, Ratings]:
+        """Train and test ratings; the test has the last n of every user with more than n ratings."""
+        test = last_of_each_user(self, n)
+        return self.take(~test), self.take(test)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of ratings, tables and titles: the name of these data in a run's manifest.
+
+        Times are no part of it: no fit depends on them, and sets stored without them keep their name.
+        """
+        total = hashlib.sha256()
+        for array in (self.users, self.items, self.values, self.user_ids, self.item_ids, self.titles):
+            if array is None:
+                continue
+            total.update(f"{array.dtype.str}{array.shape}".encode())
+            total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+        return total.hexdigest()
+
+
+def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratings:
+    """Ratings of an Arrow table in which every row has a user, an item and a finite rating."""
+    user_index, user_ids = encode_column(table[names.user], "user")
+    item_index, item_ids = encode_column(table[names.item], "item")
+    values = as_float32(table, names.rating).to_numpy()
+    times = None if names.time is None else time_column(table[names.time])
+    require(
+        not time_asked or times is not None,
+        f"{where}: the column {names.time!r} does not tell a time in every row: give numbers or dates.",
+    )
+    return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
+
+
+def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:
+    """The same ratings, once there is at least one and all are finite and about different pairs."""
+    check_policy(duplicates)
+    require(len(ratings) > 0, "there are no ratings: give at least one.")
+    finite = np.isfinite(ratings.values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise BadInput(f"row {row} has the rating {ratings.values[row]}, which is not a finite number.")
+    if duplicates != "error":
+        return resolve(ratings, duplicates).ratings
+    repeated = repeated_rows(ratings)
+    if repeated.any():
+        row = int(np.argmax(repeated))
+        user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+        raise BadInput(
+            f"row {row} rates item {item} by user {user} a second time: say which counts, for example by "
+            "duplicates='last'."
+        )
+    return ratings

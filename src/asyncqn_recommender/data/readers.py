@@ -1,0 +1,155 @@
+"""`read_ratings`: MovieLens of every size, packed or not, and any CSV, TSV or Parquet with named columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn_recommender.data.arrow import arrow, usable_rows
+from asyncqn_recommender.data.columns import Columns, choose
+from asyncqn_recommender.data.dialect import detect
+from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
+from asyncqn_recommender.data.ratings import Ratings, from_usable
+from asyncqn_recommender.data.scan import BadRows, line_of, scan
+from asyncqn_recommender.data.sources import MOST_TITLES, ZIP_ERRORS, Source, find, telling_unreadable
+from asyncqn_recommender.data.text import read_clean
+from asyncqn_recommender.data.titles import read_titles, with_titles
+
+
+class Reading(NamedTuple):
+    """What a file gave: its ratings, how many bad rows were skipped, and the first of them in words.
+
+    `repeated` rows are of a user and an item that another row has too; `duplicates` said which counts.
+    """
+
+    ratings: Ratings
+    skipped: int = 0
+    problems: tuple[str, ...] = ()
+    repeated: int = 0
+
+    def remarks(self) -> list[str]:
+        """What a person should hear: the first bad rows, and the totals."""
+        said = [f"Skipped: {problem}" for problem in self.problems]
+        if self.skipped:
+            said.append(f"bad rows skipped: {self.skipped:,}")
+        if self.repeated:
+            said.append(f"rows that repeat a user and an item: {self.repeated:,}")
+        return said
+
+
+def read_ratings(
+    path: str | os.PathLike[str],
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    time: str | None = None,
+    delimiter: str | None = None,
+    skip_bad: bool = False,
+    duplicates: str | None = None,
+    clicks: bool = False,
+) -> Reading:
+    """Read a file, plain or packed by gzip or zstd, a zip or a MovieLens directory.
+
+    `user`, `item`, `rating` and `time` name the columns where their names are unusual.  A bad row raises
+    `BadInput` with file and line, or is counted and skipped with `skip_bad`.  Of a repeated (user, item)
+    pair `duplicates` keeps the "last" or "first" by time, else by position, the "mean" or "sum"; "error"
+    refuses it.  Not given, it is refused, and with `skip_bad` the last is kept and the others are
+    skipped.  clicks: a row without a rating counts 1, and repeated pairs add up unless said otherwise.
+    """
+    check_policy(duplicates)
+    duplicates = duplicates or ("sum" if clicks else None)
+    asked = Columns(user, item, rating, time)
+    source, title_source = find(path)
+    with telling_unreadable(source):
+        source.check_size()
+        if title_source is not None:
+            title_source.check_size(MOST_TITLES)
+    bad = BadRows(source.label, skip_bad)
+    if source.name.lower().endswith((".parquet", ".pq")):
+        ratings, place = _read_parquet(source, bad, asked, clicks)
+    else:
+        ratings, place = _read_text(source, bad, title_source is not None, asked, delimiter, clicks)
+    ratings, repeated = _without_repeats(ratings, bad, place, duplicates)
+    if title_source is not None and ratings.item_ids.dtype.kind == "i":
+        with telling_unreadable(title_source), title_source.open() as stream:
+            data = stream.read()
+        titles, bad_lines = read_titles(data, title_source.label, skip_bad=skip_bad)
+        ratings = with_titles(ratings, titles)
+        bad.count += bad_lines
+    return Reading(ratings, bad.count, tuple(bad.shown), repeated)
+
+
+Place = Callable[[int], tuple[str, int]]
+"""Where a row of the ratings stands in its file: unit and number."""
+
+
+def _read_text(
+    source: Source, bad: BadRows, movielens: bool, asked: Columns, delimiter: str | None, clicks: bool
+) -> tuple[Ratings, Place]:
+    dialect = detect(source, asked, movielens=movielens, delimiter=delimiter, clicks=clicks)
+    ratings, lines = read_clean(source, dialect), None
+    if ratings is None:
+        # Bytes out of a broken archive are not bad rows: look at the archive first.
+        source.check()
+        ratings, lines = scan(source, dialect, bad)
+    if len(ratings) == 0:
+        raise BadInput(f"{source.label}, line {dialect.skip + 1}: the file has no usable row of ratings.")
+    return ratings, lambda row: ("line", line_of(source, dialect, row) if lines is None else int(lines[row]))
+
+
+def _read_parquet(source: Source, bad: BadRows, asked: Columns, clicks: bool) -> tuple[Ratings, Place]:
+    lib, parquet = arrow(), arrow("pyarrow.parquet")
+    try:
+        with source.open() as stream:
+            file = parquet.ParquetFile(str(source.path) if source.plain else lib.BufferReader(stream.read()))
+            names = choose(file.schema_arrow.names, source.label, asked, clicks)
+            _check_rows(source, file)
+            table = file.read(columns=names.present)
+    except (lib.ArrowException, *ZIP_ERRORS) as error:
+        if isinstance(error, BadInput):
+            raise
+        source.check()
+        raise DamagedFile(f"{source.label} is not a whole Parquet file: fetch or write it again.") from error
+    usable = usable_rows(table, names)
+    rows = np.flatnonzero(usable)
+    for row in np.flatnonzero(~usable).tolist():
+        bad.add(row + 1, "a user, an item or a finite rating is missing", "row")
+    if len(rows) == 0:
+        raise BadInput(f"{source.label}, row 1: the file has no usable row of ratings.")
+    ratings = from_usable(table.filter(lib.array(usable)), names, asked.time is not None, source.label)
+    return ratings, lambda row: ("row", int(rows[row]) + 1)
+
+
+def _check_rows(source: Source, file: Any) -> None:
+    """A row is of another user or item than the one before, which no encoding tells in less than a bit."""
+    rows, length = file.metadata.num_rows, source.path.stat().st_size
+    if rows > 1_000_000 and rows > 8 * length:
+        raise DamagedFile(
+            f"{source.label} claims {rows:,} rows in {length:,} bytes, which no file of ratings has."
+        )
+
+
+def _without_repeats(
+    ratings: Ratings, bad: BadRows, place: Place, duplicates: str | None
+) -> tuple[Ratings, int]:
+    """Ratings about different pairs, and how many rows that took; without a policy they are bad rows."""
+    if duplicates is None or duplicates == "error":
+        repeated = repeated_rows(ratings)
+        if not repeated.any():
+            return ratings, 0
+        rows = np.flatnonzero(repeated)
+        for row in rows[:5].tolist():
+            user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+            unit, number = place(row)
+            what = f"user {user} rates item {item} a second time"
+            if duplicates == "error":
+                raise BadInput(f"{bad.label}, {unit} {number}: {what}; keep one with duplicates='last'.")
+            bad.add(number, what, unit, "keep the newest with --duplicates last (duplicates='last')")
+        bad.count += max(0, len(rows) - 5)
+        return resolve(ratings, "last").ratings, 0
+    return resolve(ratings, duplicates)

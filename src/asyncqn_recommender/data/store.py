@@ -1,0 +1,168 @@
+"""The stored form of ratings: a directory of raw columns that any number of processes map into memory.
+
+`header.json` carries the length and checksum of every column, and the digest of the whole; the
+columns are plain .npy files.  Processes on one host share their pages through the page cache, and
+nothing is read before it is touched, so a set may be larger than the memory.  Whoever has an old
+version mapped keeps it when a new one is saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.storage import (
+    INT32,
+    INT64,
+    TEXT,
+    Document,
+    FileEntry,
+    Kind,
+    Spec,
+    decode,
+    npy,
+    read_document,
+    telling_damage,
+    write_folder,
+)
+from asyncqn_recommender.data.ratings import Ratings
+
+SCHEMA = {
+    "users": Spec(INT32, ("ratings",)),
+    "items": Spec(INT32, ("ratings",)),
+    "values": Spec(("<f4",), ("ratings",)),
+    "user_ids": Spec(INT64 + TEXT, ("users",)),
+    "item_ids": Spec(INT64 + TEXT, ("items",)),
+    "titles": Spec(TEXT, ("items",), optional=True),
+    "times": Spec(("<f8",), ("ratings",), optional=True),
+}
+RATINGS = Kind(
+    "asyncqn ratings",
+    "stored set of ratings",
+    "header.json",
+    2,
+    tuple(f"{name}.npy" for name in SCHEMA),
+    checksum="crc32",
+    advice=": import the ratings again",
+)
+"""Format 1 had its columns under their plain names and another header; it is still read."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
+
+
+class Header(msgspec.Struct):
+    """What header.json must at least say; origin: where the ratings came from."""
+
+    digest: str
+    ratings: Count
+    users: Count
+    items: Count
+    origin: dict[str, Any]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The dimensions by the words of `SCHEMA`."""
+        return {"ratings": self.ratings, "users": self.users, "items": self.items}
+
+
+def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
+    """The columns that are there, by name."""
+    return {name: getattr(ratings, name) for name in SCHEMA if getattr(ratings, name) is not None}
+
+
+def save_ratings(
+    ratings: Ratings, path: str | os.PathLike[str], *, origin: dict[str, Any] | None = None
+) -> Path:
+    """Write the stored form at `path`, whole or not at all, replacing a stored set that is there.
+
+    `origin` is plain data about where the ratings came from, kept in the header.
+    """
+    counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
+    header = {"digest": ratings.digest, **counts, "origin": origin or {}}
+    files = {f"{name}.npy": npy(column) for name, column in columns_of(ratings).items()}
+    return write_folder(Path(path), RATINGS, header, files)
+
+
+def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Ratings:
+    """The stored ratings as memory maps; `verify` reads every byte once to compare checksums."""
+    folder = Path(path)
+    document = _document(folder)
+    with telling_damage(folder, RATINGS):
+        header = document.typed(Header)
+        sizes = header.sizes
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, spec in SCHEMA.items():
+            if spec.optional and f"{name}.npy" not in document.files:
+                continue
+            arrays[name] = document.mapped(f"{name}.npy", name, SCHEMA, sizes, verify)
+        ratings = Ratings(**arrays)
+        if verify:
+            _check_range(folder, ratings.users, ratings.n_users)
+            _check_range(folder, ratings.items, ratings.n_items)
+            if not np.isfinite(ratings.values.sum(dtype=np.float64)):
+                raise DamagedFile(f"{folder} has ratings that are not finite: import them again.")
+            if ratings.times is not None and not np.isfinite(ratings.times).all():
+                raise DamagedFile(f"{folder} has times that are not finite: import the ratings again.")
+    # The digest was computed when the columns were written: fill the cached property.
+    ratings.__dict__["digest"] = header.digest
+    return ratings
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether `path` looks like a stored set, sound or damaged."""
+    try:
+        names = os.listdir(path)
+    except (OSError, ValueError):
+        return False
+    return RATINGS.document in names and any(
+        name == "users.npy" or RATINGS.plain_name(name) == "users.npy" for name in names
+    )
+
+
+def read_header(folder: Path) -> Header:
+    """The header of a stored set."""
+    with telling_damage(folder, RATINGS):
+        return _document(folder).typed(Header)
+
+
+def _document(folder: Path) -> Document:
+    if not os.path.isdir(folder):
+        raise BadInput(f"there is no stored set of ratings at {folder}.")
+    if not os.path.isfile(folder / RATINGS.document):
+        raise DamagedFile(f"{folder} is not a stored set of ratings: it has no {RATINGS.document}.")
+    with telling_damage(folder, RATINGS):
+        plain = decode(folder / RATINGS.document)
+        return _first_format(folder, plain) if "version" in plain else read_document(folder, RATINGS)
+
+
+def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
+    """The header of format 1, which called the kind its format."""
+    rest = {key: value for key, value in plain.items() if key != "check"}
+    check = zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+    if plain["format"] != RATINGS.name or plain["check"] != check:
+        raise DamagedFile(f"the header of {folder} is damaged: import the ratings again.")
+    if plain["version"] != 1:
+        raise DamagedFile(
+            f"{folder} is stored in version {str(plain['version'])[:20]}, and this asyncqn reads "
+            f"{RATINGS.format}."
+        )
+    files = {
+        f"{name}.npy": FileEntry(f"{name}.npy", int(about["bytes"]), crc32=int(about["crc32"]))
+        for name, about in plain["columns"].items()
+    }
+    if not set(files) <= set(RATINGS.files):
+        raise DamagedFile(f"{folder} has an unknown column: import the ratings again.")
+    return Document(folder, RATINGS, plain, files)
+
+
+def _check_range(folder: Path, indices: npt.NDArray[np.int32], size: int) -> None:
+    if len(indices) and not (indices.min() >= 0 and indices.max() < size):
+        raise DamagedFile(f"{folder} has indices outside its tables: import the ratings again.")

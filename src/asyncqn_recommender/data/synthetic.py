@@ -1,0 +1,143 @@
+"""Synthetic ratings with the habits of real ones: long tails, low-rank tastes, half stars.
+
+rating = mean + b_u + b_m + sum_k a_k p_uk q_mk + noise, rounded to half stars and cut to 0.5 ... 5,
+
+with all of b, p, q normal and falling weights a_k.  Activity of users and popularity of items are
+log-normal, with a ceiling that keeps the most famous item from being rated by all.  The constants
+are our own choice: they put mean, spread and what a rank-5 factorization leaves unexplained near
+MovieLens 1M (train RMSE 0.813 against 0.814 there, by alternating least squares).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require
+from asyncqn_recommender.data.ratings import Ratings
+from asyncqn_recommender.data.titles import invent_titles
+from asyncqn_recommender.kernels.ratings import draw_items, rate
+
+_MEAN, _USER_SD, _ITEM_SD, _TASTE_SD = 3.6, 0.42, 0.48, 0.52
+_POPULAR_IS_LIKED = 0.5
+_ACTIVITY_SIGMA, _POPULARITY_SIGMA, _SATURATION = 1.15, 1.9, 60.0
+_MOST = 0.6
+_FEWEST = 20
+_BLOCK = 1 << 20
+
+REVISION = 1
+"""Raised when the same arguments give other ratings, so that stored presets are made again."""
+
+
+PRESETS = {
+    "synthetic-demo": (300, 200, 12_000),
+    "synthetic-100k": (943, 1_682, 100_000),
+    "synthetic-1m": (6_040, 3_883, 1_000_209),
+    "synthetic-10m": (71_567, 10_681, 10_000_054),
+    "synthetic-20m": (138_493, 27_278, 20_000_263),
+}
+"""Users, items and ratings of the synthetic sets that have a name."""
+
+
+def synthetic_ratings(
+    n_users: int, n_items: int, n_ratings: int, *, rank: int = 5, seed: int = 0, noise: float = 0.9
+) -> Ratings:
+    """Exactly `n_ratings` ratings about different (user, item) pairs, grouped by user; ids count from 1.
+
+    Every user has at least 20 ratings where that is possible.  `rank` is the number of tastes,
+    `noise` the standard deviation that no model can explain, in stars.
+    """
+    require(min(n_users, n_items, n_ratings) > 0, "Users, items and ratings must be positive numbers.")
+    require(
+        n_ratings <= n_users * n_items,
+        f"{n_users} users can rate {n_items} items at most {n_users * n_items} times, not {n_ratings}.",
+    )
+    require(rank >= 0 and noise >= 0 and seed >= 0, "rank, noise and seed must not be negative.")
+    rng = np.random.default_rng([seed, n_users, n_items, n_ratings])
+    fame = rng.standard_normal(n_items)
+    counts = _counts(n_users, n_items, n_ratings, rng)
+    items = _draw(counts, 1.0 / (np.exp(-_POPULARITY_SIGMA * fame) + 1.0 / _SATURATION), rng)
+    users = np.repeat(np.arange(n_users, dtype=np.int32), counts)
+    values = _values(users, items, fame, n_users, rank, noise, rng)
+    titles = invent_titles(n_items, rng)
+    return Ratings(users, items, values, np.arange(1, n_users + 1), np.arange(1, n_items + 1), titles)
+
+
+def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """How many ratings each user gives: log-normal above a floor, below a ceiling, of exact sum."""
+    ceiling = max(int(_MOST * n_items), -(-n_ratings // n_users))
+    floor = min(_FEWEST, n_items, n_ratings // n_users)
+    weight = np.exp(_ACTIVITY_SIGMA * rng.standard_normal(n_users))
+    counts = np.full(n_users, floor, dtype=np.int64)
+    while (left := n_ratings - int(counts.sum())) > 0:
+        open_users = np.flatnonzero(counts < ceiling)
+        share = left * weight[open_users] / weight[open_users].sum()
+        extra = np.minimum(np.floor(share).astype(np.int64), ceiling - counts[open_users])
+        if not extra.any():
+            # What rounding left over goes to the largest shares, one each.
+            extra[np.argsort(-share, kind="stable")[:left]] = 1
+        counts[open_users] += extra
+    return counts
+
+
+def _draw(
+    counts: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], rng: np.random.Generator
+) -> npt.NDArray[np.int32]:
+    """Different items for every user, drawn by popularity without replacement."""
+    n_items = len(weight)
+    start = np.concatenate(([0], np.cumsum(counts)))
+    items = np.empty(start[-1], dtype=np.int32)
+    # Who rates a good part of all items would draw known ones again and again; there the n smallest
+    # of exponential times / weight, which have the same law, are cheaper.
+    heavy = counts > n_items // 16
+    for user in np.flatnonzero(heavy).tolist():
+        times = rng.standard_exponential(n_items) / weight
+        nearest = np.argpartition(times, counts[user] - 1)[: counts[user]]
+        items[start[user] : start[user + 1]] = nearest
+    accept, alias = _alias_table(weight)
+    state = rng.integers(0, 2**64, size=1, dtype=np.uint64)
+    draw_items(start, np.flatnonzero(~heavy), accept, alias, state, np.empty(n_items, dtype=np.int64), items)
+    return items
+
+
+def _alias_table(weight: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Walker's alias table: draw a cell evenly, keep it with probability `accept`, else take `alias`."""
+    accept = weight * (len(weight) / weight.sum())
+    alias = np.arange(len(weight))
+    small = np.flatnonzero(accept < 1.0).tolist()
+    large = np.flatnonzero(accept >= 1.0).tolist()
+    while small and large:
+        low, high = small.pop(), large[-1]
+        alias[low] = high
+        accept[high] -= 1.0 - accept[low]
+        if accept[high] < 1.0:
+            small.append(large.pop())
+    accept[small + large] = 1.0
+    return accept, alias
+
+
+def _values(
+    users: npt.NDArray[np.int32],
+    items: npt.NDArray[np.int32],
+    fame: npt.NDArray[np.float64],
+    n_users: int,
+    rank: int,
+    noise: float,
+    rng: np.random.Generator,
+) -> npt.NDArray[np.float32]:
+    n_items = len(fame)
+    liking = _POPULAR_IS_LIKED * fame + np.sqrt(1 - _POPULAR_IS_LIKED**2) * rng.standard_normal(n_items)
+    # Ratings gather on famous items: centre the offsets as the raters see them.
+    shown = np.bincount(items, minlength=n_items) / len(items)
+    item_offset = _ITEM_SD * (liking - shown @ liking)
+    user_offset = _MEAN + _USER_SD * rng.standard_normal(n_users)
+    strength = 0.7 ** np.arange(rank)
+    strength *= _TASTE_SD / max(float(np.linalg.norm(strength)), 1e-300)
+    taste = (rng.standard_normal((n_users, rank)) * strength).astype(np.float32)
+    trait = rng.standard_normal((n_items, rank)).astype(np.float32)
+    values = np.empty(len(users), dtype=np.float32)
+    for at in range(0, len(users), _BLOCK):
+        part = slice(at, at + _BLOCK)
+        scatter = noise * rng.standard_normal(len(values[part]))
+        rate(users[part], items[part], user_offset, item_offset, taste, trait, scatter, values[part])
+    return values

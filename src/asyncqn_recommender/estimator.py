@@ -1,0 +1,346 @@
+"""Recommender: matrix factorization of ratings or clicks with scikit-learn's conventions, on worker threads.
+
+The item rows minimise the profiled potential V (users eliminated exactly) with ridge
+lambda + alpha n_row, see `problems`; how factors become predictions, and
+what happens with unknown users and items, stands in `recommender.model`.  The defaults come from the
+experiment in docs/results/recommender.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import time
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.streams import check_seed
+from asyncqn.engines.threads import Threads
+from asyncqn.errors import BadInput, NotFitted, require, require_count
+from asyncqn.runs.table import Table
+from asyncqn.types import Array, Progress
+from asyncqn_recommender.feedback import FEEDBACKS, LIST
+from asyncqn_recommender.files import load_model, save_model
+from asyncqn_recommender.learning import learn, matched, pairs, rating_table
+from asyncqn_recommender.metrics import rank_quality
+from asyncqn_recommender.model import FactorModel, Recommendation
+from asyncqn_recommender.problems.matrix_factorization import check_model
+from asyncqn_recommender.ranking import tables
+from asyncqn_recommender.updating import fold_in, partial_fit
+
+Self = TypeVar("Self", bound="Recommender")
+
+
+class Recommender:
+    """Predicts ratings and recommends items.
+
+    rank: K; feedback: "explicit" for ratings, "implicit" for clicks, of which a pair that is not there is a
+    weak "no"; workers: threads, which change no bit of the model; seed: of the start, the shuffling and the
+    validation split; prior, alpha: the ridge of a row is prior + alpha * (its ratings), for items times a
+    power of max(1, k / plain_columns) in column k (None: the same in all), see
+    `recommender.model.column_ridges` (None: 3 and 0.035; clicks have no alpha, and their prior comes from
+    `recommender.feedback.click_ridge`); confidence: a click of strength r counts 1 + confidence * r;
+    offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings at
+    which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen;
+    passes: over the ratings, at most; tol, patience: stop when so many passes in a row gain less than `tol`
+    of sqrt(2 U / n), the RMSE with its penalty (None: 1e-4, clicks 3e-5); early_stopping: judge instead by a
+    share `validation_fraction` of the ratings, held out, their RMSE or the clicks' NDCG at 10, and keep the
+    best iterate; warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose:
+    print the RMSE while fitting.
+
+    Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
+    history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.
+
+    >>> from asyncqn_recommender import Recommender, synthetic_ratings
+    >>> train, test = synthetic_ratings(300, 200, 12_000, seed=1).split(0.1, seed=0)
+    >>> model = Recommender(rank=5, seed=0).fit(train)
+    >>> model.rmse(test) < 1.1
+    True
+    >>> len(model.recommend(train.user_ids[0], n=3))
+    3
+    """
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        feedback: str = "explicit",
+        workers: int = 2,
+        seed: int = 0,
+        prior: float | None = None,
+        alpha: float | None = None,
+        confidence: float = 1.5,
+        plain_columns: int | None = 5,
+        offsets: bool = False,
+        trust: float = 5.0,
+        clip: bool = True,
+        passes: int = 15,
+        tol: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 2,
+        warm_start: bool = False,
+        dtype: str = "float32",
+        verbose: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.feedback = feedback
+        self.workers = workers
+        self.seed = seed
+        self.prior = prior
+        self.alpha = alpha
+        self.confidence = confidence
+        self.plain_columns = plain_columns
+        self.offsets = offsets
+        self.trust = trust
+        self.clip = clip
+        self.passes = passes
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.verbose = verbose
+
+    # -- parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self: Self, **parameters: Any) -> Self:
+        """Set parameters by name."""
+        known = self.get_params()
+        for name, value in parameters.items():
+            require(name in known, f"Recommender has no parameter {name!r}; it has {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = inspect.signature(type(self)).parameters
+        own = (f"{k}={v!r}" for k, v in self.get_params().items() if k == "rank" or v != default[k].default)
+        return f"Recommender({', '.join(own)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks an estimator before it cross-validates it."""
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
+
+    def check(self) -> None:
+        """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
+        for name in ("rank", "passes", "patience", "plain_columns"):
+            if name != "plain_columns" or self.plain_columns is not None:
+                require_count(name, getattr(self, name))
+        known = ", ".join(map(repr, FEEDBACKS))
+        require(self.feedback in FEEDBACKS, f"feedback must be one of {known}, not {self.feedback!r}.")
+        prior, alpha = (given if given is not None else 1.0 for given in (self.prior, self.alpha))
+        check_model(self.rank, prior, alpha, self.dtype)
+        FEEDBACKS[self.feedback].check(self)
+        check_seed(self.seed)
+        Threads(self.workers)  # says what is wrong with them
+        for name, value in (("trust", self.trust), ("tol", 0.0 if self.tol is None else self.tol)):
+            sound = isinstance(value, int | float) and 0.0 <= value < math.inf
+            require(sound, f"{name} must be a number of at least 0, not {value!r}.")
+        sound = isinstance(self.confidence, int | float) and 0.0 < self.confidence < math.inf
+        require(sound, f"confidence must be positive and finite, not {self.confidence!r}.")
+        share = self.validation_fraction
+        sound = isinstance(share, int | float) and 0.0 < share < 1.0
+        require(sound, f"validation_fraction must lie between 0 and 1, not {share!r}.")
+
+    # -- learning
+
+    def fit(
+        self: Self,
+        ratings: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        duplicates: str | None = None,
+        callback: Callable[[Progress], Any] | None = None,
+    ) -> Self:
+        """Learn from ratings in any form `as_ratings` takes, or from pairs and ratings `y`.
+
+        duplicates: what becomes of several ratings of one item by one user, see `as_ratings`; clicks add up,
+        and need no strengths; validation: ratings whose RMSE (clicks: NDCG at 10) is watched (and stops
+        early, where asked for) instead of a split; callback: called after every evaluation, may raise
+        StopIteration.
+        """
+        self.check()
+        require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
+        begun = time.perf_counter()
+        train = rating_table(ratings, y, duplicates, clicks=self._of_clicks)
+        held = None
+        if validation is not None:
+            held = matched(rating_table(validation, clicks=self._of_clicks), train)
+        if held is None and self.early_stopping:
+            train, held = train.split(self.validation_fraction, self.seed)
+        old = getattr(self, "model_", None) if self.warm_start else None
+        self.model_, self.history_, self.n_iter_, self.status_, self.fun_ = learn(
+            self, train, held, old, callback
+        )
+        self.seconds_ = time.perf_counter() - begun
+        return self
+
+    @property
+    def _of_clicks(self) -> bool:
+        return self.feedback == "implicit"
+
+    # -- what was learned
+
+    def _learned(self) -> FactorModel:
+        if not hasattr(self, "model_"):
+            raise _not_fitted("This Recommender has learned nothing yet: call fit first.")
+        return self.model_
+
+    @property
+    def item_factors_(self) -> Array:
+        return self._learned().item_factors
+
+    @property
+    def user_factors_(self) -> Array:
+        return self._learned().user_factors
+
+    @property
+    def item_ids_(self) -> npt.NDArray[Any]:
+        return self._learned().item_ids
+
+    @property
+    def user_ids_(self) -> npt.NDArray[Any]:
+        return self._learned().user_ids
+
+    @property
+    def mean_(self) -> float:
+        return self._learned().offsets.mean
+
+    def predict(self, users: Any, items: Any = None) -> npt.NDArray[np.float64]:
+        """Ratings predicted for users and items of one shape (one may be single), or for n x 2 pairs.
+
+        Unknown ids are no error: see `recommender.model` for what is predicted.
+        """
+        model = self._learned()
+        if items is None:
+            users, items = pairs(users)
+        u, m = model.user_index(users), model.item_index(items)
+        try:
+            u, m = np.broadcast_arrays(u, m)
+        except ValueError:
+            raise BadInput(f"users and items differ in shape: {u.shape} and {m.shape}.") from None
+        return model.predict(u.ravel(), m.ravel()).reshape(u.shape)
+
+    def rmse(self, ratings: Any, y: Any = None) -> float:
+        """Root mean square error of the predictions of these ratings."""
+        require(not self._of_clicks, "a model of clicks predicts no ratings: judge its lists by evaluate.")
+        return self.evaluate(ratings, y)["rmse"]
+
+    def score(self, ratings: Any, y: Any = None) -> float:
+        """Minus the RMSE, of clicks the NDCG at 10: scikit-learn takes a higher score for a better one."""
+        return self.evaluate(ratings, y)["ndcg"] if self._of_clicks else -self.rmse(ratings, y)
+
+    def evaluate(
+        self, ratings: Any, y: Any = None, *, k: int | None = None, threshold: float | None = None
+    ) -> dict[str, float]:
+        """`rmse`, `mae` and the number `n` of ratings they were measured on; with `k`, lists are judged too.
+
+        `precision`, `recall`, `ndcg`, `map`, `hit_rate` and `coverage` of the k best items of each of
+        `users` users: the definitions stand in `recommender.metrics`.  Relevant are all items of
+        `ratings`, or those rated at least `threshold`.  A model of clicks has lists alone, of 10 where
+        no k is given.
+        """
+        model, test = self._learned(), rating_table(ratings, y, clicks=self._of_clicks)
+        if self._of_clicks:
+            return {"n": len(test)} | rank_quality(
+                model, test, LIST if k is None else k, threshold, self.workers
+            )
+        require(k is not None or threshold is None, "a threshold is for lists: say how long they are by k.")
+        found = model.measure(test)
+        return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
+
+    def recommend(self, user: Any, n: int = 10, *, exclude_seen: bool = True) -> list[Recommendation]:
+        """The n best items for a user; scores are not clipped, so that they still tell items apart.
+
+        A user of whom the model knows no rating is given the items with the highest baseline, the damped
+        mean of their ratings, or those that most users have clicked; `basis` of each recommendation says so.
+        """
+        return self._learned().recommend(user, n, exclude_seen)
+
+    def recommend_many(
+        self,
+        users: Any = None,
+        n: int = 20,
+        *,
+        exclude_seen: bool = True,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Table:
+        """The n best items of every user in a list, or of all, as a table user, rank, item, score, basis.
+
+        Each user gets what `recommend` gives.  progress: called with the number of users that are done.
+        """
+        parts, done = [], 0
+        for count, part in tables(self._learned(), users, n, exclude_seen, self.workers):
+            parts.append(part)
+            done += count
+            if progress is not None:
+                progress(done)
+        return Table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+    def similar(self, item: Any, n: int = 10) -> list[Recommendation]:
+        """The n items whose predicted ratings correlate best with those of `item` over the users."""
+        return self._learned().similar(item, n)
+
+    def fold_in(self, ratings: Any, y: Any = None) -> Recommender:
+        """A copy that knows these ratings of its users: their rows are solved, those of the items stay.
+
+        Known users keep the ratings they have, less those given anew; ratings of unknown items count
+        for the user's mean alone.  Clicks of a pair add up, those of unknown items are left out.
+        """
+        other = copy(self)
+        other.model_ = fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks))
+        return other
+
+    def partial_fit(self: Self, ratings: Any, y: Any = None, *, rounds: int = 2) -> Self:
+        """Learn from further ratings, of new users and items too, without fitting the rest again.
+
+        Rows of users and items with new ratings are solved exactly in turn, so many `rounds`: see
+        `recommender.updating`.  Of a pair rated before, the new rating counts; clicks add up.  Without a
+        model, this is `fit`.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(ratings, y)
+        self.model_ = partial_fit(self.model_, rating_table(ratings, y, clicks=self._of_clicks), rounds)
+        return self
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to the folder `path`, whole or not at all; an older model there is replaced."""
+        facts = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
+        return save_model(path, self._learned(), self.history_, self.get_params(), facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recommender:
+        """A saved model, checked; nothing in the folder is executed."""
+        model, history, parameters, facts = load_model(path)
+        known = inspect.signature(cls).parameters
+        loaded = cls(**{name: value for name, value in parameters.items() if name in known})
+        loaded.model_, loaded.history_ = model, history
+        for name in _FACTS:
+            setattr(loaded, name, facts.get(name))
+        return loaded
+
+
+def _not_fitted(sentence: str) -> NotFitted:
+    """Where scikit-learn is in use, an error that is its NotFittedError too."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFitted(sentence)
+    both: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
+    return both(sentence)
+
+
+_FACTS = ("n_iter_", "status_", "fun_", "seconds_")

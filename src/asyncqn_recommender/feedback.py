@@ -1,0 +1,260 @@
+"""What a recommender learns from: ratings, or clicks; each with its potential, its defaults and its model.
+
+Ratings say how much a user liked an item, and pairs without one say nothing.  A click says that a user chose
+an item; pairs without one count as "not chosen", with less confidence: see
+`problems.implicit_factorization`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import STEP_BLOCKS
+from asyncqn.errors import require
+from asyncqn.kernels import add_one, sum_of_squares
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.metrics import rank_quality
+from asyncqn_recommender.model import (
+    FactorModel,
+    column_ridges,
+    measure_offsets,
+    measure_popularity,
+    rated_items,
+)
+from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
+from asyncqn_recommender.problems.implicit_factorization import ImplicitFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
+
+if TYPE_CHECKING:
+    from asyncqn_recommender.estimator import Recommender
+
+PRIOR, ALPHA = 3.0, 0.035
+"""The default ridge of ratings: how it was chosen stands in docs/results/recommender.md."""
+CLICK_RIDGE = 0.7
+"""The default ridge of clicks, in units of the largest singular value of noise of their size."""
+LIST = 10
+"""The length of the lists by which held-out clicks are judged."""
+
+
+class Noting(EliminatedUsers):
+    """A potential that notes what it says of blocks in passing: a fit asks for the errors of points that its
+    passes have just been at.
+    """
+
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self.squares: dict[bytes, dict[int, float]] = {}
+        """The sum of squared errors, or what stands for it, of each block by its first row; and by point,
+        for a late worker may still note a block of an earlier one."""
+        self._looked: tuple[Array, float, dict[str, float]] | None = None
+        self.threads = 1
+
+    def _gradient(
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+    ) -> tuple[float, float, int]:
+        found = super()._gradient(theta, rows, scale, out, second)  # type: ignore[safe-super]
+        if second is not None:
+            self.squares.setdefault(_name(theta), {})[int(rows[0])] = found[0]
+        return found
+
+    def _look(self, theta: Array) -> tuple[Array, float, dict[str, float]]:
+        """A point, its value and its metrics, summed block by block, as in a pass, by `threads` threads."""
+        if self._looked is not None and np.array_equal(theta, self._looked[0]):
+            return self._looked
+        n, blocks = self.n_data, min(STEP_BLOCKS, self.n_data)
+        cuts = [part * n // blocks for part in range(blocks + 1)]
+
+        def look(part: int) -> tuple[float, Array]:
+            rows, out = np.arange(cuts[part], cuts[part + 1]), np.empty_like(theta)
+            value = self.grad_with_curvature(theta, rows, out, np.empty(self.curvature_size, theta.dtype))
+            share = len(rows) / n
+            out *= theta.dtype.type(share)
+            return value * share, out
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = list(pool.map(look, range(blocks)))
+        gradient = np.zeros_like(theta)
+        for _, part_of_it in found:
+            add_one(gradient, part_of_it)
+        shown = {**self.errors(theta, cuts[:-1]), "grad_norm": math.sqrt(sum_of_squares(gradient))}
+        self._looked = theta.copy(), sum(value for value, _ in found), shown
+        return self._looked
+
+    def value(self, theta: Array) -> float:
+        return self._look(theta)[1]
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        return self._look(theta)[2]
+
+    def errors(self, theta: Array, first_rows: list[int]) -> dict[str, float]:
+        """What is shown of `theta`, from the blocks that were computed there; other points are forgotten."""
+        here = self.squares[_name(theta)]
+        self.squares = {_name(theta): here}
+        return self._errors_from(sum(here[row] for row in first_rows))
+
+    def _errors_from(self, squares: float) -> dict[str, float]:
+        return {}
+
+
+def _name(theta: Array) -> bytes:
+    """Up to 256 numbers of a point, by which it is told from the others of a fit."""
+    return theta[:: 1 + theta.size // 256].tobytes()
+
+
+class NotingRatings(Noting, ProfiledFactorization):
+    """Of ratings."""
+
+    def _errors_from(self, squares: float) -> dict[str, float]:
+        return {"rmse": math.sqrt(squares / len(self.by_user.values))}
+
+
+class NotingClicks(Noting, ImplicitFactorization):
+    """Of clicks."""
+
+
+class Feedback(ABC):
+    """One fit: its potential, how held-out data judge a point, and the model it makes."""
+
+    p: Recommender
+    train: Ratings
+    potential: Noting
+    prior: float
+    default_tol: float
+    held_name: str
+    """What held-out data are judged by."""
+
+    @abstractmethod
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None: ...
+
+    @abstractmethod
+    def held(self, theta: Array) -> float:
+        """How well the held-out data are met."""
+
+    @abstractmethod
+    def _about_ratings(self) -> dict[str, Any]:
+        """Fields of the model that ratings and clicks determine differently."""
+
+    def model(self, theta: Array) -> FactorModel:
+        """What was learned."""
+        train, potential = self.train, self.potential
+        return FactorModel(
+            item_factors=theta.reshape(-1, potential.rank),
+            user_factors=potential.user_factors(theta, self.p.workers),
+            user_ids=train.user_ids,
+            item_ids=train.item_ids,
+            titles=train.titles,
+            seen=rated_items(train),
+            prior=self.prior,
+            **self._about_ratings(),
+        )
+
+    @staticmethod
+    def check(p: Recommender) -> None:
+        """Refuse parameters that mean nothing for this feedback; most do."""
+        return
+
+    @staticmethod
+    def loss(held: float) -> float:
+        """The same, the lower the better."""
+        return held
+
+
+class Explicit(Feedback):
+    """Ratings."""
+
+    default_tol = 1e-4
+    held_name = "validation_rmse"
+
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
+        self.p, self.train, self.offsets = p, train, measure_offsets(train)
+        self.prior = PRIOR if p.prior is None else float(p.prior)
+        self.alpha = ALPHA if p.alpha is None else float(p.alpha)
+        self.potential = NotingRatings.from_ratings(
+            self._target(train),
+            int(p.rank),
+            prior=self.prior,
+            alpha=self.alpha,
+            dtype=p.dtype,
+            columns=column_ridges(int(p.rank), p.plain_columns, train),
+            test=None if held is None else self._target(held),
+            seed=p.seed,
+        )
+
+    def _target(self, part: Ratings) -> Ratings:
+        if not self.p.offsets:
+            return part
+        left = part.values - self.offsets.at(part.users, part.items)
+        return replace(part, values=left.astype(np.float32))
+
+    def held(self, theta: Array) -> float:
+        assert isinstance(self.potential, NotingRatings)
+        return self.potential.test_rmse(theta, self.p.workers)
+
+    def _about_ratings(self) -> dict[str, Any]:
+        p, values = self.p, self.train.values
+        return {
+            "offsets": self.offsets,
+            "lowest": float(values.min()),
+            "highest": float(values.max()),
+            "alpha": self.alpha,
+            "residual": bool(p.offsets),
+            "trust": float(p.trust),
+            "clip": bool(p.clip),
+            "columns": self.potential.columns.astype(np.float64),
+        }
+
+
+class Implicit(Feedback):
+    """Clicks."""
+
+    default_tol = 3e-5
+    held_name = "validation_ndcg"
+
+    def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
+        self.p, self.train, self.test = p, train, held
+        self.prior = click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
+        self.potential = NotingClicks.from_ratings(
+            train, int(p.rank), prior=self.prior, confidence=float(p.confidence), dtype=p.dtype, seed=p.seed
+        )
+
+    @staticmethod
+    def check(p: Recommender) -> None:
+        require(not p.alpha, "clicks have one ridge for all rows, prior: leave alpha out.")
+        require(not p.offsets, "offsets are means of ratings: leave them out for clicks.")
+
+    def held(self, theta: Array) -> float:
+        assert self.test is not None
+        return rank_quality(self.model(theta), self.test, LIST, None, self.p.workers)["ndcg"]
+
+    @staticmethod
+    def loss(held: float) -> float:
+        return -held
+
+    def _about_ratings(self) -> dict[str, Any]:
+        told = {"alpha": 0.0, "residual": False, "trust": 0.0, "clip": False, "lowest": 0.0, "highest": 1.0}
+        offsets, confidence = measure_popularity(self.train), float(self.p.confidence)
+        return {**told, "offsets": offsets, "confidence": confidence}
+
+
+def click_ridge(clicks: Ratings, confidence: float) -> float:
+    """0.7 (1 + confidence r) sqrt(n) (1 / sqrt(users) + 1 / sqrt(items)), r the mean strength of n clicks.
+
+    A ridge of s leaves out what singular values below s tell of a matrix; of n ones thrown at random into
+    users x items the largest singular value, that of the mean apart, is about the two roots' sum.  The factor
+    comes from the experiment in docs/results/recommender.md.
+    """
+    users, items = (len(np.unique(column)) for column in (clicks.users, clicks.items))
+    mean = float(clicks.values.mean(dtype=np.float64))
+    noise = math.sqrt(len(clicks)) * (1.0 / math.sqrt(users) + 1.0 / math.sqrt(items))
+    return CLICK_RIDGE * (1.0 + confidence * mean) * noise
+
+
+FEEDBACKS: dict[str, type[Feedback]] = {"explicit": Explicit, "implicit": Implicit}
+"""What a recommender can learn from, by the name of it."""

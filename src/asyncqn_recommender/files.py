@@ -1,0 +1,134 @@
+"""A learned model on disk: one JSON file and one of arrays, checksummed, without pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import DamagedFile
+from asyncqn.runs.table import Table
+from asyncqn.storage import (
+    FLOATS,
+    INT32,
+    INT64,
+    TEXT,
+    Kind,
+    Spec,
+    npz,
+    read_document,
+    telling_damage,
+    write_folder,
+)
+from asyncqn.storage.serialise import to_json
+from asyncqn_recommender.kernels.als import Grouped
+from asyncqn_recommender.model import FactorModel, Offsets
+
+MODEL = Kind("asyncqn model", "model", "model.json", 2, ("arrays.npz",), advice="; fit the model again")
+"""Format 1 had arrays.npz under that name; it is still read.  Models of 0.1 lack `seen_values`."""
+
+SCHEMA = {
+    "item_factors": Spec(FLOATS, ("items", "rank")),
+    "user_factors": Spec(FLOATS, ("users", "rank")),
+    "user_ids": Spec(INT64 + TEXT, ("users",)),
+    "item_ids": Spec(INT64 + TEXT, ("items",)),
+    "item_offsets": Spec(("<f8",), ("items",)),
+    "user_offsets": Spec(("<f8",), ("users",)),
+    "item_counts": Spec(INT64, ("items",)),
+    "user_counts": Spec(INT64, ("users",)),
+    "seen_start": Spec(INT64, ("users + 1",)),
+    "seen_items": Spec(INT32, ("ratings",)),
+    "seen_values": Spec(("<f4",), ("ratings",), optional=True),
+    "titles": Spec(TEXT, ("items",), optional=True),
+    "columns": Spec(("<f8",), ("rank",), optional=True),
+    "history.*": Spec(("f", "i", "u", "b"), ("evaluations",)),
+}
+
+Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+
+
+class ModelDocument(msgspec.Struct):
+    """What model.json must at least say."""
+
+    mean: Number
+    lowest: Number
+    highest: Number
+    prior: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    trust: Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]
+    residual: bool
+    clip: bool
+    parameters: dict[str, Any]
+    facts: dict[str, Any]
+    confidence: Annotated[float, msgspec.Meta(gt=0.0, le=1e300)] | None = None
+
+
+_ARRAYS = ("item_factors", "user_factors", "user_ids", "item_ids", "titles", "columns")
+"""Arrays that have the name of a field of the model; the last two may be absent."""
+_NUMBERS = ("lowest", "highest", "prior", "alpha", "residual", "trust", "clip", "confidence")
+
+
+def save_model(
+    folder: str | Path, model: FactorModel, history: Table, parameters: dict[str, Any], facts: dict[str, Any]
+) -> Path:
+    """Write the model to `folder`, whole or not at all; an older model there is replaced."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        **{name: array for name in _ARRAYS if (array := getattr(model, name)) is not None},
+        "item_offsets": model.offsets.items,
+        "user_offsets": model.offsets.users,
+        "item_counts": model.offsets.item_counts,
+        "user_counts": model.offsets.user_counts,
+        "seen_start": model.seen.start,
+        "seen_items": model.seen.others,
+        **{f"history.{name}": column for name, column in history.items()},
+    }
+    if model.keeps_ratings:
+        arrays["seen_values"] = model.seen.values
+    document = {
+        "parameters": to_json(parameters),
+        "facts": to_json(facts),
+        "mean": model.offsets.mean,
+        **{name: getattr(model, name) for name in _NUMBERS},
+    }
+    return write_folder(folder, MODEL, document, {"arrays.npz": npz(arrays)})
+
+
+def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
+    """Model, history, parameters and facts; a folder that holds none, or is damaged, is refused."""
+    document = read_document(folder, MODEL)
+    with telling_damage(folder, MODEL):
+        said = document.typed(ModelDocument)
+        arrays = document.arrays("arrays.npz", SCHEMA)
+        _check_seen(folder, arrays)
+        same: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
+        model = FactorModel(
+            **same,
+            **{name: getattr(said, name) for name in _NUMBERS},
+            offsets=Offsets(
+                said.mean,
+                *(arrays[name] for name in ("item_offsets", "user_offsets", "item_counts", "user_counts")),
+            ),
+            seen=Grouped(
+                arrays["seen_start"],
+                arrays["seen_items"],
+                arrays.get("seen_values", np.empty(0, np.float32)),
+            ),
+        )
+        head = "history."
+        history = {name.removeprefix(head): a for name, a in arrays.items() if name.startswith(head)}
+        return model, Table(history), said.parameters, said.facts
+
+
+def _check_seen(folder: str | Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """The groups of items by user must tile their list, and name items that exist."""
+    start, items = arrays["seen_start"], arrays["seen_items"]
+    users, n_items = len(arrays["user_ids"]), len(arrays["item_ids"])
+    tiled = len(start) == users + 1 and start[0] == 0 and start[-1] == len(items)
+    inside = len(items) == 0 or (items.min() >= 0 and items.max() < n_items)
+    if not (tiled and (np.diff(start) >= 0).all() and inside):
+        raise DamagedFile(f"{folder} is damaged: what its users have seen does not fit{MODEL.advice}.")
+    if arrays["item_factors"].dtype != arrays["user_factors"].dtype:
+        raise DamagedFile(f"{folder} is damaged: its factors differ in precision{MODEL.advice}.")

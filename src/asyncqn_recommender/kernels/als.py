@@ -1,0 +1,112 @@
+"""Alternating least squares: ratings grouped by row, and exact half-sweeps over one or more threads.
+
+One half-sweep replaces every row of one side by the minimiser of U given the other side, so U
+never rises.  Rows are independent, so the number of threads does not change a bit of the result.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.kernels import kernel
+from asyncqn_recommender.kernels import profiled
+
+if TYPE_CHECKING:
+    from asyncqn.types import Array
+
+
+FEW = 200_000
+"""So many ratings are sorted before a loop over them would be compiled."""
+
+
+class Grouped(NamedTuple):
+    """Ratings by row of one side: row r's stand at start[r]:start[r + 1] of `others` and `values`."""
+
+    start: npt.NDArray[np.int64]
+    others: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
+    """Ratings grouped by `keys`, in linear time; each group keeps the order given.
+
+    Columns that come sorted by key, as those of MovieLens do by user, are grouped as they are: the
+    result then holds `others` and `values` themselves where kernels can use them, and copies nothing.
+    """
+    start = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.bincount(keys, minlength=n_rows), out=start[1:])
+    if not (keys[1:] < keys[:-1]).any():
+        return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
+    if len(keys) <= FEW:
+        order = np.argsort(keys, kind="stable")
+        return Grouped(start, _usable(others[order], np.int32), _usable(values[order], np.float32))
+    result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))
+    _group(keys, others, values, start[:-1].copy(), result.others, result.values)
+    return result
+
+
+@kernel
+def _group(keys, others, values, place, grouped, sorted_values):
+    """Stable counting sort: the next row of key r goes to place[r], which moves on."""
+    for row in range(len(keys)):
+        goal = place[keys[row]]
+        grouped[goal] = others[row]
+        sorted_values[goal] = values[row]
+        place[keys[row]] = goal + 1
+
+
+@kernel
+def repeats(start, others, stamp):
+    """Whether a group start[r]:start[r + 1] names one of `others` twice; `stamp`: -1 for each of them."""
+    for r in range(start.size - 1):
+        for place in range(start[r], start[r + 1]):
+            if stamp[others[place]] == r:
+                return True
+            stamp[others[place]] = r
+    return False
+
+
+def _usable(column: Any, dtype: Any) -> Any:
+    """The column itself if kernels are compiled for such an array, else a copy."""
+    return np.require(column, dtype, ("C_CONTIGUOUS", "WRITEABLE"))
+
+
+def solve_side(
+    side: Grouped,
+    fixed: Array,
+    ridges: Array,
+    rank: int,
+    out: Array,
+    threads: int = 1,
+    weights: Array | None = None,
+) -> None:
+    """out[row] = argmin over that row of U given the other side, for all rows of `side`.
+
+    `fixed`: the other side's rows, flat; `ridges[row]`: lambda of the row; `weights`: of the ratings, see
+    `kernels.profiled`.
+    """
+    n_rows = len(side.start) - 1
+    # Equal shares of ratings, not of rows: a few rows hold most ratings.
+    cuts = np.searchsorted(side.start, np.linspace(0, side.start[-1], threads + 1))
+    cuts[0], cuts[-1] = 0, n_rows
+
+    rows = profiled.padded_rows(fixed, rank)
+    order = np.arange(n_rows)
+    none = np.empty(0, out.dtype)
+
+    def share(part: int) -> None:
+        profiled.solve_rows(
+            *side, weights, order, order[cuts[part] : cuts[part + 1]], rows, ridges, out.dtype.type(0.0),
+            none, np.empty((0, 0), out.dtype), profiled.workspace(rank, out.dtype),
+            out.reshape(n_rows, rank),
+        )  # fmt: skip
+
+    if threads == 1:
+        share(0)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(share, range(threads)))

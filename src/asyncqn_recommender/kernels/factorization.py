@@ -1,0 +1,312 @@
+"""Matrix factorization: gradients over ratings, and the row arithmetic they are made of.
+
+A row of K numbers (one item or one user) is treated as one machine vector.  `width` says how: a
+tuple of length K fixes K at compile time and every row operation becomes a few vector
+instructions (masked where K is no power of two); an array of length K gives plain loops for
+large K.  Reading rows straight out of theta, without padding it first, is our own choice: a
+padded copy of theta costs as much as a subsample gradient.
+
+A rating is one 12-byte record, so that a random access touches one cache line instead of three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from asyncqn.kernels import REDUCTION_FLAGS, kernel, reducing_kernel
+
+RATING = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float32)])
+WIDEST_VECTOR = 32
+"""Above this rank a row no longer fits the registers, and loops are as fast."""
+
+_FLAGS = tuple(sorted(REDUCTION_FLAGS))
+_I32 = ir.IntType(32)
+
+
+def width(rank: int) -> Any:
+    """What to pass to the kernels as `width` for rows of `rank` numbers."""
+    return (0,) * rank if rank <= WIDEST_VECTOR else np.zeros(rank, np.int8)
+
+
+class VectorRow:
+    """The K numbers from `start` of a flat array, loaded into and stored from a padded vector."""
+
+    def __init__(
+        self, context: Any, builder: Any, array_type: Any, array: Any, start: Any, rank: int
+    ) -> None:
+        self.builder, self.align, self.rank = builder, array_type.dtype.bitwidth // 8, rank
+        self.first = builder.gep(context.make_array(array_type)(context, builder, array).data, [start])
+        lanes = 1 << (rank - 1).bit_length()
+        self.type = ir.VectorType(context.get_value_type(array_type.dtype), lanes)
+        self.pointer = builder.bitcast(self.first, self.type.as_pointer())
+        self.suffix = f"v{lanes}f{8 * self.align}"
+        self.mask_type = ir.VectorType(ir.IntType(1), lanes)
+        self.mask = ir.Constant(self.mask_type, [int(lane < rank) for lane in range(lanes)])
+        self.flags = _FLAGS
+        self.zero = ir.Constant(self.type, [0.0] * lanes)
+
+    def _call(self, name: str, result: Any, arguments: list[Any], flags: tuple[str, ...] = ()) -> Any:
+        signature = ir.FunctionType(result, [value.type for value in arguments])
+        declare: Any = cgutils.get_or_insert_function
+        function = declare(self.builder.module, signature, name)
+        return self.builder.call(function, arguments, fastmath=flags)
+
+    def load(self):
+        if self.rank == self.type.count:
+            return self.builder.load(self.pointer, align=self.align)
+        arguments = [self.pointer, ir.Constant(_I32, self.align), self.mask, self.zero]
+        return self._call(f"llvm.masked.load.{self.suffix}.p0{self.suffix}", self.type, arguments)
+
+    def store(self, vector):
+        if self.rank == self.type.count:
+            self.builder.store(vector, self.pointer, align=self.align)
+        else:
+            arguments = [vector, self.pointer, ir.Constant(_I32, self.align), self.mask]
+            self._call(f"llvm.masked.store.{self.suffix}.p0{self.suffix}", ir.VoidType(), arguments)
+
+    def number(self, k: int) -> Any:
+        """The k-th number as a scalar, read from memory: broadcasting from there costs nothing."""
+        return self.builder.load(self.builder.gep(self.first, [ir.Constant(_I32, k)]))
+
+    def total(self, vector):
+        start = ir.Constant(self.type.element, 0.0)
+        name = f"llvm.vector.reduce.fadd.{self.suffix}"
+        return self._call(name, self.type.element, [start, vector], _FLAGS)
+
+    def picked(self, vector: Any, lane: int) -> Any:
+        """One number of any vector, in all places of one of this row's type."""
+        pick = ir.Constant(ir.VectorType(_I32, self.type.count), [lane] * self.type.count)
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), pick)
+
+    def splat(self, scalar):
+        hole = ir.Constant(self.type, ir.Undefined)
+        return self.picked(self.builder.insert_element(hole, scalar, ir.Constant(_I32, 0)), 0)
+
+    def scaled(self, scalar, vector):
+        return self.times(self.splat(scalar), vector)
+
+    def times(self, a, b):
+        return self.builder.fmul(a, b, flags=_FLAGS)
+
+    def plus(self, a, b):
+        return self.builder.fadd(a, b, flags=_FLAGS)
+
+
+def operation(
+    result: Any, signature: tuple[Any, ...], loops: Callable[..., Any] | None, emit: Callable[..., Any]
+) -> Any:
+    """The type and the code of a row operation: `emit`, or `loops` where K is known only at run time.
+
+    An operation without `loops` is for rows whose K is always known.
+
+    `emit(row, args)` gets the LLVM values of the arguments and `row(place, start)`, which makes the
+    `VectorRow` at `start` of the array in that place.  `width` is always the last argument.
+    """
+
+    def generate(context, builder, sig, args):
+        if loops is not None and isinstance(sig.args[-1], types.Array):
+            return context.compile_internal(builder, loops, sig, args)
+        rank = len(sig.args[-1])
+
+        def row(place: int, start: Any, lanes: int = rank) -> VectorRow:
+            return VectorRow(context, builder, sig.args[place], args[place], start, lanes)
+
+        value = emit(row, args)
+        return context.get_dummy_value() if value is None else value
+
+    return result(*signature), generate
+
+
+def pieces(row: Any, place: int, start: Any, width: Any) -> Iterator[VectorRow]:
+    """The row as vectors of 2^j numbers, largest first: storing through a mask is far slower than this."""
+    done, rank = 0, len(width)
+    builder = row(place, start).builder
+    while done < rank:
+        lanes = 1 << ((rank - done).bit_length() - 1)
+        yield row(place, builder.add(start, ir.Constant(start.type, done)), lanes)
+        done += lanes
+
+
+def sums_of_four(vectors: list[Any], like: VectorRow) -> Any:
+    """The sums of four vectors of the row's type, as one vector of four."""
+    builder = like.builder
+
+    def shuffled(a: Any, b: Any, pick: list[int]) -> Any:
+        return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(pick)), pick))
+
+    def folded(vector: Any) -> Any:
+        while (lanes := vector.type.count) > 4:
+            none, half = ir.Constant(vector.type, ir.Undefined), lanes // 2
+            vector = like.plus(
+                shuffled(vector, none, list(range(half))), shuffled(vector, none, list(range(half, lanes)))
+            )
+        return vector
+
+    def added(a: Any, b: Any) -> Any:
+        """The sums of neighbours in a, then those in b; single numbers are set side by side."""
+        lanes = a.type.count
+        if lanes == 1:
+            return shuffled(a, b, [0, 1])
+        even, odd = list(range(0, 2 * lanes, 2)), list(range(1, 2 * lanes, 2))
+        return like.plus(shuffled(a, b, even), shuffled(a, b, odd))
+
+    a, b, c, d = (folded(vector) for vector in vectors)
+    if a.type.count == 4:
+        return added(added(a, b), added(c, d))
+    ab, cd = added(a, b), added(c, d)
+    return shuffled(ab, cd, [0, 1, 2, 3])
+
+
+def _dot(_, a, i, b, j, width):
+    """The inner product of the row at `i` of `a` and the row at `j` of `b`."""
+
+    def loops(a, i, b, j, width):
+        total = a[i] * b[j]
+        for k in range(np.uintp(1), np.uintp(len(width))):
+            total += a[i + k] * b[j + k]
+        return total
+
+    def emit(row, args):
+        x, y = row(0, args[1]), row(2, args[3])
+        return x.total(x.times(x.load(), y.load()))
+
+    return operation(a.dtype, (a, i, b, j, width), loops, emit)
+
+
+def _add(_, out, i, scale, b, j, width):
+    """out[i row] += scale * b[j row]."""
+
+    def loops(out, i, scale, b, j, width):
+        for k in range(np.uintp(len(width))):
+            out[i + k] += scale * b[j + k]
+
+    def emit(row, args):
+        for target, source in zip(pieces(row, 0, args[1], width), pieces(row, 3, args[4], width)):
+            target.store(target.plus(target.load(), target.scaled(args[2], source.load())))
+
+    return operation(types.void, (out, i, scale, b, j, width), loops, emit)
+
+
+def _cross(_, out, i, j, scale, a, width):
+    """out[i row] += scale * a[j row] and out[j row] += scale * a[i row]."""
+
+    def loops(out, i, j, scale, a, width):
+        for k in range(np.uintp(len(width))):
+            out[i + k] += scale * a[j + k]
+            out[j + k] += scale * a[i + k]
+
+    def emit(row, args):
+        _out, i, j, scale, _a, _width = args
+        for to_i, to_j, at_i, at_j in zip(
+            *(pieces(row, place, start, width) for place, start in ((0, i), (0, j), (4, i), (4, j)))
+        ):
+            f, g = at_i.load(), at_j.load()
+            new_i = to_i.plus(to_i.load(), to_i.scaled(scale, g))
+            new_j = to_j.plus(to_j.load(), to_j.scaled(scale, f))
+            to_i.store(new_i)
+            to_j.store(new_j)
+
+    return operation(types.void, (out, i, j, scale, a, width), loops, emit)
+
+
+row_dot: Any = intrinsic(_dot)
+row_add: Any = intrinsic(_add)
+row_cross: Any = intrinsic(_cross)
+
+
+@reducing_kernel
+def gradient_range(ratings, start, stop, theta, first_user, scale, out, width):
+    """Add scale * d/dtheta of sum (f.g - y)^2 / 2 over ratings[start:stop] to `out`; return sum (f.g - y)^2.
+
+    theta holds the item rows, then from `first_user` on the user rows.
+    """
+    rank, users = np.uintp(len(width)), np.uintp(first_user)
+    squares = 0.0
+    for row in range(np.uintp(start), np.uintp(stop)):
+        rating = ratings[row]
+        item = np.uintp(np.uint32(rating.item)) * rank
+        user = users + np.uintp(np.uint32(rating.user)) * rank
+        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(rating.value)
+        row_cross(out, item, user, scale * error, theta, width)
+        squares += float(error) * float(error)
+    return squares
+
+
+@kernel
+def deal(ratings, piles, end, out):
+    """Put every rating on its pile; `end` holds where the piles start in `out`, and then where they end."""
+    for row in range(len(ratings)):
+        pile = piles[row]
+        out[end[pile]] = ratings[row]
+        end[pile] += 1
+
+
+@kernel
+def gather(ratings, rows, start, stop, buffer):
+    """Copy ratings[rows[start:stop]] to the head of `buffer`; False where a row does not exist.
+
+    A loop of nothing but loads keeps many cache misses in flight, which the gradient's own
+    dependences would not: this is what makes random rows bearable.
+    """
+    n_data, valid = np.uint64(len(ratings)), True
+    for place in range(np.uintp(stop - start)):
+        row = np.uint64(rows[np.uintp(start) + place])
+        if row >= n_data:
+            valid = False
+            row = np.uint64(0)
+        buffer[place] = ratings[row]
+    return valid
+
+
+@kernel
+def gradient_rows(ratings, rows, theta, first_user, scale, out, buffer, width):
+    """`gradient_range` over any rows, through `buffer`; False where a row does not exist."""
+    valid, block = True, len(buffer)
+    for start in range(0, len(rows), block):
+        stop = min(start + block, len(rows))
+        valid &= gather(ratings, rows, start, stop, buffer)
+        gradient_range(buffer, 0, stop - start, theta, first_user, scale, out, width)
+    return valid
+
+
+@reducing_kernel
+def squared_error(ratings, theta, first_user, width):
+    """Sum (f.g - y)^2 over all of `ratings`."""
+    rank, users = np.uintp(len(width)), np.uintp(first_user)
+    squares = 0.0
+    for row in range(np.uintp(len(ratings))):
+        rating = ratings[row]
+        item = np.uintp(np.uint32(rating.item)) * rank
+        user = users + np.uintp(np.uint32(rating.user)) * rank
+        error = row_dot(theta, item, theta, user, width) - theta.dtype.type(rating.value)
+        squares += float(error) * float(error)
+    return squares
+
+
+@reducing_kernel
+def square_norms(theta, rank, weights):
+    """Sum over rows of weights[row] * |theta[row]|^2, in float64."""
+    total = 0.0
+    for row in range(len(weights)):
+        square = 0.0
+        for k in range(row * rank, (row + 1) * rank):
+            square += float(theta[k]) * float(theta[k])
+        total += float(weights[row]) * square
+    return total
+
+
+@kernel
+def add_curvature(ratings, theta, first_user, rank, out):
+    """Add the diagonal of the Gauss-Newton matrix: sum over ratings of g_k^2 for items, f_k^2 for users."""
+    for rating in ratings:
+        item, user = rating.item * rank, first_user + rating.user * rank
+        for k in range(rank):
+            out[item + k] += theta[user + k] * theta[user + k]
+            out[user + k] += theta[item + k] * theta[item + k]

@@ -1,0 +1,293 @@
+"""Factorization with one side eliminated: ridge problems of K unknowns, and the envelope gradient.
+
+For a fixed item matrix F, user u's row minimises sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2, so
+it solves (sum f f' + lambda_u I) g = sum y f.  Ratings come grouped: those of row r of the solved
+side stand at start[r]:start[r + 1] of `others` (the row on the fixed side) and `values`.
+
+A user with n < K ratings has the same solution from n unknowns: g = A'(A A' + lambda_u I)^-1 y with the rows
+f in A, so that the time of a pass grows more slowly than K^2 once most users have fewer than K ratings.
+
+A rating may have a weight w: then (sum w f f' + lambda_u I) g = sum y f, and the error is w f.g - y; see
+`kernels.whitened` for what this is the gradient of.
+
+Rows of the fixed side have zeros in front, `size` numbers in all, a multiple of eight: see `kernels.tiles`,
+in which all sums are made.  One compiled kernel serves every rank.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.kernels import reducing_kernel, reducing_piece, stack_array
+from asyncqn_recommender.kernels.factorization import row_add, row_dot
+from asyncqn_recommender.kernels.tiles import (
+    EIGHT,
+    FOUR,
+    SIDE,
+    SIXTEEN,
+    add_panel,
+    add_sum,
+    add_tile,
+    four_dots,
+    padded,
+    solve,
+)
+
+IN_CACHE = 16_384
+"""Numbers of the fixed side that are added up together, so that they are fetched from memory once."""
+
+
+class Workspace(NamedTuple):
+    """Room for the normal equations of one row; each thread needs its own."""
+
+    matrix: Any
+    goal: Any
+    """The right-hand side, and then the solution of `size` numbers."""
+    pivots: Any
+    across: Any
+    """The rows f of a user with few ratings, one column each."""
+    identity: Any
+    ones: Any
+    lead: Any
+    """How many numbers of a row are padding."""
+
+
+def workspace(rank: int, dtype: Any) -> Workspace:
+    """For rows of `rank` numbers."""
+    size = padded(rank)
+    return Workspace(
+        np.zeros(size * size, dtype),
+        np.zeros(size, dtype),
+        np.zeros(size, dtype),
+        np.zeros(size * size, dtype),
+        np.arange(size, dtype=np.int32),
+        np.ones(size, dtype),
+        np.uintp(size - rank),
+    )
+
+
+def padded_rows(rows: Any, rank: int) -> Any:
+    """A flat copy of the flat rows of `rank` numbers with padding in front of each."""
+    out = np.zeros((len(rows) // rank, padded(rank)), rows.dtype)
+    out[:, padded(rank) - rank :] = rows.reshape(-1, rank)
+    return out.reshape(-1)
+
+
+@reducing_piece
+def _set_across(others, values, weights, begin, count, n, fixed, size, work):
+    """The rows f of `count` ratings as columns of `across`, and their y as the goal; n with padding.
+
+    With weights, f sqrt(w) and y / sqrt(w).
+    """
+    real, nothing = fixed.dtype.type, fixed.dtype.type(0.0)
+    lead = n - count
+    for i in range(lead):
+        for k in range(size):
+            work.across[k * n + i] = nothing
+        work.goal[i] = nothing
+    for i in range(count):
+        row = np.uintp(np.uint32(others[begin + i])) * size
+        root = real(1.0)
+        if weights is not None:
+            root = real(np.sqrt(weights[begin + i]))
+        for k in range(size):
+            work.across[k * n + lead + i] = root * fixed[row + k]
+        work.goal[lead + i] = real(values[begin + i]) / root
+
+
+@reducing_piece
+def fit_row(others, values, weights, begin, end, fixed, size, ridge, work):
+    """Solve the ridge problem of the ratings begin:end; the solution is work.goal, padding included."""
+    eights, zero, real = np.uintp(SIDE), np.uintp(0), work.matrix.dtype.type
+    count = end - begin
+    few = count + eights <= size
+    lead = (eights - count % eights) % eights if few else work.lead
+    n = (count + np.uintp(SIDE - 1)) // eights * eights if few else size
+    for k in range(n * n):
+        work.matrix[k] = real(0.0)
+    for k in range(size):
+        work.goal[k] = real(0.0)
+    if few:
+        _set_across(others, values, weights, begin, count, n, fixed, size, work)
+    rows, index = (work.across, work.identity) if few else (fixed, others)
+    place, last = (zero, size) if few else (begin, end)
+    chunk = np.uintp(IN_CACHE) // n + np.uintp(1) if n > zero else size
+    while place < last and n > zero:
+        here = min(chunk, last - place)
+        for top in range(zero, n, eights):
+            if weights is None:
+                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), None)
+            else:
+                heavy = work.ones if few else weights
+                add_panel(work.matrix, top, lead, n, rows, index, place, here, real(1.0), heavy)
+        if not few:
+            side = zero
+            while side + eights + eights <= size:
+                add_sum(work.goal, side, fixed, side, size, others, place, here, values, SIXTEEN)
+                side += eights + eights
+            if side < size:
+                add_sum(work.goal, side, fixed, side, size, others, place, here, values, EIGHT)
+        place += here
+    solve(work.matrix, lead, n, ridge, work.goal, work.pivots, work.identity)
+    if few:
+        for k in range(n):
+            work.pivots[k] = work.goal[k]
+        for k in range(size):
+            total = real(0.0)
+            for part in range(zero, n, eights):
+                total += row_dot(work.across, k * n + part, work.pivots, part, EIGHT)
+            work.goal[k] = total
+
+
+@reducing_piece
+def _term(dot, value, weights, place):
+    """Of a rating, with f.g = dot: the factor e of its gradient e g, and twice its part of the objective."""
+    if weights is None:
+        error = dot - value
+        return error, error * error
+    miss = type(dot)(1.0) - dot
+    return weights[place] * dot - value, value * miss * miss - dot * dot
+
+
+@reducing_piece
+def _add_errors(others, values, weights, begin, end, fixed, size, scale, goal, sums):
+    """sums[row] += scale * e * g for every rating, with g = goal; returns twice their part of the objective.
+
+    e = f.g - y, and e^2 is summed; with weights, where y = 1 + w, e = w f.g - y and y (1 - f.g)^2 - (f.g)^2.
+    """
+    zero, one, four, eights = np.uintp(0), np.uintp(1), np.uintp(4), np.uintp(SIDE)
+    real = fixed.dtype.type
+    squares = 0.0
+    rows, dots, shares = stack_array(4, zero), stack_array(4, real(0.0)), stack_array(4, real(0.0))
+    place = begin
+    while place + four <= end:
+        for i in range(four):
+            rows[i] = np.uintp(np.uint32(others[place + i])) * size
+        four_dots(fixed, rows, goal, size, dots)
+        terms = real(0.0)
+        for i in range(four):
+            error, term = _term(dots[i], real(values[place + i]), weights, place + i)
+            shares[i] = scale * error
+            terms += term
+        for part in range(zero, size, eights):
+            for i in range(four):
+                row_add(sums, rows[i] + part, shares[i], goal, part, EIGHT)
+        squares += float(terms)
+        place += four
+    while place < end:
+        row = np.uintp(np.uint32(others[place])) * size
+        dot = real(0.0)
+        for part in range(zero, size, eights):
+            dot += row_dot(fixed, row + part, goal, part, EIGHT)
+        error, term = _term(dot, real(values[place]), weights, place)
+        for part in range(zero, size, eights):
+            row_add(sums, row + part, scale * error, goal, part, EIGHT)
+        squares += float(term)
+        place += one
+    return squares
+
+
+@reducing_kernel
+def solve_rows(start, others, values, weights, order, rows, fixed, ridges, scale, sums, second, work, out):
+    """Solve the row r = order[i] for every i of `rows`, given the padded other side `fixed`; into out[r].
+
+    With the solution g as a constant, by the envelope theorem, scale * sum_{m in r} e g is added to row m of
+    `sums`, which is like `fixed`; `second` (K x K) receives sum_r n_r g g' on top, with weights sum_r g g'.
+    Either of `sums` and `out` may be empty: then what belongs there is not computed.  Returns whether all
+    rows exist, the sum of `_add_errors`, sum_r lambda_r |g|^2, and sum_r n_r, with weights how many.
+    """
+    size, n_rows = np.uintp(len(work.goal)), np.uint64(len(start) - 1)
+    zero, eights = np.uintp(0), np.uintp(SIDE)
+    real = work.goal.dtype.type
+    valid, squares, penalty, counted = True, 0.0, 0.0, 0
+    for position in range(len(rows)):
+        place = np.uint64(rows[position])
+        if place >= n_rows:
+            valid = False
+            continue
+        row = np.uint64(order[place])
+        begin, end = np.uintp(start[row]), np.uintp(start[row + np.uint64(1)])
+        fit_row(others, values, weights, begin, end, fixed, size, ridges[row], work)
+        if len(out):
+            for k in range(out.shape[1]):
+                out[row, k] = work.goal[work.lead + np.uintp(k)]
+        if not len(sums):
+            continue
+        norm = real(0.0)
+        for part in range(zero, size, eights):
+            norm += row_dot(work.goal, part, work.goal, part, EIGHT)
+        penalty += float(ridges[row] * norm)
+        count = int(end - begin) if weights is None else 1
+        counted += count
+        for k in range(second.shape[0]):
+            share = real(count) * work.goal[work.lead + np.uintp(k)]
+            for l in range(second.shape[1]):
+                second[k, l] += share * work.goal[work.lead + np.uintp(l)]
+        squares += _add_errors(others, values, weights, begin, end, fixed, size, scale, work.goal, sums)
+    return valid, squares, penalty, counted
+
+
+@reducing_kernel
+def squared_error(ratings, fixed, solved):
+    """Sum of (f.g - y)^2 over `ratings`; f a row of `fixed` (items x K), g a row of `solved` (users x K)."""
+    squares = 0.0
+    for row in range(len(ratings)):
+        f, g = fixed[ratings[row].item], solved[ratings[row].user]
+        error = -float(ratings[row].value)
+        for k in range(len(f)):
+            error += float(f[k]) * float(g[k])
+        squares += error * error
+    return squares
+
+
+@reducing_piece
+def rows_to_columns(rows, first, here, step, work, columns):
+    """The rows first:first + here of `rows`, which stand `step` apart and end there, as eight columns."""
+    size, eights = np.uintp(len(work.goal)), np.uintp(SIDE)
+    missing = size - step  # rows that come without their padding
+    for k in range(size):
+        for i in range(eights):
+            inside = i < here and k >= work.lead
+            columns[k * eights + i] = (
+                rows[(first + i) * step + k - missing] if inside else columns.dtype.type(0.0)
+            )
+
+
+@reducing_piece
+def add_turned(columns, matrix, work, out):
+    """out += M' columns for eight columns; the rows of M are padded, and padding stands in front of M."""
+    size, zero, eights, four = np.uintp(len(work.goal)), np.uintp(0), np.uintp(SIDE), np.uintp(4)
+    for top in range(zero, size, four):
+        add_tile(
+            out, top * eights, eights, matrix, top, size, columns, work.lead * eights, eights, work.identity,
+            zero, size - work.lead, columns.dtype.type(1.0), None, FOUR, EIGHT,
+        )  # fmt: skip
+
+
+@reducing_kernel
+def apply_metric(v, basis, transposed, spectrum, counts, base, out, work):
+    """out[m] = Q diag[1 / (base_m + n_m Lambda)] Q' v[m] for every item row m; `out` must not be `v`.
+
+    Q in `basis` and Q' in `transposed`, padded; eight items at a time, one column each, through `work`.
+    """
+    rank, size = np.uintp(len(spectrum)), np.uintp(len(work.goal))
+    zero, eights, n_items = np.uintp(0), np.uintp(SIDE), np.uintp(len(counts))
+    real = out.dtype.type
+    columns, shares = work.across, work.matrix
+    for first in range(zero, n_items, eights):
+        here = min(eights, n_items - first)
+        rows_to_columns(v, first, here, rank, work, columns)
+        for k in range(size * eights):
+            shares[k] = real(0.0)
+        add_turned(columns, basis, work, shares)
+        for k in range(rank):
+            for i in range(eights):
+                item = min(first + i, n_items - np.uintp(1))
+                shares[(work.lead + k) * eights + i] /= base[item] + counts[item] * spectrum[k]
+                columns[(work.lead + k) * eights + i] = real(0.0)
+        add_turned(shares, transposed, work, columns)
+        for i in range(here):
+            for k in range(rank):
+                out[(first + i) * rank + k] = columns[(work.lead + k) * eights + i]

@@ -1,0 +1,132 @@
+"""The best items of many users: scores of a whole catalogue, and the n highest of each user.
+
+Arithmetic is strict and goes item by item in the order of the factors, so that the scores of a user are
+the same bits alone, in any batch and on any number of threads.
+"""
+
+import numpy as np
+
+from asyncqn.kernels import kernel, strict_piece
+
+USERS_AT_ONCE = 8
+"""Users whose scores are computed from one tile of items while it is in the cache."""
+TILE = 512
+"""Items of a tile, whose factors lie together in memory, rank x items."""
+
+
+@strict_piece
+def _products(g, h, tile, of_g, of_h):
+    """of_g[m] = sum over k of g[k] tile[k, m], and of_h by h: two users for one reading of the tile."""
+    rank = tile.shape[0]
+    of_g[:] = 0
+    of_h[:] = 0
+    k = 0
+    while k + 4 <= rank:
+        a, b, c, d = g[k], g[k + 1], g[k + 2], g[k + 3]
+        e, f, i, j = h[k], h[k + 1], h[k + 2], h[k + 3]
+        first, second, third, fourth = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+        for m in range(TILE):
+            w, x, y, z = first[m], second[m], third[m], fourth[m]
+            of_g[m] += (a * w + b * x) + (c * y + d * z)
+            of_h[m] += (e * w + f * x) + (i * y + j * z)
+        k += 4
+    while k < rank:
+        a, e, first = g[k], h[k], tile[k]
+        for m in range(TILE):
+            of_g[m] += a * first[m]
+            of_h[m] += e * first[m]
+        k += 1
+
+
+@strict_piece
+def _blend(products, w_user, b_user, w_items, b_items, add, row):
+    """row = w p + (1 - w) b, with w the smaller weight, b the sum of bases, p the product plus add b."""
+    for m in range(row.size):
+        w, b = min(w_user, w_items[m]), b_user + b_items[m]
+        row[m] = w * (products[m] + add * b) + (1.0 - w) * b
+
+
+@strict_piece
+def _sift_down(scores, items, size):
+    """Restore the heap below its first place, where the worst stands: lowest score, then highest item."""
+    at = 0
+    score, item = scores[0], items[0]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            scores[other] < scores[child] or (scores[other] == scores[child] and items[other] > items[child])
+        ):
+            child = other
+        if not (scores[child] < score or (scores[child] == score and items[child] > item)):
+            break
+        scores[at], items[at] = scores[child], items[child]
+        at = child
+    scores[at], items[at] = score, item
+
+
+@kernel
+def select(row, places, tops):
+    """The items with the highest scores, best first, ties to the lower item; the rest of `places` is -1.
+
+    `places` and `tops` have room for as many as are wanted; -inf is never chosen.
+    """
+    n = places.size
+    for k in range(n):
+        tops[k], places[k] = -np.inf, row.size + k  # worse than any item of the same score
+    for m in range(row.size):
+        if row[m] > tops[0]:
+            tops[0], places[0] = row[m], m
+            _sift_down(tops, places, n)
+    for size in range(n - 1, 0, -1):
+        worst, item = tops[0], places[0]
+        tops[0], places[0] = tops[size], places[size]
+        tops[size], places[size] = worst, item
+        _sift_down(tops, places, size)
+    for k in range(n):
+        if tops[k] == -np.inf:
+            places[k] = -1
+
+
+@kernel
+def best_items(
+    users, user_factors, tiles, user_weights, item_weights, user_base, item_base, residual, usable, start,
+    seen, scores, places, tops,
+):  # fmt: skip
+    """places[j], tops[j]: the best items of users[j] and their scores w p + (1 - w) b, best first.
+
+    p is the product of factors (plus b if `residual`), b = user_base + item_base and w the smaller of the
+    two weights.  users[j] = -1 is nobody: weight and base 0.  Items that are not `usable` and those of
+    seen[start[u]:start[u + 1]] are left out; `start` may be empty, then none are.
+    `tiles`: the items' factors, tiles x rank x TILE; `scores`: room for `USERS_AT_ONCE` rows of items.
+    """
+    n_items = item_base.size
+    add = 1.0 if residual else 0.0
+    nobody = np.zeros(tiles.shape[1], user_factors.dtype)
+    products = np.empty((2, TILE), user_factors.dtype)
+    for first in range(0, users.size, scores.shape[0]):
+        block = users[first : first + scores.shape[0]]
+        for t in range(tiles.shape[0]):
+            left, right = t * TILE, min(t * TILE + TILE, n_items)
+            for j in range(0, block.size, 2):
+                u, v = block[j], block[j + 1] if j + 1 < block.size else -1
+                g = user_factors[u] if u >= 0 else nobody
+                h = user_factors[v] if v >= 0 else nobody
+                _products(g, h, tiles[t], products[0], products[1])
+                for side in range(min(2, block.size - j)):
+                    u = block[j + side]
+                    w_user, b_user = (user_weights[u], user_base[u]) if u >= 0 else (0.0, 0.0)
+                    row = scores[j + side]
+                    w_items, b_items = item_weights[left:right], item_base[left:right]
+                    _blend(products[side], w_user, b_user, w_items, b_items, add, row[left:right])
+        for j in range(block.size):
+            row, u = scores[j], block[j]
+            for m in range(n_items):
+                if not usable[m]:
+                    row[m] = -np.inf
+            if u >= 0 and start.size > 0:
+                for s in range(start[u], start[u + 1]):
+                    row[seen[s]] = -np.inf
+            select(row, places[first + j], tops[first + j])

@@ -1,0 +1,80 @@
+"""Loops over ratings: repeated pairs, and the drawing of synthetic ones."""
+
+import numpy as np
+
+from asyncqn.kernels import kernel, strict_piece
+
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_TO_UNIT, _LOW_BITS = 1.0 / (1 << 53), np.uint64(11)
+
+
+@kernel
+def mark_repeats(users, items, start, order, stamp, repeated):
+    """Set `repeated[row]` where an earlier row holds the same (user, item); return how many.
+
+    `start` (n_users + 2 zeros) and `order` (one place a row) receive the rows grouped by user in
+    their own order; `stamp[item]` remembers the last user seen with the item.  Two linear passes.
+    """
+    for user in users:
+        start[user + 2] += 1
+    for u in range(2, len(start)):
+        start[u] += start[u - 1]
+    for row in range(len(users)):
+        place = start[users[row] + 1]
+        order[place] = row
+        start[users[row] + 1] = place + 1
+    stamp[:] = -1
+    count = 0
+    for row in order:
+        if stamp[items[row]] == users[row]:
+            repeated[row] = True
+            count += 1
+        stamp[items[row]] = users[row]
+    return count
+
+
+@strict_piece
+def _next_unit(state):
+    """A uniform number in [0, 1) from the SplitMix64 sequence whose state is `state[0]`."""
+    state[0] += _STEP
+    z = state[0]
+    z = (z ^ (z >> _SHIFT_1)) * _MIX_1
+    z = (z ^ (z >> _SHIFT_2)) * _MIX_2
+    z = z ^ (z >> _SHIFT_3)
+    return float(z >> _LOW_BITS) * _TO_UNIT
+
+
+@kernel
+def draw_items(start, light, accept, alias, state, stamp, items):
+    """Draw distinct items for every user of `light`, into items[start[u]:start[u + 1]].
+
+    Items come from an alias table (`accept`, `alias`); one that the user already has is drawn
+    again, which is exact sampling without replacement, one item at a time, by popularity.
+    """
+    n_items = len(accept)
+    stamp[:] = -1
+    for user in light:
+        place = start[user]
+        while place < start[user + 1]:
+            x = _next_unit(state) * n_items
+            item = int(x)
+            if x - item >= accept[item]:
+                item = alias[item]
+            if stamp[item] != user:
+                stamp[item] = user
+                items[place] = item
+                place += 1
+
+
+@kernel
+def rate(users, items, user_offset, item_offset, taste, trait, noise, values):
+    """Rate: user offset + item offset + taste . trait + noise, rounded to half stars in 0.5 ... 5."""
+    rank = taste.shape[1]
+    for row in range(len(users)):
+        u, m = users[row], items[row]
+        x = user_offset[u] + item_offset[m] + noise[row]
+        for k in range(rank):
+            x += taste[u, k] * trait[m, k]
+        values[row] = min(max(0.5 * np.floor(2.0 * x + 0.5), 0.5), 5.0)

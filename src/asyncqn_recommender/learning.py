@@ -1,0 +1,213 @@
+"""How a recommender learns: a pass in batches, then exact passes while they pay, in one run.
+
+All answers are added up in a fixed order and nothing is stale (`StagedLBFGS` in step), so that the model is
+the same, bit for bit, on any number of threads.  A warm start skips the batches, whose large steps would
+forget what was learned.  What is watched comes from the passes themselves: the run evaluates nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.algorithms.defaults import TOLERANCE
+from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
+from asyncqn.core.outcome import Outcome
+from asyncqn.core.request import Request
+from asyncqn.core.stopping import Ended, EndedByCallback, Stopping
+from asyncqn.engines.threads import Threads
+from asyncqn.errors import BadInput, require
+from asyncqn.minimize import starting_point
+from asyncqn.runs.table import Table
+from asyncqn.types import Array, Progress, Standing
+from asyncqn_recommender.data import Ratings, as_ratings
+from asyncqn_recommender.feedback import FEEDBACKS, Feedback, Noting
+from asyncqn_recommender.model import FactorModel
+
+if TYPE_CHECKING:
+    from asyncqn_recommender.estimator import Recommender
+
+SHOWN = ("rmse", "validation_rmse", "validation_ndcg")
+"""What is shown of a point while it learns, where it is known."""
+
+
+def learn(
+    p: Recommender,
+    train: Ratings,
+    held: Ratings | None,
+    old: FactorModel | None,
+    callback: Callable[[Progress], Any] | None,
+) -> tuple[FactorModel, Table, int, str, float]:
+    """Fit factors to `train`, watching `held`, from the start or from the model `old`.
+
+    Returns the model, the table of metrics, the commits, why it ended, and the objective.
+    """
+    task = FEEDBACKS[p.feedback](p, train, held)
+    potential = task.potential
+    potential.threads = int(p.workers)
+    algorithm = in_step_algorithm(potential, len(train) / train.n_items)
+    if old is not None:
+        algorithm = replace(algorithm, warmup=0)
+    watch = Watch(p, task, held is not None, algorithm, callback)
+    passes = max(1, int(p.passes) - (algorithm.warmup > 0))
+    commits = algorithm.warmup + passes
+    start, rule = _start(p, potential, train, old), PassRule(watch)
+    run = Threads(p.workers).minimize(
+        Request(potential, algorithm, start, commits, p.seed, evaluate=None, callback=watch, stopping=rule)
+    )
+    if run.status is Outcome.DIVERGED:
+        raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
+    model, history = task.model(watch.best.theta), Table.from_records(watch.records)
+    return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
+
+
+def _start(p: Recommender, potential: Noting, train: Ratings, old: FactorModel | None) -> Array:
+    """The potential's own start, or what was learned before, row by row where the item was known."""
+    theta = starting_point(potential, None, p.seed)
+    if old is not None:
+        require(
+            old.item_factors.shape[1] == p.rank
+            and old.residual == bool(p.offsets)
+            and (old.confidence is None) == (p.feedback == "explicit"),
+            "A warm start needs the rank, the offsets and feedback of the last fit: set warm_start=False.",
+        )
+        place = old.item_index(train.item_ids)
+        # A row that was never rated has shrunk to 0, from where new ratings had better not start.
+        known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (potential.item_counts == 0))
+        theta.reshape(-1, potential.rank)[known] = old.item_factors[place[known]]
+    return theta
+
+
+class Watch:
+    """Shows progress, keeps the best iterate, and ends a fit that gains nothing more.
+
+    The best is the lowest objective, or with early stopping what meets the held-out data best.
+    """
+
+    best: Progress
+
+    def __init__(
+        self,
+        p: Recommender,
+        task: Feedback,
+        holds: bool,
+        algorithm: StagedLBFGS,
+        callback: Callable[[Progress], Any] | None,
+    ) -> None:
+        self.p, self.task, self.potential, self.callback = p, task, task.potential, callback
+        self.tol = task.default_tol if p.tol is None else p.tol
+        self.n_ratings = len(self.potential.by_user.values)
+        self.holds, self.by_held = holds, holds and p.early_stopping
+        self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
+        self.begun = time.perf_counter()
+        self.passes = self.idle = 0
+        self.lowest, self.value = math.inf, math.inf
+        self.errors: dict[str, float] = {}
+        self.reason = ""
+        self.records: list[dict[str, float]] = []
+
+    def __call__(self, progress: Progress) -> None:
+        """The start, which is all that the run evaluates; the end is known from the last pass."""
+        self._note(progress, 0.0)
+
+    def after_pass(self, standing: Standing) -> Ended | None:
+        """A pass has been judged, and the run stands so; how it ends, None where it goes on."""
+        self.passes += 1
+        shown = self._shown(standing)
+        metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
+        commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
+        progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
+        try:
+            self._note(progress, self.passes + (self.warm_up > 0))
+        except StopIteration:
+            return Ended(Outcome.STOPPED, "the callback has stopped the fit")
+        except BaseException as error:
+            raise EndedByCallback(Outcome.STOPPED, "the callback failed") from error
+        if self.idle < self.p.patience:
+            return None
+        self.reason = "stopped early" if self.by_held else "converged"
+        return Ended(Outcome.CONVERGED, "further passes gain nothing")
+
+    def _shown(self, standing: Standing) -> dict[str, float]:
+        """The errors at the last point kept; asked for again when its value has changed."""
+        potential = self.potential
+        if standing.value != self.value:
+            self.value, n = standing.value, potential.n_data
+            first_rows = [part * n // self.blocks for part in range(self.blocks)]
+            self.errors = potential.errors(standing.point, first_rows)
+        return self.errors
+
+    def _note(self, progress: Progress, passes: float) -> None:
+        metrics = dict(progress.metrics)
+        if self.holds:
+            metrics[self.task.held_name] = self.task.held(progress.theta)
+        metrics |= {"commit": progress.commit, "time": progress.time, "passes": passes}
+        self.records.append(metrics)
+        progress = progress._replace(metrics=metrics)
+        # sqrt(2 U / n) is the RMSE with its penalty: it falls where the RMSE alone may rise.
+        level = math.sqrt(2.0 * metrics["fun"] / self.n_ratings)
+        if self.by_held:
+            level = self.task.loss(metrics[self.task.held_name])
+        self.idle = 0 if self.lowest - level >= self.tol else self.idle + 1
+        if level < self.lowest:
+            self.lowest, self.best = level, progress
+        if self.p.verbose:
+            shown = (f"{name} {metrics[name]:.4f}" for name in SHOWN if name in metrics)
+            print(f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}", flush=True)
+        if self.callback is not None:
+            self.callback(progress)
+
+
+class PassRule(Stopping):
+    """Ends a run as its `Watch` says, which sees every pass."""
+
+    watch: Watch
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(tol=TOLERANCE)
+        object.__setattr__(self, "watch", watch)
+
+    def ends_at(self, standing: Standing) -> Ended | None:
+        return self.watch.after_pass(standing) or super().ends_at(standing)
+
+
+def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Users and items out of an n x 2 array."""
+    table = np.asarray(table)
+    require(
+        table.ndim == 2 and table.shape[1] == 2,
+        f"pairs must be an n x 2 array of users and items, not of shape {table.shape}.",
+    )
+    return table[:, 0], table[:, 1]
+
+
+def rating_table(
+    ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False
+) -> Ratings:
+    """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one.
+
+    clicks: pairs need no `y`.
+    """
+    if y is not None:
+        ratings = (*pairs(ratings), y)
+    elif clicks and isinstance(ratings, np.ndarray):
+        ratings = pairs(ratings)
+    found = as_ratings(ratings, duplicates=duplicates, clicks=clicks)
+    require(len(found) > 0, "there are no ratings: give at least one.")
+    return found
+
+
+def matched(ratings: Ratings, train: Ratings) -> Ratings:
+    """`ratings` in the tables of `train`, less those of unknown users and items."""
+    users = train.user_index(ratings.user_ids)[ratings.users]
+    items = train.item_index(ratings.item_ids)[ratings.items]
+    keep = (users >= 0) & (items >= 0)
+    require(bool(keep.any()), "no validation rating is of a user and an item of the training ratings.")
+    columns = users[keep].astype(np.int32), items[keep].astype(np.int32), ratings.values[keep]
+    return Ratings(*columns, train.user_ids, train.item_ids, train.titles)

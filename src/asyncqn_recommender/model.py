@@ -1,0 +1,246 @@
+"""FactorModel: what a recommender has learned, as arrays, and what follows from them.
+
+The prediction for user u and item m blends factors with a baseline,
+
+    y(u, m) = w f_m.g_u + (1 - w) (mu + b_m + b_u),     w = n / (n + trust),  n = min(n_u, n_m)
+
+where n_u, n_m count ratings, and the offsets b are damped means of what the mean mu leaves over.
+Our own choice: ridge factors pull rows with few ratings towards 0, the baseline pulls them towards the
+mean.  In a model of clicks trust is 0, so that w = 1 where both are known, and the baseline of an item is
+the share of the users who have clicked it.  An unknown user or item has n = 0 and offset 0, so no case is
+special: an unknown user is predicted the item's damped mean, an unknown item the user's, and both unknown mu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require, require_count
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.data.ids import Ids, lookup, plain_ids
+from asyncqn_recommender.kernels.als import Grouped, grouped
+from asyncqn_recommender.ranking import BASELINE, FACTORS, Catalogue, best_items, catalogue, known
+
+DAMPING = 10.0
+"""Ratings at the mean that an offset is damped by."""
+CHUNK = 1 << 18
+"""Predictions made at once, which bounds the memory of the gathered rows."""
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.integer[Any]]
+
+
+class Recommendation(NamedTuple):
+    """An item with its score; `title` is None where the ratings came without titles.
+
+    basis: "factors", or "baseline" for a user of whom the model knows no rating.
+    """
+
+    id: Any
+    title: str | None
+    score: float
+    basis: str = FACTORS
+
+
+class Offsets(NamedTuple):
+    """mu, b_m and b_u, and how many ratings each item and user has."""
+
+    mean: float
+    items: Floats
+    users: Floats
+    item_counts: Rows
+    user_counts: Rows
+
+    def at(self, users: Indices, items: Indices) -> Floats:
+        """mu + b_m + b_u; index -1 has offset 0."""
+        b_items = np.where(items >= 0, self.items[items], 0.0)
+        return np.asarray(self.mean + b_items + np.where(users >= 0, self.users[users], 0.0))
+
+
+def measure_offsets(ratings: Ratings) -> Offsets:
+    """b_m = sum (y - mu) / (n_m + d), then b_u = sum (y - mu - b_m) / (n_u + d), with d = DAMPING."""
+    mean = float(ratings.values.mean(dtype=np.float64))
+    n_items = np.bincount(ratings.items, minlength=ratings.n_items)
+    n_users = np.bincount(ratings.users, minlength=ratings.n_users)
+    items = np.bincount(ratings.items, ratings.values, ratings.n_items) - mean * n_items
+    items /= n_items + DAMPING
+    users = np.bincount(ratings.users, ratings.values, ratings.n_users) - mean * n_users
+    users -= np.bincount(ratings.users, items[ratings.items], ratings.n_users)
+    return Offsets(mean, items, users / (n_users + DAMPING), n_items, n_users)
+
+
+def measure_popularity(clicks: Ratings) -> Offsets:
+    """For clicks: mu = 0, b_m = the share of the users who have clicked m, b_u = 0."""
+    n_items = np.bincount(clicks.items, minlength=clicks.n_items)
+    n_users = np.bincount(clicks.users, minlength=clicks.n_users)
+    share = n_items / max(1, int((n_users > 0).sum()))
+    return Offsets(0.0, share, np.zeros(clicks.n_users), n_items, n_users)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel:
+    """Factors (rows by index), offsets, tables of ids, and who has seen what.
+
+    `residual`: the factors explain what the offsets leave over; `prior`, `alpha`: the ridge of a row.
+    """
+
+    item_factors: Array
+    user_factors: Array
+    offsets: Offsets
+    user_ids: Ids
+    item_ids: Ids
+    titles: npt.NDArray[np.str_] | None
+    seen: Grouped
+    """Items and ratings by user; models saved by version 0.1 have no ratings there."""
+    lowest: float
+    highest: float
+    prior: float
+    alpha: float
+    residual: bool
+    trust: float
+    clip: bool
+    columns: Floats | None = None
+    """Factors on the ridge of an item row, see `column_ridges`; models saved by version 0.1 have none."""
+    confidence: float | None = None
+    """Of a click, in a model of clicks; None in one of ratings."""
+
+    @property
+    def keeps_ratings(self) -> bool:
+        """Whether `seen` has the ratings, too."""
+        return len(self.seen.values) == len(self.seen.others)
+
+    def user_index(self, ids: Any) -> Rows:
+        """Dense indices of user ids, -1 for unknown ones."""
+        return _index(self.user_ids, ids, "user")
+
+    def item_index(self, ids: Any) -> Rows:
+        """Dense indices of item ids, -1 for unknown ones."""
+        return _index(self.item_ids, ids, "item")
+
+    def scores(self, users: Rows, items: Rows) -> Floats:
+        """The blend above for pairs of indices, not clipped."""
+        out = np.empty(len(users))
+        for part in _chunks(len(users)):
+            u, m = users[part], items[part]
+            base = self.offsets.at(u, m)
+            n = np.minimum(self.offsets.user_counts[u], self.offsets.item_counts[m])
+            n = np.where((u >= 0) & (m >= 0), n, 0).astype(np.float64)
+            rated = n > 0
+            w = np.divide(n, n + self.trust, out=np.zeros_like(n), where=rated)
+            product = np.einsum("nk,nk->n", self.user_factors[u], self.item_factors[m], dtype=np.float64)
+            if self.residual:
+                product += base
+            out[part] = np.where(rated, w * product, 0.0) + (1.0 - w) * base
+        return out
+
+    def predict(self, users: Rows, items: Rows) -> Floats:
+        """`scores`, kept within the ratings that were seen if `clip` says so."""
+        scores = self.scores(users, items)
+        return np.clip(scores, self.lowest, self.highest, out=scores) if self.clip else scores
+
+    def measure(self, ratings: Ratings) -> dict[str, float]:
+        """Root mean square error, mean absolute error, and how many ratings of any origin were compared."""
+        require(len(ratings) > 0, "there are no ratings to compare with: give at least one.")
+        users, items = self.user_index(ratings.user_ids), self.item_index(ratings.item_ids)
+        squares = absolute = 0.0
+        for part in _chunks(len(ratings)):
+            predicted = self.predict(users[ratings.users[part]], items[ratings.items[part]])
+            errors = predicted - ratings.values[part]
+            squares += float(np.square(errors).sum())
+            absolute += float(np.abs(errors).sum())
+        n = len(ratings)
+        return {"rmse": float(np.sqrt(squares / n)), "mae": absolute / n, "n": n}
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The items as lists are made of them."""
+        return catalogue(self)
+
+    def recommend(self, user: Any, n: int, exclude_seen: bool) -> list[Recommendation]:
+        """The n rated items with the highest scores for a user, best first.
+
+        A user without ratings is given the items with the highest baseline, and `basis` says so.
+        """
+        require(np.ndim(user) == 0, "recommend takes one user: recommend_many takes a list of them.")
+        u = self.user_index([user])
+        places, scores = best_items(self, u, n, exclude_seen)
+        basis = FACTORS if known(self, u)[0] else BASELINE
+        return self._listed(places[0], scores[0], basis)
+
+    def similar(self, item: Any, n: int) -> list[Recommendation]:
+        """The n items whose predicted ratings correlate best with this item's over all users.
+
+        The correlation of f_i.g and f_j.g with g over the users: unlike the cosine of f_i and f_j it
+        does not depend on the basis in which the factors happen to stand.
+        """
+        require(np.ndim(item) == 0, "similar takes one item: call it for each of them.")
+        require_count("n", n)
+        m = int(self.item_index([item])[0])
+        if m < 0 or self.offsets.item_counts[m] == 0:
+            raise BadInput(f"item {item} is unknown to the model: fit with ratings of this item.")
+        F = self.item_factors.astype(np.float64)
+        raters = self.user_factors[self.offsets.user_counts > 0].astype(np.float64)
+        C = np.atleast_2d(np.cov(raters, rowvar=False, ddof=0))
+        spread = np.sqrt(np.einsum("mk,kl,ml->m", F, C, F).clip(0.0))
+        flat = (spread == 0.0) | (self.offsets.item_counts == 0)
+        product = spread * spread[m]
+        scores = np.divide(F @ (C @ F[m]), product, out=np.zeros_like(spread), where=product > 0)
+        scores[flat], scores[m] = -np.inf, -np.inf
+        # Ties fall to the lower index, so that equal models give equal lists.
+        order = np.argsort(-scores, kind="stable")[: min(n, int(np.isfinite(scores).sum()))]
+        return self._listed(order, scores[order], FACTORS)
+
+    def _listed(self, places: Rows, scores: Floats, basis: str) -> list[Recommendation]:
+        titles = self.titles
+        return [
+            Recommendation(
+                self.item_ids[m].item(), None if titles is None else str(titles[m]), float(score), basis
+            )
+            for m, score in zip(places, scores)
+            if m >= 0
+        ]
+
+
+def column_ridges(rank: int, plain_columns: int | None, ratings: Ratings) -> Floats:
+    """Factors on the ridge of an item row, by column: max(1, k / plain_columns)^p; None: all 1.
+
+    The first columns hold what most ratings share; the further ones have to earn their place, so that
+    a rank that is too large does little harm.  With x ratings for each row of either side, p = 90 / x,
+    but at least 1 and at most 4: the fewer ratings, the sooner a column is noise.  The numbers come from
+    the experiment in docs/results/recommender.md.
+    """
+    if plain_columns is None:
+        return np.ones(rank)
+    power = 90.0 * (ratings.n_users + ratings.n_items) / len(ratings)
+    return np.maximum(1.0, np.arange(1, rank + 1) / plain_columns) ** min(max(power, 1.0), 4.0)
+
+
+def rated_items(ratings: Ratings) -> Grouped:
+    """Items and ratings by user."""
+    return grouped(ratings.users, ratings.items, ratings.values, ratings.n_users)
+
+
+def groups_of(side: Grouped, rows: Rows) -> Grouped:
+    """The groups of these rows, in this order."""
+    lengths = (side.start[1:] - side.start[:-1])[rows]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(start[-1]) + np.repeat(side.start[rows] - start[:-1], lengths)
+    values = side.values[places] if len(side.values) else side.values
+    return Grouped(start, side.others[places], values)
+
+
+def _index(table: Ids, ids: Any, what: str) -> Rows:
+    asked = np.asarray(ids)
+    # A data frame with gaps turns whole numbers into floats: 7.0 means the id 7.
+    return lookup(table, plain_ids(asked, what) if asked.dtype.kind == "f" else asked)
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))

@@ -1,0 +1,1 @@
+"""Factorizations of ratings and of clicks as problems that asyncqn minimises."""

@@ -1,0 +1,281 @@
+"""Matrix factorization of ratings: Y_rs ~ N(f_r . g_s, 1) on the observed entries, Gaussian rows.
+
+    U(theta) = sum (y - f_item . g_user)^2 / 2 + sum_rows lambda_row |row|^2 / 2,
+    lambda_row = prior + alpha * (number of ratings of the row)
+
+theta is F (n_items x K) and then G (n_users x K), row by row.  The paper has prior = 1, alpha = 0.
+
+Our own choices: the ridge counts once and exactly even when alpha > 0, which adds no noise to a
+subsample gradient; ratings are kept in an order shuffled by `seed`, so that any run of
+consecutive rows is a random subset, which is read several times faster than scattered rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.core.streams import check_seed
+from asyncqn.errors import BadInput, require
+from asyncqn.kernels import is_range
+from asyncqn.parameters import Precision, RealArray
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.kernels import factorization as kernels
+from asyncqn_recommender.problems.stored import OfRatings
+
+SPREAD = 0.1
+"""Standard deviation of the numbers of a starting point around their common value."""
+PILE = 8192
+"""Ratings shuffled together: 96 kB, which stay in the second-level cache."""
+GATHERED_AT_ONCE = 512
+"""Ratings copied together when rows are scattered: 6 kB, which stay in the first-level cache."""
+
+
+class Triples(NamedTuple):
+    """Checked ratings: row i says that user users[i] gave item items[i] the rating values[i]."""
+
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str) -> Triples:
+    """The three columns as int32, int32 and float32, or `BadInput` that says what is wrong with `what`."""
+    for name, count in (("n_users", n_users), ("n_items", n_items)):
+        require(
+            isinstance(count, int | np.integer) and 0 < count < 2**31,
+            f"{name} must be a positive integer, not {count!r}.",
+        )
+    columns = []
+    for name, column, count in (("users", users, n_users), ("items", items, n_items)):
+        ids = np.asarray(column)
+        require(ids.size > 0, f"{what}: there are no ratings; give at least one.")
+        require(
+            ids.ndim == 1 and ids.dtype.kind in "iu",
+            f"{what}: {name} must be a vector of integers, not {ids.dtype} of shape {ids.shape}.",
+        )
+        low, high = int(ids.min()), int(ids.max())
+        require(
+            low >= 0 and high < count,
+            f"{what}: {name} must lie in 0..{count - 1}, but they span {low}..{high}.",
+        )
+        columns.append(ids.astype(np.int32, copy=False))
+    ratings = np.asarray(values)
+    require(
+        ratings.ndim == 1 and ratings.dtype.kind in "fiu",
+        f"{what}: values must be a vector of numbers, not {ratings.dtype} of shape {ratings.shape}.",
+    )
+    sizes = [str(len(column)) for column in (*columns, ratings)]
+    require(
+        len(set(sizes)) == 1,
+        f"{what}: users, items and values must be equally long, but their lengths are {', '.join(sizes)}.",
+    )
+    ratings = ratings.astype(np.float32, copy=False)
+    if not np.isfinite(np.add.reduce(ratings, dtype=np.float64)):
+        bad = np.flatnonzero(~np.isfinite(ratings))
+        raise BadInput(
+            f"{what}: values are NaN or infinite in {bad.size} rows, first in row {bad[0]}: remove them."
+        )
+    return Triples(columns[0], columns[1], ratings)
+
+
+def check_test(test: Any, n_users: int, n_items: int) -> Triples:
+    """The test ratings, given as three arrays or as an object that has them."""
+    columns = (test.users, test.items, test.values) if hasattr(test, "users") else tuple(test)
+    require(len(columns) == 3, "test must be three arrays (users, items, values) or an object with these.")
+    users, items, values = columns
+    return check_ratings(users, items, values, n_users, n_items, "test ratings")
+
+
+def check_model(rank: int, prior: float, alpha: float, dtype: Precision) -> np.dtype[Any]:
+    """The dtype of theta, or `BadInput` about a parameter of the model."""
+    require(
+        isinstance(rank, int | np.integer) and rank >= 1,
+        f"rank must be an integer of at least 1, not {rank!r}.",
+    )
+    number = (int, float, np.integer, np.floating)
+    sound = isinstance(prior, number) and 0.0 < prior < np.inf
+    require(bool(sound), f"prior must be positive and finite, not {prior!r}.")
+    sound = isinstance(alpha, number) and 0.0 <= alpha < np.inf
+    require(bool(sound), f"alpha must be at least 0 and finite, not {alpha!r}.")
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise BadInput(f"dtype must be float64 or float32, not {dtype!r}.") from None
+    require(
+        kind in (np.dtype(np.float64), np.dtype(np.float32)), f"dtype must be float64 or float32, not {kind}."
+    )
+    return kind
+
+
+def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
+    """Compiled loops trust the shape of theta and out, so these are looked at in every call."""
+    for v in vectors:
+        # The sentence is made only when needed: formatting it costs as much as a thousand ratings.
+        if v.shape != (dim,) or v.dtype != dtype or not v.flags.c_contiguous:
+            raise BadInput(
+                f"theta and out must be contiguous {dtype} vectors of length {dim}, not {v.dtype} {v.shape}."
+            )
+
+
+def pack(triples: Triples) -> npt.NDArray[np.void]:
+    """The ratings as records, in which one rating is one memory access."""
+    packed = np.empty(len(triples.values), kernels.RATING)
+    packed["user"], packed["item"], packed["value"] = triples
+    return packed
+
+
+def shuffled(packed: npt.NDArray[np.void], rng: np.random.Generator) -> npt.NDArray[np.void]:
+    """A uniformly random order, without a cache miss for every rating.
+
+    Dealing onto piles at random and shuffling every pile is a uniform shuffle: it sorts by
+    independent random keys and breaks ties at random.
+    """
+    n_piles = min(-(-len(packed) // PILE), 4096)
+    piles = rng.integers(0, n_piles, len(packed), dtype=np.uint16)
+    end = np.zeros(n_piles, np.int64)
+    np.cumsum(np.bincount(piles, minlength=n_piles)[:-1], out=end[1:])
+    out = np.empty_like(packed)
+    kernels.deal(packed, piles, end, out)
+    for pile in np.split(out, end[:-1]):
+        rng.shuffle(pile)
+    return out
+
+
+def starting_rows(rng: np.random.Generator, mean: float, rank: int, n_rows: int, sign: float = 1.0) -> Array:
+    """Rows around the constant sqrt(|mean| / K), with which f.g is near `mean` whatever the pair."""
+    rows = rng.standard_normal((n_rows, rank))
+    rows *= SPREAD
+    rows += sign * np.sqrt(abs(mean) / rank)
+    return rows.ravel()
+
+
+class MatrixFactorization(OfRatings):
+    """Matrix factorization of ratings, users and items jointly; data points are single ratings.
+
+    `users`, `items`: dense indices below `n_users` and `n_items`; `values`: ratings; `rank`: K.
+    `test`: three arrays, or an object with users, items and values, for the metric `test_rmse`.
+    `seed` fixes the order in which ratings are kept (None: as given); row i of `grad` is the i-th
+    in that order.  `source` (JSON) says where the ratings come from, for `reference`.
+
+    >>> import asyncqn as aq
+    >>> from asyncqn_recommender import MatrixFactorization
+    >>> users, items, ratings = [0, 0, 1], [0, 1, 1], [5.0, 3.0, 4.0]
+    >>> problem = MatrixFactorization(users, items, ratings, n_users=2, n_items=2, rank=1)
+    >>> problem.dim, problem.n_data
+    (4, 3)
+    """
+
+    kind = "matrix-factorization"
+
+    def __init__(
+        self,
+        users: RealArray,
+        items: RealArray,
+        values: RealArray,
+        *,
+        n_users: int,
+        n_items: int,
+        rank: int,
+        prior: float = 1.0,
+        alpha: float = 0.0,
+        dtype: Precision = np.float64,
+        test: Any = None,
+        seed: int | None = 0,
+        source: Any = None,
+    ) -> None:
+        self.dtype = check_model(rank, prior, alpha, dtype)
+        triples = check_ratings(users, items, values, n_users, n_items, "ratings")
+        self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
+        self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
+        self.ratings = pack(triples)
+        if seed is not None:
+            self.ratings = shuffled(self.ratings, np.random.default_rng(check_seed(seed)))
+        self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
+        sides = ((triples.items, n_items), (triples.users, n_users))
+        counts = np.concatenate([np.bincount(ids, minlength=n) for ids, n in sides])
+        self.ridges = (self.prior + self.alpha * counts).astype(self.dtype)
+        self.test = None if test is None else pack(check_test(test, self.n_users, self.n_items))
+        # What theta is multiplied with in the prior's gradient: a scalar where all rows have the same ridge.
+        self._weights: Any = self.ridges[0] if alpha == 0.0 else np.repeat(self.ridges, self.rank)
+        self._width = kernels.width(self.rank)
+        self._first_user = self.n_items * self.rank
+
+    @property
+    def dim(self) -> int:
+        return self.rank * (self.n_items + self.n_users)
+
+    @property
+    def n_data(self) -> int:
+        return len(self.ratings)
+
+    def value(self, theta: Array) -> float:
+        check_vectors(self.dim, self.dtype, theta)
+        squares = kernels.squared_error(self.ratings, theta, self._first_user, self._width)
+        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
+
+    def value_rows(self, theta: Array, rows: Rows) -> float:
+        """The estimate of U(theta) from the ratings `rows`, the prior counted once."""
+        check_vectors(self.dim, self.dtype, theta)
+        require(len(rows) > 0, "a value needs at least one row.")
+        inside = int(np.min(rows)) >= 0 and int(np.max(rows)) < self.n_data
+        require(inside, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+        some = self.ratings[slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows]
+        squares = kernels.squared_error(some, theta, self._first_user, self._width)
+        squares *= self.n_data / len(rows)
+        return 0.5 * float(squares + kernels.square_norms(theta, self.rank, self.ridges))
+
+    def _start_from_prior(self, theta: Array, out: Array) -> None:
+        check_vectors(self.dim, self.dtype, theta, out)
+        np.multiply(theta, self._weights, out=out)
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        require(len(rows) > 0, "a gradient needs at least one row.")
+        self._start_from_prior(theta, out)
+        scale = self.dtype.type(self.n_data / len(rows))
+        first = int(rows[0])
+        if is_range(rows):
+            valid = first >= 0 and first + len(rows) <= self.n_data
+            if valid:
+                kernels.gradient_range(
+                    self.ratings, first, first + len(rows), theta, self._first_user, scale, out, self._width
+                )
+        else:
+            buffer = np.empty(GATHERED_AT_ONCE, kernels.RATING)
+            valid = kernels.gradient_rows(
+                self.ratings, rows, theta, self._first_user, scale, out, buffer, self._width
+            )
+        require(valid, f"rows must lie in 0..{self.n_data - 1}: some do not.")
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """Near the mean rating: every number is sqrt(|mean| / K) + 0.1 Z, with G's sign that of the mean.
+
+        Rows drawn from the prior N(0, 1) would predict N(0, K) instead, far from every rating.
+        """
+        F = starting_rows(rng, self.mean, self.rank, self.n_items)
+        G = starting_rows(rng, self.mean, self.rank, self.n_users, -1.0 if self.mean < 0 else 1.0)
+        return np.concatenate([F, G]).astype(self.dtype)
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        """`rmse` on the ratings, `grad_norm` of the exact gradient, `test_rmse` where a test set is given."""
+        out = np.empty_like(theta)
+        self._start_from_prior(theta, out)
+        one = self.dtype.type(1.0)
+        squares = kernels.gradient_range(
+            self.ratings, 0, self.n_data, theta, self._first_user, one, out, self._width
+        )
+        norm = np.sqrt(np.square(out, dtype=np.float64).sum())
+        found = {"rmse": float(np.sqrt(squares / self.n_data)), "grad_norm": float(norm)}
+        if self.test is not None:
+            squares = kernels.squared_error(self.test, theta, self._first_user, self._width)
+            found["test_rmse"] = float(np.sqrt(squares / len(self.test)))
+        return found
+
+    def curvature_diagonal(self, theta: Array) -> Array:
+        """The diagonal of the Hessian: lambda_row + sum of squares of the partners' numbers."""
+        check_vectors(self.dim, self.dtype, theta)
+        out = np.repeat(self.ridges, self.rank)
+        kernels.add_curvature(self.ratings, theta, self._first_user, self.rank, out)
+        return out

@@ -1,0 +1,180 @@
+"""Matrix factorization with the users eliminated: what remains is a sum over users in the item rows alone.
+
+    V(F) = min_G U(F, G) = sum_m lambda_m |f_m|^2 / 2
+           + sum_u min_g [ sum_{m in u} (y - f_m.g)^2 / 2 + lambda_u |g|^2 / 2 ]
+
+Each user's row solves a K x K ridge problem exactly; the gradient is lambda_m f_m + sum_u (f_m.g_u - y) g_u
+with the solved g_u: see `eliminated_users`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.errors import require
+from asyncqn.parameters import Precision, RealArray
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.kernels import als as sides
+from asyncqn_recommender.kernels import profiled
+from asyncqn_recommender.problems import matrix_factorization as joint
+from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
+from asyncqn_recommender.problems.stored import OfRatings
+
+
+class Prepared(NamedTuple):
+    """What is made of a theta before any row is looked at; the blocks of a pass share it."""
+
+    source: Array
+    rows: Array
+    """The item rows, padded."""
+    prior: float
+
+
+class ProfiledFactorization(EliminatedUsers, OfRatings):
+    """Matrix factorization of ratings, users eliminated; arguments as for `MatrixFactorization`.
+
+    columns: factors on the ridge of the items, one for each of the K columns.  As f.g does not change where
+    a column of F is divided by what that of G is multiplied with, this is also a ridge of the users: column
+    k has the ridge sqrt(columns[k]) times that of the others on both sides.  None: all 1.
+
+    Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
+    Columns that are sorted by user, int32 and float32 are not copied: leave them as they are.
+
+    >>> import asyncqn as aq
+    >>> from asyncqn_recommender import ProfiledFactorization
+    >>> users, items, ratings = [0, 0, 1], [0, 1, 1], [5.0, 3.0, 4.0]
+    >>> problem = ProfiledFactorization(users, items, ratings, n_users=2, n_items=2, rank=1)
+    >>> problem.dim, problem.n_data
+    (2, 2)
+    """
+
+    kind = "profiled-factorization"
+
+    def __init__(
+        self,
+        users: RealArray,
+        items: RealArray,
+        values: RealArray,
+        *,
+        n_users: int,
+        n_items: int,
+        rank: int,
+        prior: float = 1.0,
+        alpha: float = 0.0,
+        dtype: Precision = np.float64,
+        test: Any = None,
+        seed: int | None = 0,
+        source: Any = None,
+        columns: RealArray | None = None,
+    ) -> None:
+        triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
+        super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)
+        self.user_ridges = (self.prior + self.alpha * self.user_counts).astype(self.dtype)
+        self.metric_counts, self.user_weights = self.item_counts, self.user_counts
+        self._prepared: Prepared | None = None
+        self.test = None if test is None else joint.pack(joint.check_test(test, self.n_users, self.n_items))
+
+    def _prepare(self, theta: Array) -> Prepared:
+        known = self._prepared
+        if known is None or not np.array_equal(known.source, theta):
+            known = Prepared(theta.copy(), profiled.padded_rows(theta, self.rank), super()._prior(theta))
+            self._prepared = known
+        return known
+
+    def _prior(self, theta: Array) -> float:
+        return self._prepare(theta).prior
+
+    def _gradient(
+        self, theta: Array, rows: Rows, scale: float, out: Array, second: Array | None = None
+    ) -> tuple[float, float, int]:
+        """The sums over the rows: squared errors, lambda_u |g_u|^2, ratings; weights of g_u g_u': n_u."""
+        joint.check_vectors(self.dim, self.dtype, theta, out)
+        rank, fixed = self.rank, self._prepare(theta).rows
+        sums = np.zeros_like(fixed)
+        if second is None:
+            second = np.zeros(rank * rank, self.dtype)
+        valid, squares, penalty, ratings = profiled.solve_rows(
+            *self.by_user, None, self.order, rows, fixed, self.user_ridges, self.dtype.type(scale), sums,
+            second.reshape(rank, rank), profiled.workspace(rank, self.dtype), np.empty((0, 0), self.dtype),
+        )  # fmt: skip
+        self._check_rows(valid)
+        np.multiply(self._weights, theta, out=out)
+        out += sums.reshape(self.n_items, -1)[:, -rank:].ravel()
+        return squares, penalty, ratings
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """Item rows near sqrt(|mean| / K), every number with noise 0.1 Z; less in columns with more ridge."""
+        rows = joint.starting_rows(rng, self.mean, self.rank, self.n_items).reshape(-1, self.rank)
+        shares = 1.0 / np.sqrt(self.columns.astype(np.float64))
+        # f.g of a constant row stays what it was: the sum of its squares does.
+        rows = rows * shares * np.sqrt(self.rank / np.square(shares).sum())
+        start: Array = rows.ravel().astype(self.dtype)
+        return start
+
+    def _factors(self, theta: Array, threads: int) -> Array:
+        joint.check_vectors(self.dim, self.dtype, theta)
+        rows = np.empty(self.n_users * self.rank, self.dtype)
+        sides.solve_side(self.by_user, theta, self.user_ridges, self.rank, rows, threads)
+        return rows
+
+    def joint(self, theta: Array, threads: int = 1) -> Array:
+        """The theta of `MatrixFactorization` with the same value: F, then the solved G."""
+        return np.concatenate([theta, self.user_factors(theta, threads).ravel()])
+
+    def metrics(self, theta: Array) -> dict[str, float]:
+        """`rmse` on the ratings, `grad_norm` of the gradient of V, `test_rmse` where a test set is given."""
+        out = np.empty_like(theta)
+        squares, _, _ = self._gradient(theta, np.arange(self.n_users), 1.0, out)
+        n = len(self.by_user.values)
+        norm = np.sqrt(np.square(out, dtype=np.float64).sum())
+        found = {"rmse": float(np.sqrt(squares / n)), "grad_norm": float(norm)}
+        if self.test is not None:
+            found["test_rmse"] = self.test_rmse(theta)
+        return found
+
+    def test_rmse(self, theta: Array, threads: int = 1) -> float:
+        """On the test set, with the users solved."""
+        assert self.test is not None
+        F = theta.reshape(self.n_items, self.rank)
+        squares = profiled.squared_error(self.test, F, self.user_factors(theta, threads))
+        return float(np.sqrt(squares / len(self.test)))
+
+
+class AlsResult(NamedTuple):
+    """`theta` after the last sweep; `values`: U before the first half-sweep and after every half-sweep."""
+
+    theta: Array
+    values: list[float]
+
+
+def als(
+    potential: joint.MatrixFactorization,
+    theta: Array,
+    *,
+    sweeps: int = 10,
+    threads: int = 1,
+    track: bool = False,
+) -> AlsResult:
+    """Alternating least squares on U from `theta`: users given items, then items given users, `sweeps` times.
+
+    A reference for the objective and for speed.  `track` records U, at the cost of one pass each.
+    """
+    require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
+    require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
+    joint.check_vectors(potential.dim, potential.dtype, theta)
+    users, items, values = (potential.ratings[name].copy() for name in ("user", "item", "value"))
+    by_user = sides.grouped(users, items, values, potential.n_users)
+    by_item = sides.grouped(items, users, values, potential.n_items)
+    theta = theta.copy()
+    cut, rank = potential.n_items * potential.rank, potential.rank
+    F, G = theta[:cut], theta[cut:]
+    item_ridges, user_ridges = potential.ridges[: potential.n_items], potential.ridges[potential.n_items :]
+    history = [potential.value(theta)] if track else []
+    for _ in range(sweeps):
+        for side, fixed, ridges, out in ((by_user, F, user_ridges, G), (by_item, G, item_ridges, F)):
+            sides.solve_side(side, fixed, ridges, rank, out, threads)
+            if track:
+                history.append(potential.value(theta))
+    return AlsResult(theta, history)

@@ -1,0 +1,147 @@
+"""The best items of many users at once.
+
+A user alone and a user among thousands get the same list with the same scores: both come out of
+`kernels.ranking`, and equal scores fall to the item that stands first in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import require, require_count
+from asyncqn.runs.table import Table
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.kernels import ranking
+
+if TYPE_CHECKING:
+    from asyncqn_recommender.model import FactorModel
+
+Floats = npt.NDArray[np.float64]
+
+USERS_PER_CHUNK = 8192
+"""Users whose lists are made, and handed on, at once."""
+USERS_PER_TASK = 512
+"""Users a thread takes at a time."""
+
+FACTORS, BASELINE = "factors", "baseline"
+"""What a list rests on: the user's factors, or for users without ratings the means of the items."""
+
+
+class Catalogue(NamedTuple):
+    """The items as the kernel wants them: factors in tiles, weights, bases, and which can be recommended.
+
+    With w_x = n_x / (n_x + trust), the weight of a pair, n / (n + trust) with n = min(n_u, n_m), is
+    min(w_u, w_m).
+    """
+
+    tiles: Array
+    weights: Floats
+    base: Floats
+    usable: npt.NDArray[np.bool_]
+    user_weights: Floats
+
+
+def catalogue(model: FactorModel) -> Catalogue:
+    """Prepared once per model: see `FactorModel.catalogue`."""
+    offsets = model.offsets
+    n_items, rank = model.item_factors.shape
+    padded = np.zeros((-(-n_items // ranking.TILE) * ranking.TILE, rank), model.item_factors.dtype)
+    padded[:n_items] = model.item_factors
+    return Catalogue(
+        np.ascontiguousarray(padded.reshape(-1, ranking.TILE, rank).transpose(0, 2, 1)),
+        weights(offsets.item_counts, model.trust),
+        offsets.mean + offsets.items,
+        offsets.item_counts > 0,
+        weights(offsets.user_counts, model.trust),
+    )
+
+
+def weights(counts: Rows, trust: float) -> Floats:
+    """n / (n + trust), and 0 where n = 0."""
+    n = counts.astype(np.float64)
+    return np.divide(n, n + trust, out=np.zeros_like(n), where=n > 0)
+
+
+def best_items(
+    model: FactorModel, users: Rows, n: int, exclude_seen: bool, threads: int = 1
+) -> tuple[Rows, Floats]:
+    """Indices (-1: no further item) and scores, users x n, of the best items of users by index."""
+    require_count("n", n)
+    items, n_items = model.catalogue, len(model.item_ids)
+    n = min(int(n), max(1, n_items))
+    places = np.full((len(users), n), -1, np.int64)
+    tops = np.full((len(users), n), -np.inf)
+    start = model.seen.start if exclude_seen else model.seen.start[:0]
+    users = np.ascontiguousarray(users, dtype=np.int64)
+
+    def task(first: int) -> None:
+        part = slice(first, first + USERS_PER_TASK)
+        ranking.best_items(
+            users[part],
+            model.user_factors,
+            items.tiles,
+            items.user_weights,
+            items.weights,
+            model.offsets.users,
+            items.base,
+            model.residual,
+            items.usable,
+            start,
+            model.seen.others,
+            np.empty((min(ranking.USERS_AT_ONCE, len(users[part])), n_items)),
+            places[part],
+            tops[part],
+        )
+
+    tasks = range(0, len(users), USERS_PER_TASK)
+    if threads == 1 or len(tasks) < 2:
+        for first in tasks:
+            task(first)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(task, tasks))
+    return places, tops
+
+
+def tables(
+    model: FactorModel, users: Any, n: int, exclude_seen: bool, threads: int
+) -> Iterator[tuple[int, Table]]:
+    """Tables user, rank, item, score, basis for a chunk of users each, with how many users they are.
+
+    `users` None: all of the model's.
+    """
+    if users is None:
+        indices, names = np.arange(len(model.user_ids)), model.user_ids
+    else:
+        asked = np.asarray(users)
+        require(asked.ndim == 1, f"users must be a flat list of ids, not of shape {asked.shape}.")
+        indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
+        names = model.user_ids[indices] if (indices >= 0).all() else asked
+    for first in range(0, max(1, len(indices)), USERS_PER_CHUNK):
+        part = slice(first, first + USERS_PER_CHUNK)
+        places, scores = best_items(model, indices[part], n, exclude_seen, threads)
+        found = places >= 0
+        row, column = np.nonzero(found)
+        basis = np.where(known(model, indices[part]), FACTORS, BASELINE)
+        yield (
+            len(indices[part]),
+            Table(
+                {
+                    "user": names[part][row],
+                    "rank": column + 1,
+                    "item": model.item_ids[places[found]],
+                    "score": scores[found],
+                    "basis": basis[row],
+                }
+            ),
+        )
+
+
+def known(model: FactorModel, users: Rows) -> npt.NDArray[np.bool_]:
+    """Which users, by index, have ratings of items that the model knows."""
+    return (users >= 0) & (model.offsets.user_counts[users] > 0)

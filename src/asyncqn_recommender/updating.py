@@ -1,0 +1,210 @@
+"""New ratings for a model that has learned: rows of factors solved again, the others left alone.
+
+Every row of factors solved here is the exact minimum of the objective given the rows of the other side:
+a ridge problem of its own, with ridge prior + alpha * (its ratings), of items times `columns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require, require_count
+from asyncqn.types import Array, Rows
+from asyncqn_recommender.data import Ratings
+from asyncqn_recommender.data.duplicates import resolve
+from asyncqn_recommender.data.ids import Ids
+from asyncqn_recommender.kernels.als import Grouped, grouped, solve_side
+from asyncqn_recommender.model import (
+    DAMPING,
+    FactorModel,
+    Floats,
+    groups_of,
+    measure_offsets,
+    measure_popularity,
+    rated_items,
+)
+from asyncqn_recommender.problems.implicit_factorization import solve_white, whiten
+
+
+def fold_in(model: FactorModel, new: Ratings) -> FactorModel:
+    """The model with the ratings of `new`: rows of its users are solved, and nothing of the items changes.
+
+    A known user's ratings are added to those the model has, and replace those of the same items.
+    Ratings of items that the model does not know count for the user's mean alone.
+    """
+    stored = model.keeps_ratings
+    items = model.item_index(new.item_ids)[new.items]
+    strange = (items < 0) | (model.offsets.item_counts[items] == 0)
+    model, _, users, _ = _enlarged(model, new, ~strange)
+    if model.confidence is not None:
+        offsets = model.offsets._replace(user_counts=np.diff(model.seen.start))
+        return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
+    side = groups_of(model.seen, users)
+    owner = np.repeat(np.arange(len(users)), np.diff(side.start))
+    over = side.values - model.offsets.mean - model.offsets.items[side.others]
+    left = np.bincount(owner, over, len(users)).astype(np.float64)
+    counts = np.diff(side.start).astype(np.float64)
+    place = np.searchsorted(users, model.user_index(new.user_ids)[new.users[strange]])
+    left += np.bincount(place, new.values[strange] - model.offsets.mean, len(users))
+    counts += np.bincount(place, minlength=len(users))
+    offsets = model.offsets._replace(users=model.offsets.users.copy(), user_counts=np.diff(model.seen.start))
+    offsets.users[users] = left / (counts + DAMPING)
+    return _unstored(_solve_users(replace(model, offsets=offsets), users), stored)
+
+
+def _unstored(model: FactorModel, stored: bool) -> FactorModel:
+    """A model that had no ratings by user keeps none."""
+    return model if stored else replace(model, seen=model.seen._replace(values=np.empty(0, np.float32)))
+
+
+def partial_fit(model: FactorModel, new: Ratings, rounds: int) -> FactorModel:
+    """The model with all of `new`, new users and items included.
+
+    Offsets, mean and range are measured again over all ratings.  Then the rows of users with new ratings
+    are solved, and `rounds` times the rows of items with new ratings and of those users.  A new item
+    begins at the mean of the items that were rated.
+    """
+    require_count("rounds", rounds)
+    rated = model.offsets.item_counts > 0
+    mean_row = model.item_factors[rated].mean(axis=0)
+    model, ratings, users, items = _enlarged(model, new, np.ones(len(new), dtype=bool), mean_row)
+    if model.confidence is None:
+        lowest = min(model.lowest, float(new.values.min()))
+        highest = max(model.highest, float(new.values.max()))
+        model = replace(model, offsets=measure_offsets(ratings), lowest=lowest, highest=highest)
+    else:
+        model = replace(model, offsets=measure_popularity(ratings))
+    by_item = grouped(ratings.items, ratings.users, ratings.values, ratings.n_items)
+    model = _solve_users(model, users)
+    for _ in range(rounds):
+        model = _solve_users(_solve_items(model, by_item, items), users)
+    return model
+
+
+def _enlarged(
+    model: FactorModel, new: Ratings, keep: npt.NDArray[np.bool_], item_row: Array | None = None
+) -> tuple[FactorModel, Ratings, Rows, Rows]:
+    """The model with the ids and those ratings of `new` that are kept; new items only with `item_row`.
+
+    Returns it with all its ratings, and the users and items that got new ones.
+    """
+    coming = np.unique(new.users)
+    known = model.user_index(new.user_ids[coming]) >= 0
+    stored = model.keeps_ratings
+    if known.any() and not stored:
+        user = new.user_ids[coming[known][0]]
+        raise BadInput(
+            f"user {user} is known already, and this model was saved without its ratings: fit it again."
+        )
+    require(stored or item_row is None, "this model was saved without its ratings: fit it again.")
+    user_ids, old_users = _merged(model.user_ids, new.user_ids[coming[~known]], "user")
+    item_ids, old_items = model.item_ids, np.arange(len(model.item_ids))
+    if item_row is not None:
+        fresh = np.unique(new.items)
+        fresh = fresh[model.item_index(new.item_ids[fresh]) < 0]
+        item_ids, old_items = _merged(model.item_ids, new.item_ids[fresh], "item")
+    larger = replace(
+        model,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        user_factors=_spread(model.user_factors, old_users, len(user_ids), 0.0),
+        item_factors=_spread(model.item_factors, old_items, len(item_ids), item_row),
+        titles=_titles(model, item_ids, old_items, new),
+        offsets=model.offsets._replace(
+            users=_spread(model.offsets.users, old_users, len(user_ids), 0.0),
+            items=_spread(model.offsets.items, old_items, len(item_ids), 0.0),
+            user_counts=_spread(model.offsets.user_counts, old_users, len(user_ids), 0),
+            item_counts=_spread(model.offsets.item_counts, old_items, len(item_ids), 0),
+        ),
+    )
+    users = larger.user_index(new.user_ids)[new.users]
+    items = larger.item_index(new.item_ids)[new.items]
+    before = np.repeat(old_users, np.diff(model.seen.start))
+    values = model.seen.values if stored else np.zeros(len(before), np.float32)
+    # The newer rating of a pair stands behind the older one, so that it is the last; clicks add up.
+    ratings = resolve(
+        Ratings(
+            np.concatenate([before, users[keep]]).astype(np.int32),
+            np.concatenate([old_items[model.seen.others], items[keep]]).astype(np.int32),
+            np.concatenate([values, new.values[keep]]),
+            user_ids,
+            item_ids,
+        ),
+        "last" if model.confidence is None else "sum",
+    ).ratings
+    larger = replace(larger, seen=rated_items(ratings))
+    return larger, ratings, np.unique(users), np.unique(items[keep])
+
+
+def _solve_users(model: FactorModel, users: Rows) -> FactorModel:
+    """The model with the rows of these users solved given the items."""
+    side = groups_of(model.seen, users)
+    base = model.offsets.at(np.repeat(users, np.diff(side.start)), side.others)
+    factors = model.user_factors.copy()
+    factors[users] = _solved(model, side, base, model.item_factors)
+    return replace(model, user_factors=factors)
+
+
+def _solve_items(model: FactorModel, by_item: Grouped, items: Rows) -> FactorModel:
+    """The model with the rows of these items solved given the users."""
+    side = groups_of(by_item, items)
+    base = model.offsets.at(side.others, np.repeat(items, np.diff(side.start)))
+    factors = model.item_factors.copy()
+    # A ridge by column is the same ridge for all in columns of another length.
+    root = np.ones(1) if model.columns is None else np.sqrt(model.columns)
+    root = root.astype(factors.dtype)
+    factors[items] = _solved(model, side, base, model.user_factors / root) / root
+    return replace(model, item_factors=factors)
+
+
+def _solved(model: FactorModel, side: Grouped, base: Floats, fixed: Array) -> Array:
+    """Rows of factors given those of the other side; `base`: what offsets say of the ratings."""
+    if model.residual:
+        side = side._replace(values=(side.values - base).astype(np.float32))
+    rank, counts = fixed.shape[1], np.diff(side.start)
+    if model.confidence is not None:
+        c = (1.0 + model.confidence * side.values.astype(np.float64)).astype(np.float32)
+        white = whiten(np.ascontiguousarray(fixed).ravel(), np.full(rank, model.prior))
+        weights = c.astype(fixed.dtype) - 1
+        return solve_white(side._replace(values=c), white, weights, rank).reshape(-1, rank)
+    rows = np.zeros((len(counts), rank), fixed.dtype)
+    ridges = (model.prior + model.alpha * counts).astype(fixed.dtype)
+    solve_side(side, np.ascontiguousarray(fixed).ravel(), ridges, rank, rows.reshape(-1))
+    rows[counts == 0] = 0.0
+    return rows
+
+
+def _merged(old: Ids, new: Ids, what: str) -> tuple[Ids, Rows]:
+    """The sorted table of old and new ids, and where the old ones stand in it."""
+    try:
+        new = new.astype(np.str_ if old.dtype.kind == "U" else np.int64)
+    except (ValueError, OverflowError):
+        raise BadInput(f"the model's {what}s have whole numbers as ids: give such ids.") from None
+    table = np.concatenate([old, new])
+    order = np.argsort(table, kind="stable")
+    return table[order], np.argsort(order, kind="stable")[: len(old)]
+
+
+def _spread(rows: npt.NDArray[Any], places: Rows, length: int, rest: Any) -> npt.NDArray[Any]:
+    """Rows at new places in a longer array, whose other rows are `rest`."""
+    if length == len(rows):
+        return rows
+    spread = np.empty((length, *rows.shape[1:]), rows.dtype)
+    spread[:] = rest
+    spread[places] = rows
+    return spread
+
+
+def _titles(model: FactorModel, item_ids: Ids, old: Rows, new: Ratings) -> npt.NDArray[np.str_] | None:
+    if model.titles is None or len(item_ids) == len(model.item_ids):
+        return model.titles
+    words = np.full(len(item_ids), "", object)
+    if new.titles is not None:
+        place = new.item_index(item_ids)
+        words[place >= 0] = new.titles[place[place >= 0]]
+    words[old] = model.titles
+    return words.astype(np.str_)

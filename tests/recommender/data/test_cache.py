@@ -1,0 +1,276 @@
+"""Named sets: stored once, from files, generators or verified downloads, and the `data` command."""
+
+import functools
+import hashlib
+import http.server
+import io
+import json
+import threading
+import urllib.error
+import urllib.request
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sealed import data_file
+
+from asyncqn.cli.commands.data import data_list, store_set
+from asyncqn.cli.output import Output
+from asyncqn.errors import BadInput, DamagedFile
+from asyncqn_recommender.data import (
+    as_ratings,
+    cache_dir,
+    download,
+    fetch,
+    load,
+    read_ratings,
+    synthetic_ratings,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "URL", "http://127.0.0.1:9/{}.zip")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    file = tmp_path / "small.zip"
+    with zipfile.ZipFile(file, "w") as out:
+        out.writestr("ml-1m/ratings.dat", "1::10::3::9\n2::10::4::9\n")
+        out.writestr("ml-1m/movies.dat", "10::Ten (1910)::Drama\n11::Eleven (1911)::Drama\n")
+    return file
+
+
+@pytest.fixture
+def server(archive, monkeypatch):
+    """An archive site on the loopback interface that knows byte ranges; yields the ranges asked for."""
+    content, asked = archive.read_bytes(), []
+
+    class Site(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            start = int(self.headers.get("Range", "bytes=0-")[6:-1])
+            asked.append(start)
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206 if "Range" in self.headers else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.end_headers()
+            self.wfile.write(content[start:])
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Site) as site:
+        thread = threading.Thread(target=functools.partial(site.serve_forever, poll_interval=0.01))
+        thread.start()
+        monkeypatch.setattr(download, "URL", f"http://127.0.0.1:{site.server_port}/{{}}.zip")
+        monkeypatch.setitem(download.MD5, "ml-1m", hashlib.md5(content).hexdigest())
+        yield asked
+        site.shutdown()
+        thread.join()
+
+
+def test_a_download_is_verified_stored_and_not_repeated(server, cache):
+    path = fetch("ml-1m")
+    assert (len(load("ml-1m")), fetch("ml-1m"), server) == (2, path, [0])
+    assert list((cache / "downloads").iterdir()) == []
+
+
+def test_an_interrupted_download_is_continued(server, cache, archive):
+    part = cache / "downloads" / "ml-1m.zip.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(archive.read_bytes()[:100])
+    fetch("ml-1m")
+    assert server == [100]
+
+
+def test_a_complete_part_is_recognised(server, cache, archive):
+    part = cache / "downloads" / "ml-1m.zip.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(archive.read_bytes())
+    fetch("ml-1m")
+    assert len(load("ml-1m")) == 2
+
+
+@pytest.mark.parametrize("left", [b"not the beginning of it", b"x" * 9999], ids=["damaged", "too long (416)"])
+def test_what_a_broken_download_left_is_fetched_again_where_it_does_not_fit(server, cache, left):
+    part = cache / "downloads" / "ml-1m.zip.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(left)
+    fetch("ml-1m")
+    assert len(load("ml-1m")) == 2
+    assert server == [len(left), 0]
+
+
+def test_a_server_that_refuses_the_first_byte_is_told_in_a_sentence(cache, monkeypatch):
+    def refuse(request, timeout):
+        raise urllib.error.HTTPError(request.full_url, 416, "Range Not Satisfiable", {}, io.BytesIO())
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(BadInput, match="cannot download"):
+        fetch("ml-1m")
+
+
+def test_four_that_ask_at_once_get_one_download(server, cache):
+    with ThreadPoolExecutor(4) as pool:
+        paths = [future.result() for future in [pool.submit(fetch, "ml-1m") for _ in range(4)]]
+    assert len(set(paths)) == 1
+    assert server == [0]
+    assert list((cache / "downloads").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["ml-1m", "synthetic-demo"])
+def test_a_cache_that_is_a_file_is_told_in_a_sentence(cache, name):
+    cache.write_text("in the way")
+    with pytest.raises(BadInput) as caught:
+        fetch(name)
+    assert "\n" not in str(caught.value)
+    assert cache.read_text() == "in the way"
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a/" * 2500])
+def test_a_path_that_no_system_takes_is_told_in_a_sentence(path):
+    for ask in (load, lambda path: fetch("mine", path), read_ratings):
+        with pytest.raises(BadInput) as caught:
+            ask(path)
+        assert len(str(caught.value)) < 400
+
+
+def test_packed_files_that_swell_beyond_reason_are_refused_before_they_are_read(tmp_path):
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as out, out.open("ratings.csv", "w") as member:
+        for _ in range(70):
+            member.write(b"1,1,1\n" * 180_000)
+    with pytest.raises(DamagedFile, match="times as long unpacked"):
+        read_ratings(bomb)
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("ratings.csv", "userId,movieId,rating\n1,1,1\n")
+        with out.open("movies.csv", "w") as member:
+            for _ in range(70):
+                member.write(b"x" * 1_000_000)
+    with pytest.raises(DamagedFile, match="times as long unpacked"):
+        read_ratings(bomb)
+
+
+def test_an_endless_title_does_not_make_every_other_as_long(tmp_path):
+    movies = "".join(f"{i}::{'x' * (300_000 if i == 1 else 5)}::Drama\n" for i in range(1, 50))
+    (tmp_path / "movies.dat").write_text(movies)
+    (tmp_path / "ratings.dat").write_text("1::1::3::9\n2::2::4::9\n")
+    titles = read_ratings(tmp_path / "ratings.dat").ratings.titles
+    assert titles.nbytes < 1_000_000
+    assert titles[1] == "xxxxx"
+
+
+def test_parquet_rows_without_bytes_are_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    n = 3_000_000
+    column = pyarrow.array(np.zeros(n, np.int32))
+    table = pyarrow.table({"user": column, "item": column, "rating": pyarrow.array(np.ones(n, np.float32))})
+    parquet.write_table(table, tmp_path / "zeros.parquet")
+    with pytest.raises(DamagedFile, match="claims 3,000,000 rows"):
+        read_ratings(tmp_path / "zeros.parquet")
+
+
+def test_a_download_with_another_checksum_is_refused_and_removed(server, cache, monkeypatch):
+    monkeypatch.setitem(download.MD5, "ml-1m", "0" * 32)
+    with pytest.raises(DamagedFile, match="published checksum"):
+        fetch("ml-1m")
+    assert list((cache / "downloads").iterdir()) == []
+    with pytest.raises(BadInput, match="not stored yet"):
+        load("ml-1m")
+
+
+def test_offline_the_sentence_names_the_way_out():
+    with pytest.raises(BadInput, match="--from FILE") as caught:
+        fetch("ml-20m")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_on_disk_is_imported_with_titles(archive, capsys):
+    summary = store_set("ml-1m", archive, Output())
+    assert json.loads(json.dumps(summary)) == summary
+    assert (summary["ratings"], summary["users"], summary["items"], summary["skipped"]) == (2, 2, 2, 0)
+    assert summary["origin"]["official"] is False
+    assert "differs from the official archive" in capsys.readouterr().err
+    assert load("ml-1m").titles.tolist() == ["Ten (1910)", "Eleven (1911)"]
+
+
+def test_own_files_get_own_names_and_a_new_file_replaces_the_old(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("user,item,rating\na,x,1\n")
+    first = store_set("mine", file, Output())
+    assert store_set("mine", file, Output()) == first
+    file.write_text("user,item,rating\na,x,1\nb,x,bad\n")
+    with pytest.raises(BadInput, match="line 3"):
+        store_set("mine", file, Output())
+    assert store_set("mine", None, Output())["digest"] == first["digest"]
+    assert store_set("mine", file, Output(), skip_bad=True)["skipped"] == 1
+    with pytest.raises(BadInput, match="line 3"):
+        store_set("mine", file, Output())
+
+
+def test_a_failed_import_leaves_nothing_behind(tmp_path, cache):
+    file = tmp_path / "bad.csv"
+    file.write_text("user,item,rating\na,x,bad\n")
+    with pytest.raises(BadInput):
+        fetch("bad", file)
+    assert not (cache / "ratings" / "bad").exists()
+
+
+def test_presets_are_generated_once_and_mended_when_damaged():
+    expected = synthetic_ratings(300, 200, 12_000)
+    assert load("synthetic-demo").digest == expected.digest
+    path = fetch("synthetic-demo")
+    file = data_file(path, "values.npy")
+    stamp = file.stat().st_mtime_ns
+    assert fetch("synthetic-demo") == path
+    assert file.stat().st_mtime_ns == stamp
+    file.write_bytes(b"")
+    assert as_ratings("synthetic-demo").digest == expected.digest
+
+
+def test_load_takes_names_directories_and_files(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("user,item,rating\na,x,1\n")
+    path = fetch("mine", file)
+    assert load("mine").digest == load(path).digest == load(str(path)).digest == load(file).digest
+
+
+@pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 100])
+def test_names_cannot_leave_the_cache(name):
+    with pytest.raises(BadInput, match="no name for a set"):
+        fetch(name)
+
+
+def test_unknown_names_are_answered_with_the_known_ones(tmp_path):
+    with pytest.raises(BadInput, match=r"ml-1m.*synthetic-20m"):
+        fetch("nonsense")
+    with pytest.raises(BadInput, match="no stored set of that name"):
+        load("nonsense")
+    with pytest.raises(BadInput, match="is generated"):
+        fetch("synthetic-1m", tmp_path)
+    with pytest.raises(BadInput, match="no file"):
+        fetch("mine", tmp_path / "absent.zip")
+
+
+def test_the_list_shows_what_is_stored(archive, capsys):
+    store_set("ml-1m", archive, Output())
+    store_set("mine", archive, Output())
+    sets = {row["name"]: row["stored"] for row in data_list(Output())["sets"]}
+    assert (sets["ml-1m"], sets["mine"], sets["synthetic-20m"]) == (True, True, False)
+    assert "not stored" in capsys.readouterr().out
+
+
+def test_the_cache_follows_the_environment(monkeypatch, cache):
+    assert cache_dir() == cache
+    monkeypatch.delenv("ASYNCQN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_dir() == Path("/somewhere/asyncqn")

@@ -1,0 +1,189 @@
+"""Ratings: ids there and back, constructors, splits."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncqn.errors import BadInput
+from asyncqn_recommender.data import Ratings, as_ratings
+from asyncqn_recommender.data.ids import LONGEST_ID
+from asyncqn_recommender.data.ratings import repeated_rows
+
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6)
+numbers = st.integers(-(2**62), 2**62) | st.integers(0, 5)
+
+
+@st.composite
+def rated_pairs(draw, ids=numbers):
+    """(users, items, values) without repeated pairs, ids all numbers."""
+    pairs = draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=30, unique=True))
+    values = draw(st.lists(st.floats(-9, 9, width=32), min_size=len(pairs), max_size=len(pairs)))
+    return [u for u, _ in pairs], [i for _, i in pairs], values
+
+
+def rows_of(ratings):
+    """The ratings as the user wrote them, in the order of rows."""
+    users = ratings.user_ids[ratings.users].tolist()
+    items = ratings.item_ids[ratings.items].tolist()
+    return list(zip(users, items, ratings.values.tolist(), strict=True))
+
+
+@given(rated_pairs() | rated_pairs(ids=texts))
+def test_ids_map_to_dense_indices_and_back(rows):
+    users, items, values = rows
+    ratings = Ratings.from_arrays(users, items, values)
+    assert rows_of(ratings) == list(zip(users, items, values, strict=True))
+    assert ratings.user_index(users).tolist() == ratings.users.tolist()
+    assert ratings.item_index(items).tolist() == ratings.items.tolist()
+    assert (ratings.n_users, ratings.n_items) == (len(set(users)), len(set(items)))
+
+
+@given(rated_pairs(), st.randoms())
+def test_the_order_of_rows_does_not_change_the_tables(rows, random):
+    order = list(range(len(rows[0])))
+    random.shuffle(order)
+    first = Ratings.from_arrays(*rows)
+    second = Ratings.from_arrays(*([column[k] for k in order] for column in rows))
+    assert first.user_ids.tolist() == second.user_ids.tolist()
+    assert sorted(rows_of(first)) == sorted(rows_of(second))
+
+
+@given(rated_pairs(), st.floats(0.01, 0.99), st.integers(0, 2**32))
+def test_a_split_is_a_reproducible_partition_with_the_same_tables(rows, fraction, seed):
+    ratings = Ratings.from_arrays(*rows)
+    n_test = round(fraction * len(ratings))
+    if n_test in (0, len(ratings)):
+        with pytest.raises(BadInput, match="empty"):
+            ratings.split(fraction, seed)
+        return
+    train, test = ratings.split(fraction, seed)
+    assert len(test) == n_test
+    assert sorted(rows_of(train) + rows_of(test)) == sorted(rows_of(ratings))
+    assert train.user_ids is test.user_ids is ratings.user_ids
+    again, _ = ratings.split(fraction, seed)
+    assert rows_of(again) == rows_of(train)
+
+
+def test_unknown_ids_give_minus_one_and_numbers_are_found_as_text():
+    ratings = Ratings.from_arrays([7, 42], ["a", "10"], [1, 2])
+    assert ratings.user_index([42, 8, 7]).tolist() == [1, -1, 0]
+    assert ratings.user_index(["42", "x", "", "8"]).tolist() == [1, -1, -1, -1]
+    assert int(ratings.user_index("7")) == 0
+    assert ratings.item_index([10, 11]).tolist() == [0, -1]
+
+
+def test_every_form_gives_the_same_ratings():
+    users, items, values = [0, 0, 1, 2], [1, 0, 1, 1], [3.0, 4.5, 1.0, 2.0]
+    expected = sorted(zip(users, items, values, strict=True))
+    frame = pd.DataFrame({"userId": users, "movieId": items, "rating": values})
+    table = pa.table({"user": users, "item": items, "score": values})
+    matrix = scipy.sparse.csr_matrix((values, (users, items)), shape=(4, 2))
+    plain = Ratings.from_arrays(users, items, values)
+    for form in (plain, frame, table, table.to_batches()[0], matrix, (users, items, values)):
+        assert sorted(rows_of(as_ratings(form))) == expected
+    assert as_ratings(matrix).n_users == 4
+    assert as_ratings(scipy.sparse.coo_array(matrix)).n_users == 4
+
+
+def test_text_ids_come_from_pandas_and_arrow_dictionaries():
+    words = ["ann", "bob", "ann"]
+    frame = pd.DataFrame({"u": words, "i": pd.Categorical(["x", "y", "y"]), "r": [1, 2, 3]})
+    table = pa.table({"u": pa.array(words).dictionary_encode(), "i": ["x", "y", "y"], "r": [1, 2, 3]})
+    unused = pa.DictionaryArray.from_arrays([0, 2, 0], ["ann", "zoe", "bob"])
+    for form in (frame, table, table.set_column(0, "u", unused)):
+        ratings = as_ratings(form)
+        assert ratings.user_ids.tolist() == ["ann", "bob"]
+        assert rows_of(ratings) == [("ann", "x", 1), ("bob", "y", 2), ("ann", "y", 3)]
+
+
+def test_columns_with_unusual_names_can_be_named():
+    frame = pd.DataFrame({"who": [1], "what": [2], "how": [3.0]})
+    assert rows_of(Ratings.from_pandas(frame, user="who", item="what", rating="how")) == [(1, 2, 3.0)]
+    with pytest.raises(BadInput, match="'who', 'what', 'how'"):
+        as_ratings(frame)
+    with pytest.raises(BadInput, match="no column 'nobody'"):
+        Ratings.from_pandas(frame, user="nobody")
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "values", "words"),
+    [
+        ([1, 1], [2, 2], [3, 4], "row 1 rates item 2 by user 1 a second time"),
+        ([1], [2], [float("nan")], "row 0 has the rating nan"),
+        ([1], [2], [float("inf")], "not a finite number"),
+        ([1, 2], [2], [3], "of one length"),
+        ([], [], [], "no ratings"),
+        ([1.5], [2], [3], "row 0 has the user id 1.5"),
+        ([None], [2], [3], "row 0 has no user id"),
+        (["a", 1, None], [1, 2, 3], [1, 2, 3], "row 2 has no user id"),
+        (["a", 1], [1, 2], [1, 2], "mix types"),
+        (pd.Series(["a", 1]), [1, 2], [1, 2], "mix types"),
+        ([True], [2], [3], "type bool"),
+        ([2**63], [2], [3], "too large"),
+        (["a\0"], [2], [3], "forbid"),
+        (["a" * (LONGEST_ID + 1)], [2], [3], "longer than"),
+        ([[1]], [2], [3], "one-dimensional"),
+        ([1], [2], ["x"], "must be numbers"),
+        ([1], [2], [[3]], "of one length"),
+    ],
+)
+def test_bad_arrays_are_refused_in_one_sentence(users, items, values, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        Ratings.from_arrays(users, items, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_tables_are_refused_with_their_row():
+    nulls = pa.table({"user": [1, None], "item": [1, 2], "rating": [1.0, 2.0]})
+    with pytest.raises(BadInput, match="row 1 lacks"):
+        as_ratings(nulls)
+    with pytest.raises(BadInput, match="does not hold numbers"):
+        as_ratings(pa.table({"user": [1], "item": [1], "rating": ["good"]}))
+    with pytest.raises(BadInput, match="cannot be made from"):
+        as_ratings(3.5)
+    with pytest.raises(BadInput, match="must be different columns"):
+        Ratings.from_arrow(nulls, user="item")
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
+def test_a_repeated_pair_is_every_row_after_its_first(pairs):
+    users, items = np.array(pairs, dtype=np.int32).T
+    ratings = Ratings(users, items, np.ones(len(pairs), np.float32), np.arange(5), np.arange(5))
+    assert repeated_rows(ratings).tolist() == [pair in pairs[:k] for k, pair in enumerate(pairs)]
+
+
+def test_without_pyarrow_arrays_work_and_files_name_the_extra(tmp_path):
+    code = f"""
+import sys
+sys.modules["pyarrow"] = sys.modules["pandas"] = sys.modules["scipy.sparse"] = None
+from asyncqn_recommender.data import as_ratings, open_ratings, read_ratings, save_ratings
+from asyncqn.errors import MissingExtra
+ratings = as_ratings(([1, 2], ["a", "b"], [3, 4]))
+assert open_ratings(save_ratings(ratings, {str(tmp_path / "set")!r})).digest == ratings.digest
+open({str(tmp_path / "r.csv")!r}, "w").write("user,item,rating\\n1,2,3\\n")
+try:
+    read_ratings({str(tmp_path / "r.csv")!r})
+except MissingExtra as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'asyncqn[data]'" in done.stdout
+
+
+@given(rated_pairs())
+def test_the_digest_names_the_content(rows):
+    ratings = Ratings.from_arrays(*rows)
+    assert ratings.digest == Ratings.from_arrays(*rows).digest
+    changed = Ratings.from_arrays(rows[0], rows[1], [v + 1 for v in rows[2]])
+    assert ratings.digest != changed.digest
+
+
+def test_float_ids_that_are_whole_become_numbers():
+    assert Ratings.from_arrays([1.0, 2.0], [1, 1], [1, 1]).user_ids.dtype == np.int64

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import factorization_oracles as oracle
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncqn.errors import BadInput
+from asyncqn.types import Potential
+from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
+from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
+
+RANKS = [1, 3, 5, 8, 20, 33]
+REAL = [np.float64, np.float32]
+
+
+def model(p: oracle.Problem, rank: int = 5, **options: Any) -> ProfiledFactorization:
+    return ProfiledFactorization(**oracle.arguments(p), rank=rank, **{"seed": None, **options})
+
+
+def gradient(potential: ProfiledFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    out = np.full(potential.dim, np.nan, potential.dtype)
+    potential.grad(theta, np.asarray(rows, np.int64), out)
+    return out
+
+
+def solve_error(potential: ProfiledFactorization) -> float:
+    """Of a solved row: rounding times the condition, (lambda + sum |f|^2) / lambda < 1e3 here."""
+    return 1e3 * (potential.rank + 3) * float(np.finfo(potential.dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("rank", RANKS)
+def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
+    p = oracle.problem(rank)
+    potential = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
+    rng = np.random.default_rng(0)
+    theta = potential.initial(rng)
+    F = theta.astype(np.float64).reshape(p.n_items, rank)
+    G = oracle.best_users(p, F, 0.7, 0.3)
+    error = solve_error(potential)
+    np.testing.assert_allclose(potential.user_factors(theta), G, atol=error * np.abs(G).max())
+    best = oracle.value(p, np.concatenate([theta.astype(np.float64), G.ravel()]), rank, 0.7, 0.3)
+    assert potential.value(theta) == pytest.approx(best, rel=error)
+    for rows in (np.arange(20), np.arange(4, 11), np.array([3]), rng.integers(0, 20, 50)):
+        exact = oracle.profiled_gradient(p, theta, rank, 0.7, 0.3, rows)
+        found = gradient(potential, theta, rows)
+        np.testing.assert_allclose(found, exact, atol=error * max(1.0, np.abs(exact).max()))
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
+    p = oracle.problem(0)
+    profiled, both = model(p), MatrixFactorization(**oracle.arguments(p), rank=5)
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(profiled.dim)
+    lowest = both.value(profiled.joint(theta))
+    assert profiled.value(theta) == pytest.approx(lowest, rel=1e-11)
+    for size in (1e-3, 1e-1, 10.0):
+        moved = profiled.joint(theta)
+        moved[profiled.dim :] += size * rng.standard_normal(moved.size - profiled.dim)
+        assert both.value(moved) > lowest * (1 - 1e-11)
+
+
+def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
+    p = oracle.problem(1, n=60, n_users=6, n_items=5)
+    potential = model(p, 3, prior=0.5, alpha=0.2)
+    theta = potential.initial(np.random.default_rng(0))
+    # V's third derivatives are of size 1e3, so h = 1e-5 leaves 1e-7; V ~ 50 rounds to 1e-14, over h 1e-9.
+    np.testing.assert_allclose(
+        gradient(potential, theta, np.arange(6)), oracle.slopes(potential.value, theta), atol=1e-6
+    )
+
+
+def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> None:
+    p, columns = oracle.problem(5), np.array([1.0, 1.0, 2.5, 4.0])
+    plain, potential = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
+    theta = potential.initial(np.random.default_rng(0))
+    ridges = np.multiply.outer(oracle.row_ridges(p, 0.7, 0.3)[0], columns - 1.0).ravel()
+    assert potential.value(theta) - plain.value(theta) == pytest.approx(0.5 * ridges @ theta**2)
+    everyone = np.arange(p.n_users)
+    more = gradient(potential, theta, everyone) - gradient(plain, theta, everyone)
+    np.testing.assert_allclose(more, ridges * theta, atol=1e-9)
+    H, image = potential.inverse_metric(theta, 1.0), np.empty_like(theta)
+    v = np.random.default_rng(1).standard_normal(potential.dim)
+    H.apply(v, image)
+    G = potential.user_factors(theta)
+    C = (G * potential.user_counts[:, None]).T @ G / potential.user_counts.sum()
+    for m in range(p.n_items):
+        dense = potential.item_ridges[m] * np.diag(columns) + potential.item_counts[m] * C
+        row = slice(4 * m, 4 * m + 4)
+        np.testing.assert_allclose(dense @ image[row], v[row], atol=1e-9)
+    diagonal = potential.curvature_diagonal(theta).reshape(-1, 4)
+    np.testing.assert_allclose(
+        diagonal, np.outer(potential.item_ridges, columns) + np.outer(potential.item_counts, np.diag(C))
+    )
+
+
+def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
+    potential = model(oracle.problem(2))
+    theta = potential.initial(np.random.default_rng(0))
+    mean = np.mean([gradient(potential, theta, np.array([row])) for row in range(20)], axis=0)
+    full = gradient(potential, theta, np.arange(20))
+    # Twenty gradients, each up to 20 times as large as its share, are averaged.
+    np.testing.assert_allclose(mean, full, atol=20 * 2.3e-16 * 20 * np.abs(full).max() * 10)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
+    p = oracle.problem(3)
+    plain, mixed = model(p), model(p, seed=seed)
+    theta = plain.initial(np.random.default_rng(0))
+    rows = np.array([0, 7, 7, 13])
+    assert sorted(mixed.order) == list(range(20))
+    np.testing.assert_array_equal(mixed.user_factors(theta), plain.user_factors(theta))
+    np.testing.assert_array_equal(gradient(mixed, theta, rows), gradient(plain, theta, mixed.order[rows]))
+
+
+def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
+    p = oracle.problem(4)
+    both = MatrixFactorization(**oracle.arguments(p), rank=2)
+    theta = als(both, both.initial(np.random.default_rng(0)), sweeps=3000).theta
+    profiled = model(p, 2)
+    full = np.arange(20)
+    start = np.abs(gradient(profiled, profiled.initial(np.random.default_rng(0)), full)).max()
+    # ALS converges linearly; 3000 sweeps leave no more than rounding, 1e-9 of where it started.
+    assert np.abs(gradient(profiled, theta[: profiled.dim].copy(), full)).max() < 1e-9 * start
+    assert both.metrics(theta)["grad_norm"] < 1e-9 * start * np.sqrt(both.dim)
+
+
+def test_metrics_agree_with_the_joint_potential() -> None:
+    p, q = oracle.problem(5), oracle.problem(6, n=50)
+    options: dict[str, Any] = {"alpha": 0.2, "test": (q.users, q.items, q.values), "seed": 1}
+    profiled, both = model(p, **options), MatrixFactorization(**oracle.arguments(p), rank=5, **options)
+    theta = profiled.initial(np.random.default_rng(0))
+    found, expected = profiled.metrics(theta), both.metrics(profiled.joint(theta))
+    # At the minimum over G the joint gradient has no user part, so even its norm is the same.
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("rank", RANKS)
+def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None:
+    p = oracle.problem(7)
+    potential = model(p, rank, prior=0.5, alpha=0.1, dtype=dtype, seed=2)
+    rng = np.random.default_rng(0)
+    theta = potential.initial(rng)
+    G = oracle.best_users(p, theta.astype(np.float64).reshape(-1, rank), 0.5, 0.1)
+    share = np.bincount(p.users, minlength=20) / 300
+    C = (G * share[:, None]).T @ G
+    v, out = rng.standard_normal(potential.dim).astype(dtype), np.empty(potential.dim, dtype)
+    potential.inverse_metric(theta, 0.3, batch=4).apply(v, out)
+    counts, lam = np.bincount(p.items, minlength=13), oracle.row_ridges(p, 0.5, 0.1)[0]
+    delta = 0.3 * 20 / 4 * np.trace(C)
+    for m in range(13):
+        block = (lam[m] + delta) * np.eye(rank) + counts[m] * C
+        exact = np.linalg.solve(block, v.reshape(-1, rank)[m].astype(np.float64))
+        # The condition of a block is below 100 (lambda + delta against n_m tr C).
+        close = 100 * solve_error(potential) * np.abs(exact).max()
+        np.testing.assert_allclose(out.reshape(-1, rank)[m], exact, atol=close)
+    assert np.all(potential.inverse_metric(theta, 1.0).base == potential.item_ridges)
+    diagonal = lam[:, None] + counts[:, None] * np.diag(C)
+    np.testing.assert_allclose(
+        potential.curvature_diagonal(theta).reshape(-1, rank), diagonal, rtol=solve_error(potential)
+    )
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_als_never_raises_the_value_and_threads_change_no_bit(threads: int, dtype: type) -> None:
+    p = oracle.problem(8, n=2000, n_users=60, n_items=40)
+    both = MatrixFactorization(**oracle.arguments(p), rank=5, alpha=0.1, dtype=dtype)
+    theta = both.initial(np.random.default_rng(0))
+    result = als(both, theta, sweeps=8, threads=threads, track=True)
+    assert len(result.values) == 17
+    assert result.values[-1] == both.value(result.theta)
+    rounding = 1e2 * float(np.finfo(dtype).eps) * result.values[0]
+    assert np.all(np.diff(result.values) <= rounding)
+    assert np.array_equal(result.theta, als(both, theta, sweeps=8).theta)
+    assert result.theta.dtype == dtype
+
+
+def test_als_users_equal_the_profiled_users() -> None:
+    p = oracle.problem(9)
+    both, profiled = MatrixFactorization(**oracle.arguments(p), rank=5, seed=None), model(p)
+    theta = als(both, both.initial(np.random.default_rng(0)), sweeps=2).theta
+    F = theta[: profiled.dim].copy()
+    before = profiled.user_factors(F)
+    by_hand = oracle.best_users(p, F.reshape(-1, 5), 1.0, 0.0)
+    np.testing.assert_allclose(before, by_hand, atol=solve_error(profiled) * np.abs(by_hand).max())
+
+
+def test_it_is_a_potential_made_from_ratings_and_keeps_its_dtype() -> None:
+    p = oracle.problem(10)
+    ratings = SimpleNamespace(**oracle.arguments(p))
+    potential = ProfiledFactorization.from_ratings(ratings, rank=4, dtype=np.float32, source="mine")
+    assert isinstance(potential, Potential)
+    assert (potential.dim, potential.n_data) == (4 * 13, 20)
+    theta = potential.initial(np.random.default_rng(0))
+    assert (
+        theta.dtype
+        == potential.user_factors(theta).dtype
+        == potential.curvature_diagonal(theta).dtype
+        == np.float32
+    )
+    reference = potential.reference()
+    assert reference is not None
+    assert (reference["kind"], reference["source"], reference["rank"]) == (
+        "profiled-factorization",
+        "mine",
+        4,
+    )
+    assert model(p).reference() is None
+
+
+def test_bad_input_is_refused_with_a_sentence() -> None:
+    p = oracle.problem(11)
+    with pytest.raises(BadInput, match="rank must be an integer"):
+        model(p, 0)
+    with pytest.raises(BadInput, match="seed must be an integer from 0"):
+        model(p, seed=-1)
+    with pytest.raises(BadInput, match=r"users must lie in 0\.\.2"):
+        model(p._replace(n_users=3))
+    potential = model(p)
+    theta = potential.initial(np.random.default_rng(0))
+    for rows in ([20], [-1], [0, 25, 3]):
+        with pytest.raises(BadInput, match=r"rows must lie in 0\.\.19"):
+            gradient(potential, theta, np.array(rows))
+    with pytest.raises(BadInput, match="at least one row"):
+        gradient(potential, theta, np.array([]))
+    with pytest.raises(BadInput, match="contiguous float64 vectors of length 65"):
+        potential.value(theta[1:].copy())
+    with pytest.raises(BadInput, match="not its input"):
+        potential.inverse_metric(theta, 1.0).apply(theta, theta)
+    both = MatrixFactorization(**oracle.arguments(p), rank=5)
+    start = both.initial(np.random.default_rng(0))
+    with pytest.raises(BadInput, match="threads must be at least 1"):
+        als(both, start, threads=0)
+    with pytest.raises(BadInput, match="sweeps must be at least 0"):
+        als(both, start, sweeps=-1)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
+    potential = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    theta, n = potential.initial(np.random.default_rng(0)), potential.n_data
+    for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
+        blocks = np.split(order, [1, n // 3, n // 2])
+        parts = [len(rows) / n * potential.value_rows(theta, rows) for rows in blocks]
+        assert sum(parts) == pytest.approx(potential.value(theta), rel=solve_error(potential))
+
+
+@pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
+def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
+    potential = model(oracle.problem(3))
+    with pytest.raises(BadInput, match="row"):
+        potential.value_rows(potential.initial(np.random.default_rng(0)), np.array(rows, np.int64))
