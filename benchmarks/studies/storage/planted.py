@@ -29,6 +29,7 @@ import numpy as np
 import asyncqn as aq
 from asyncqn.runs.checkpoint import CHECKPOINT
 from asyncqn.storage import check_of
+from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import save_ratings, synthetic_ratings
 
 PATIENCE = 60.0
@@ -69,7 +70,7 @@ def make_templates(folder: Path) -> None:
         aq.resume(folder / "A")  # writes the other generation
     ratings = synthetic_ratings(30, 20, 300)
     save_ratings(ratings, folder / "S")
-    aq.Recommender(2, workers=1).fit(ratings).save(folder / "M")
+    Recommender(2, workers=1).fit(ratings).save(folder / "M")
     (folder / "j.toml").write_text(JOB)
     rows = zip(ratings.users, ratings.items, ratings.values, strict=True)
     (folder / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{v}\n" for u, i, v in rows))
