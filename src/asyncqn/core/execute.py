@@ -7,6 +7,7 @@ be executed the moment its version exists, before the next commit: no version is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -51,6 +52,17 @@ class Finished(NamedTuple):
     """The states of the workers that are still there."""
     outcome: Outcome
     message: str
+
+
+class LoopState(NamedTuple):
+    """All that changes in a `Loop`, between two commits."""
+
+    master: dict[str, Any]
+    """The arguments of `Master.restore`."""
+    workers: Mapping[int, tuple[Any, int]]
+    """The state of each worker, and how many steps it made."""
+    pending: Mapping[int, Any]
+    """The updates that wait for their commit, by the rows of the schedule; None: rejected."""
 
 
 class Watch(Protocol):
@@ -188,15 +200,31 @@ class Loop:
             while segments and version >= segments[0].from_commit:
                 work = self._next_segment()
 
-    def restore(self, states: Mapping[int, tuple[Any, int]], pending: Mapping[int, Any]) -> None:
-        """Continue from the master's version.
+    def state(self) -> LoopState:
+        """Return a copy of the state between two commits."""
+        master = self.master
+        whole = LoopState(
+            {
+                "iterate": master.iterate,
+                "version": master.version,
+                "time": master.time,
+                "rejected": master.rejected,
+                "rejected_in_a_row": master.rejected_in_a_row,
+                "fingerprints": master.fingerprints,
+                "records": master.records,
+                "delays": (master.delays, master.delayed),
+            },
+            {worker: (local, self.steps[worker]) for worker, local in self.locals.items()},
+            self.pending,
+        )
+        return deepcopy(whole)
 
-        states: the state of each worker and how many steps it made; pending: the updates that wait for their
-        commit, by the rows of the schedule, None where one was rejected.
-        """
-        for worker, (local, steps) in states.items():
+    def restore(self, state: LoopState) -> None:
+        """Continue from a state, whose arrays become the loop's own."""
+        self.master.restore(**state.master)
+        for worker, (local, steps) in state.workers.items():
             self.locals[worker], self.steps[worker] = local, steps
-        self.pending.update(pending)
+        self.pending.update(state.pending)
         read, commit, first = self.schedule.read, self.schedule.commit, self.master.version
-        if set(pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
+        if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
             raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")

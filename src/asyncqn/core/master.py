@@ -91,7 +91,7 @@ class Master:
         self.records: list[dict[str, float]] = []
         self.columns: dict[str, None] = {}
         """The names in `records`, in the order in which they first came."""
-        self._delays = self._delayed = 0
+        self.delays = self.delayed = 0
         """The sum of l_n over the updates since the callback was last called, and how many they are."""
         self._view_theta()
 
@@ -120,8 +120,8 @@ class Master:
         Raises `Ended` where the run ends with it.
         """
         if self.callback is not None:
-            self._delays += sum(staleness)
-            self._delayed += len(staleness)
+            self.delays += sum(staleness)
+            self.delayed += len(staleness)
         good: Sequence[Any] = updates
         if None in updates:
             kept = [(update, l_n) for update, l_n in zip(updates, staleness) if update is not None]
@@ -195,8 +195,8 @@ class Master:
             # Else theta is a trial, from which the method turns back by itself.
             raise Ended(Outcome.DIVERGED, f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            delay = self._delays / max(1, self._delayed)
-            self._delays = self._delayed = 0
+            delay = self.delays / max(1, self.delayed)
+            self.delays = self.delayed = 0
             progress = Progress(self.version, time, theta.copy(), dict(record), delay, self.alive)
             try:
                 self.callback(progress)
@@ -233,10 +233,12 @@ class Master:
         rejected_in_a_row: int,
         fingerprints: Sequence[int],
         records: list[dict[str, float]],
+        delays: tuple[int, int] = (0, 0),
     ) -> None:
-        """Continue from what a checkpoint holds of a master."""
+        """Continue from the state of another master; `delays` is what the next `Progress` averages over."""
         self.iterate, self.version, self.time = iterate, version, time
         self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
         self.fingerprints, self.records = array("I", fingerprints), records
         self.columns = dict.fromkeys(name for record in records for name in record)
+        self.delays, self.delayed = delays
         self._view_theta()

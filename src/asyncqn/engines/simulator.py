@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.fit import stretched_to
 from asyncqn.cluster.simulate import simulate
+from asyncqn.core.execute import Finished, Loop, LoopState, execute
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
-from asyncqn.core.stages import Stages
+from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.errors import require
+from asyncqn.runs.conclude import conclude
+from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.execution import run_schedule
+from asyncqn.runs.manifest import run_manifest
 from asyncqn.runs.run import Run
+from asyncqn.storage import GrowingRows
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 
@@ -48,36 +55,110 @@ class Simulator:
 
     def minimize(self, request: Request) -> Run:
         engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
-        stages, told = request.algorithm.stages, request
-        cluster = stretched_to(
-            self.cluster, request.algorithm, request.commits, int(request.potential.n_data)
-        )
-        if request.callback is not None:
-            told = replace(request, callback=Told(request.callback))
+        algorithm = request.algorithm
+        cluster = stretched_to(self.cluster, algorithm, request.commits, int(request.potential.n_data))
         with listening_for_interrupts(request.checkpoints):
-            for length in [request.commits] if request.checkpoints else lengths(request, stages):
-                schedule = simulate(cluster, stages, length, request.seed)
-                last = length == request.commits
-                run = run_schedule(replace(told, commits=length), schedule, engine=engine, judged=last)
-                if run.status is not Outcome.COMPLETED:
-                    break
-        return replace(run, manifest={**run.manifest, "commits": request.commits})
+            if request.checkpoints is not None:
+                schedule = simulate(cluster, algorithm.stages, request.commits, request.seed)
+                return run_schedule(request, schedule, engine=engine)
+            return conclude(_in_stretches(request, cluster), run_manifest(request, engine))
 
 
-def lengths(request: Request, stages: Stages) -> list[int]:
-    """How many commits to simulate: all, or few first where the run may end long before.
+def _in_stretches(request: Request, cluster: Cluster) -> Finished:
+    """Simulate and execute few commits first where the run may end long before the last.
 
-    A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed; a
-    run that outlives a schedule is computed again on one four times as long.
+    A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed.  A
+    run that outlives its schedule goes on with one four times as long.
     """
-    rows = stages[-1].rows
-    shorter = [request.commits]
-    while request.stopping != TO_THE_END and shorter[0] * rows > _MANY_ROWS and shorter[0] > _FEW_COMMITS:
-        shorter.insert(0, shorter[0] // 4)
-    return shorter
+    kept, told = rows_to_keep(request), request
+    lengths = schedule_lengths(request)
+    if len(lengths) > 1 and request.callback is not None:
+        told = replace(request, callback=OncePerCommit(request.callback))
+    handover = Handover(kept)
+    for length in lengths:
+        schedule = simulate(cluster, request.algorithm.stages, length, request.seed)
+        handover.take_over(schedule, cluster.workers, last=length == lengths[-1])
+        finished = execute(
+            replace(told, commits=length), schedule, workers=cluster.workers, kept=kept, watch=handover
+        )
+        if finished.outcome is not Outcome.COMPLETED:
+            break
+    return finished
 
 
-class Told:
+def schedule_lengths(request: Request) -> list[int]:
+    """Return how many commits to simulate, one attempt after the other; the last is all of them."""
+    rows = request.algorithm.stages[-1].rows
+    lengths = [request.commits]
+    while request.stopping != TO_THE_END and lengths[0] * rows > _MANY_ROWS and lengths[0] > _FEW_COMMITS:
+        lengths.insert(0, lengths[0] // 4)
+    return lengths
+
+
+class Handover:
+    """Carries the numerical loop from a schedule to a longer one with the same beginning.
+
+    A schedule lacks the computations that were under way when it ended.  So the state is copied at the last
+    version before any of those began, and the commits after it are made again.
+
+    kept: the iterates that the run keeps, of which those after that version are dropped.
+    """
+
+    def __init__(self, kept: GrowingRows | None) -> None:
+        self._kept = kept
+        self._state: LoopState | None = None
+        self._before: tuple[int, Schedule] | None = None
+        self._settled = 0
+
+    def take_over(self, schedule: Schedule, workers: int, *, last: bool) -> None:
+        """The loop goes on with this schedule, after which no other comes where it is the `last`."""
+        if self._before is not None and not _begin_alike(*self._before, schedule):
+            self._state = None
+        if self._state is None and self._kept is not None:
+            self._kept.truncate(0)
+        self._settled = 0 if last else settled_version(schedule, workers)
+        self._before = self._settled, schedule
+
+    def begin(self, loop: Loop) -> None:
+        if self._state is not None:
+            state, self._state = self._state, None
+            loop.restore(state)
+            if self._kept is not None:
+                self._kept.truncate(loop.master.version // loop.master.keep)
+
+    def committed(self, loop: Loop) -> None:
+        if loop.master.version == self._settled:
+            self._state = loop.state()
+
+    def stopped(self, loop: Loop) -> None:
+        pass
+
+
+def settled_version(schedule: Schedule, workers: int) -> int:
+    """Return a version such that the schedule has all computations that read an earlier one.
+
+    It is the earliest at which a worker may have begun what it was computing at the end of the schedule.
+    """
+    if schedule.workers < workers or len(set(schedule.worker.tolist())) < workers:
+        return 0
+    read, commit = schedule.read, schedule.commit
+    ends = np.maximum(commit, read) if schedule.part is None else read
+    last = {int(w): int(end) for w, end in zip(schedule.worker, ends)}
+    delivered = int(np.flatnonzero(commit != DROPPED)[-1])
+    return min(*last.values(), int(read[delivered + 1 :].min(initial=schedule.commits - 1)))
+
+
+def _begin_alike(version: int, schedule: Schedule, longer: Schedule) -> bool:
+    """Return whether computations that read a version before this one are the same rows of both schedules."""
+    early, others = schedule.read < version, longer.read < version
+    rows = np.flatnonzero(early)
+    if not np.array_equal(rows, np.flatnonzero(others)):
+        return False
+    mine, theirs = schedule.arrays(), longer.arrays()
+    return all(np.array_equal(mine[name][rows], theirs[name][rows]) for name in mine)
+
+
+class OncePerCommit:
     """A callback that hears of no commit twice."""
 
     def __init__(self, callback: Callback) -> None:

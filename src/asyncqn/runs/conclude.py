@@ -19,16 +19,13 @@ from asyncqn.storage import GrowingRows
 from asyncqn.types import Array, extra
 
 
-def conclude(finished: Finished, manifest: dict[str, Any], *, judged: bool = True) -> Run:
-    """Return the `Run` of a master that has made its last commit, on whatever engine.
-
-    judged: whether all commits made are the end of the run, so that `judge` decides what they are.
-    """
+def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
+    """Return the `Run` of a master that has made its last commit, on whatever engine."""
     master, schedule, locals_, outcome, message = finished
     if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
         outcome, message = Outcome.DIVERGED, str(diverged)
     theta, fun = answer(master, outcome)
-    if judged and outcome is Outcome.COMPLETED:
+    if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
     if outcome is Outcome.DIVERGED:
         advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)

@@ -24,7 +24,6 @@ def run_schedule(
     *,
     engine: EngineManifest,
     segments: Sequence[Segment] = (),
-    judged: bool = True,
 ) -> Run:
     """Execute a schedule and return the `Run`.
 
@@ -38,8 +37,6 @@ def run_schedule(
         What the manifest says of the engine; `workers` and `wire` count here.
     segments : sequence of Segment, optional
         The segments of a run that was resumed with something else, in their order.
-    judged : bool, default True
-        Whether the end of the schedule is the end of the run, so that its outcome is judged.
     """
     manifest, checkpoints = run_manifest(request, engine), request.checkpoints
     finished = execute(
@@ -50,7 +47,7 @@ def run_schedule(
         kept=rows_to_keep(request),
         watch=None if checkpoints is None else CheckpointWriter(checkpoints, manifest),
     )
-    return conclude(finished, manifest, judged=judged)
+    return conclude(finished, manifest)
 
 
 class CheckpointWriter:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.execute import Loop
+from asyncqn.core.execute import Loop, LoopState
 from asyncqn.core.master import Master
 from asyncqn.core.worker import sample_update
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
@@ -45,16 +45,21 @@ def save_master(master: Master) -> Saved:
 
 def restore_master(master: Master, saved: Saved) -> None:
     """Set a fresh master to the state of a checkpoint."""
+    master.restore(**_master_state(master, saved))
+
+
+def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
+    """The arguments of `Master.restore`; the iterate is filled in place."""
     document, table = saved.document, Table(with_prefix("metrics.", saved.arrays))
-    master.restore(
-        saved.tree("iterate", master.iterate),
-        version=saved.commit,
-        time=float(document["last_time"]),
-        rejected=document["rejected"],
-        rejected_in_a_row=document["rejected_in_a_row"],
-        fingerprints=saved.arrays["fingerprints"].tolist(),
-        records=[table.row(i) for i in range(table.rows)],
-    )
+    return {
+        "iterate": saved.tree("iterate", master.iterate),
+        "version": saved.commit,
+        "time": float(document["last_time"]),
+        "rejected": document["rejected"],
+        "rejected_in_a_row": document["rejected_in_a_row"],
+        "fingerprints": saved.arrays["fingerprints"].tolist(),
+        "records": [table.row(i) for i in range(table.rows)],
+    }
 
 
 def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
@@ -78,8 +83,7 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
     master, document = loop.master, saved.document
     algorithm, potential, theta0 = master.algorithm, loop.worker.potential, master.theta0
     sample = sample_update(algorithm, potential, theta0, loop.seed)
-    restore_master(master, saved)
-    states = {
+    workers = {
         int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0)), int(steps))
         for worker, steps in document["workers"].items()
     }
@@ -88,4 +92,4 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
         row: None if row in rejected else saved.tree(f"pending.{row}", sample, in_place=False)
         for row in document["pending"]
     }
-    loop.restore(states, pending)
+    loop.restore(LoopState(_master_state(master, saved), workers, pending))

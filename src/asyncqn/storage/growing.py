@@ -41,6 +41,14 @@ class GrowingRows:
             self._rows[self._count] = row
         self._count += 1
 
+    def truncate(self, count: int) -> None:
+        """Keep only the first `count` rows."""
+        if self._file is not None:
+            self._file.flush()
+            self._file.seek(count * self._rows.shape[1] * self._rows.itemsize)
+            self._file.truncate()
+        self._count = count
+
     def table(self) -> npt.NDArray[Any]:
         """All rows, not to be written to; a memory map where they lie in the file."""
         if self._file is None:
