@@ -1,0 +1,322 @@
+"""SharedMetricHMC: asynchronous Hamiltonian chains under one metric that the master learns from all of them.
+
+Every worker runs its own chains and sends each draw with its gradient; the master files them during the
+warm-up, sends back a metric, a step and a length (`warm_up`), and freezes all three.  A kernel with a fixed
+metric leaves exp(-U) invariant whatever the metric is, so that stale messages delay what is learned and
+bias nothing; docs/explanation/sampling.md has the proof and what it assumes of timing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.checks import check_counts
+from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
+from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, overdispersed
+from asyncqn.algorithms.sampling.target import Target
+from asyncqn.algorithms.sampling.trajectory import trajectory
+from asyncqn.algorithms.sampling.warm_up import (
+    BEST,
+    LENGTH,
+    STAGE,
+    STEP,
+    File,
+    Tuning,
+    learn,
+    new_file,
+    new_tuning,
+    note_acceptance,
+    note_mode,
+    note_pair,
+)
+from asyncqn.core.stages import ASYNCHRONOUS
+from asyncqn.errors import require
+from asyncqn.types import Array, Commit, Counters, Potential, Task
+
+NEAR_THE_MODE = 0.3
+"""A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
+BURN_IN = 50
+"""Trajectories that a chain makes before its draws count, also one that joins late."""
+PREPARATIONS = 2
+"""Steps of a chain before its first trajectory: its start, its search."""
+MOST_LEAPFROG_STEPS = 1024
+
+NEW, PLACED, SEARCHED, MOVING = range(4)
+"""What a chain has done: nothing, drawn a point to search from, found its mode, begun to move."""
+
+TOTALS = ("draws", "accepted", "divergent", "gradients", "warm_up_gradients", "chains_moved")
+"""Draws that count; how many of these were accepted, and how many were divergent; gradients of the
+trajectories whose draws count, and all others; searches given up for a mode of more mass."""
+DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED = range(len(TOTALS))
+
+
+class Iterate(NamedTuple):
+    """The last draw that arrived, what workers are sent (`Tuning`), and what the master keeps for itself."""
+
+    theta: Array
+    metric: Array
+    best: Array
+    numbers: Array
+    file: File
+    totals: Counters  # (6,): `TOTALS`
+
+
+class Facts(NamedTuple):
+    """What an update says besides its vectors."""
+
+    state: int
+    """What the chain had done before this step."""
+    chain: int
+    gradients: int
+    counts: bool
+    """Whether the draw counts: the chain has burned in, under the frozen metric."""
+    stage: int
+    """How many times the metric that was used had been rebuilt."""
+    step: float
+    acceptance: float
+    accepted: bool
+    divergent: bool
+    mode: bool
+    """Whether the update is the end of a search: its mode and the standard deviations there."""
+    evidence: float
+    moved: bool
+
+
+class Update(NamedTuple):
+    """A chain's point and its gradient; after a search its mode and the standard deviations there."""
+
+    x: Array
+    g: Array
+    facts: Facts
+
+
+class Worker(NamedTuple):
+    """The chains of a worker, row by row."""
+
+    origin: Array  # (d,): theta0
+    x: Array  # (m, d)
+    g: Array  # (m, d)
+    value: Array  # (m,): U(x)
+    mode: Array  # (m, d)
+    evidence: Array  # (m,): of the mode
+    metric: Array  # (m, rows, d): of the mode
+    state: Counters  # (m,)
+
+
+@dataclass(frozen=True)
+class SharedMetricHMC:
+    """Hamiltonian Monte Carlo on asynchronous workers, right at beta = 1 at any staleness.
+
+    Parameters
+    ----------
+    draws : int
+        Draws that count, of all chains together; the run ends with the last of them.
+    chains : int, default 8
+        Chains of all workers together.
+    per_worker : int, default 1
+        Chains of each worker, which it moves in turn.
+    warm_up : int or None, default None
+        Commits, of all chains together, before metric, step and length are frozen; by default
+        500 + 50 per chain + 10 per coordinate (at most 2,000 for these).
+    acceptance : float, default 0.8
+        The mean acceptance at which the step is set.
+
+    Notes
+    -----
+    A step of a chain, with the metric H, the step eps and the length T that its worker received, is
+
+        T' ~ T U(0.75, 1.25),  n = ceil(T' / eps),  n leapfrog steps T'/n from v ~ N(0, H),  Metropolis.
+
+    n does not depend on the state of the chain.  `aq.sample` is the door to this method; it adds
+    diagnostics.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=5, n_data=50, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=4))
+    >>> run = aq.minimize(problem, aq.SharedMetricHMC(draws=500, chains=4), engine=engine, commits=2000)
+    >>> run.status, run.counters["draws"]
+    ('completed', 500)
+    """
+
+    draws: int
+    chains: int = 8
+    per_worker: int = 1
+    warm_up: int | None = None
+    acceptance: float = 0.8
+
+    stages = ASYNCHRONOUS
+    sent = ("metric", "best", "numbers")
+
+    @classmethod
+    def example(cls, potential: Potential) -> SharedMetricHMC:
+        """Small parameters that run on any potential, for tests."""
+        return cls(draws=10_000, chains=3, warm_up=20)
+
+    def __post_init__(self) -> None:
+        check_counts(self, draws=1, chains=1, per_worker=1)
+        if self.warm_up is not None:
+            check_counts(self, warm_up=1)
+        require(
+            0.0 < self.acceptance < 1.0,
+            f"acceptance must lie between 0 and 1, not {self.acceptance!r}.",
+        )
+
+    def check(self, potential: Potential) -> None:
+        pass
+
+    def warm_up_commits(self, dim: int) -> int:
+        """The commits of the warm-up."""
+        default = 500 + 50 * self.chains + min(10 * dim, 2000)
+        return default if self.warm_up is None else self.warm_up
+
+    def init(self, theta0: Array) -> Iterate:
+        dim = theta0.size
+        tuning = new_tuning(dim, self.acceptance)
+        file = new_file(dim, self.chains, self.warm_up_commits(dim))
+        return Iterate(theta0.copy(), *tuning, file, np.zeros(len(TOTALS), np.int64))
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+        m, d = self.per_worker, theta0.size
+        return Worker(
+            origin=theta0.copy(),
+            x=np.zeros((m, d)),
+            g=np.zeros((m, d)),
+            value=np.zeros(m),
+            mode=np.zeros((m, d)),
+            evidence=np.zeros(m),
+            metric=np.zeros((m, *metric_shape(d))),
+            state=np.zeros(m, np.int64),
+        )
+
+    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        i, made = task.stream.k % self.per_worker, task.stream.k // self.per_worker
+        chain, state = task.worker * self.per_worker + i, int(local.state[i])
+        target, rng = Target(potential, local.origin.dtype), task.stream.generator()
+        facts = Facts(state, chain, 0, False, -1, 0.0, 0.0, False, False, False, 0.0, False)
+        if state == NEW:
+            local.x[i] = overdispersed(target, local.origin, rng)
+            local.state[i] = PLACED
+        elif state == PLACED or self._hopeless(view, local, i):
+            facts = self._search(view, local, i, target, rng, facts)
+            x = local.mode[i].astype(local.origin.dtype)
+            return Update(x, marginal_scale(local.metric[i]), facts)
+        else:
+            if state == SEARCHED:
+                self._begin(local, i, target, rng)
+            facts = self._move(view, local, i, target, task, rng, facts)
+            burned_in = made >= PREPARATIONS + BURN_IN
+            counts = burned_in and task.read >= self.warm_up_commits(local.origin.size)
+            facts = facts._replace(counts=counts)
+        g = np.zeros_like(local.g[i]) if facts.counts else local.g[i].copy()
+        x = local.x[i].astype(local.origin.dtype)
+        return Update(x, g, facts._replace(gradients=target.gradients))
+
+    def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
+        """Whether a chain's mode has negligible mass, while it may still go to a better one."""
+        early = int(local.state[i]) == SEARCHED or view.numbers[STAGE] == 0
+        return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
+
+    def _search(
+        self, view: Iterate, local: Worker, i: int, target: Target, rng: np.random.Generator, facts: Facts
+    ) -> Facts:
+        """Find the chain's mode; one that has left its own looks at the best of all."""
+        shape = Shape(*local.metric.shape[1:])
+        moved = facts.state != PLACED
+        start = view.best.copy() if moved else local.x[i].copy()
+        mode = find_mode(target, start, rng, shape, facts.chain, only=moved)
+        local.mode[i], local.metric[i], local.evidence[i] = mode.x, mode.metric, mode.evidence
+        if moved:  # it will not look again, whatever it found
+            local.evidence[i] = max(mode.evidence, float(view.numbers[BEST]))
+        local.state[i] = SEARCHED
+        return facts._replace(gradients=target.gradients, mode=True, evidence=mode.evidence, moved=moved)
+
+    def _begin(self, local: Worker, i: int, target: Target, rng: np.random.Generator) -> None:
+        """Place the chain near its mode, where U is finite."""
+        shape = Shape(*local.metric.shape[1:])
+        away = NEAR_THE_MODE * draw(local.metric[i], rng.standard_normal(shape.normals))
+        for _ in range(30):
+            local.x[i] = local.mode[i] + away
+            local.value[i] = target.value_and_grad(local.x[i], local.g[i])
+            if math.isfinite(local.value[i]):
+                break
+            away *= 0.5
+        local.state[i] = MOVING
+
+    def _move(
+        self,
+        view: Iterate,
+        local: Worker,
+        i: int,
+        target: Target,
+        task: Task,
+        rng: np.random.Generator,
+        facts: Facts,
+    ) -> Facts:
+        """One trajectory and its Metropolis test."""
+        stage = int(view.numbers[STAGE])
+        metric = local.metric[i] if stage == 0 else view.metric
+        length = float(view.numbers[LENGTH]) * rng.uniform(0.75, 1.25)
+        n = min(math.ceil(length / float(view.numbers[STEP])), MOST_LEAPFROG_STEPS)
+        h = min(length / n, float(view.numbers[STEP]))
+        z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
+        end = trajectory(target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z)
+        accepted = rng.uniform() < end.acceptance
+        if accepted:
+            local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
+        return facts._replace(
+            stage=stage, step=h, acceptance=end.acceptance, accepted=accepted, divergent=end.divergent
+        )
+
+    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        warm_up = self.warm_up_commits(iterate.theta.size)
+        tuning = Tuning(iterate.metric, iterate.best, iterate.numbers)
+        for x, g, facts in updates:
+            iterate.theta[...] = x
+            self._count(iterate.totals, facts)
+            if commit.version > warm_up:
+                continue
+            if facts.mode:
+                note_mode(tuning, iterate.file, facts.chain, x, g, facts.evidence)
+            elif facts.state >= SEARCHED:
+                note_pair(iterate.file, facts.chain, commit.version, x, g)
+                if facts.stage == int(tuning.numbers[STAGE]):
+                    note_acceptance(iterate.file, facts.step, facts.acceptance)
+        if commit.version <= warm_up:
+            learn(tuning, iterate.file, commit.version, warm_up, self.acceptance)
+        return iterate
+
+    def _count(self, totals: Counters, facts: Facts) -> None:
+        totals[GRADIENTS if facts.counts else WARM_UP_GRADIENTS] += facts.gradients
+        totals[CHAINS_MOVED] += facts.moved
+        if facts.counts:
+            totals[DRAWS] += 1
+            totals[ACCEPTED] += facts.accepted
+            totals[DIVERGENT] += facts.divergent
+
+    def finished(self, iterate: Iterate) -> str | None:
+        """Why the run ends before its last commit; None: it goes on."""
+        found = int(iterate.totals[DRAWS])
+        return f"{found} draws were made" if found >= self.draws else None
+
+    def results(self, iterate: Iterate) -> Mapping[str, Array]:
+        """What the chains drew with: the factor of the metric (`metric`), the step and the length."""
+        return {
+            "metric": iterate.metric,
+            "step": np.array([iterate.numbers[STEP], iterate.numbers[LENGTH], iterate.numbers[STAGE]]),
+        }
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return dict(zip(TOTALS, iterate.totals.tolist()))

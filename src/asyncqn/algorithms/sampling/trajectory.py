@@ -1,0 +1,69 @@
+"""One Hamiltonian trajectory with its Metropolis test, under a metric H that is never inverted.
+
+    v_0 ~ N(0, H);  n times:  v -= (h/2) H g,  x += h v,  v -= (h/2) H g           (leapfrog)
+
+With w = h (g_0/2 + g_1 + ... + g_n/2) the velocity ends at v_n = v_0 - H w, so that the kinetic energy
+v'H^-1 v / 2 changes by -w'(v_0 + v_n)/2: no inverse is needed.  The end is accepted with probability
+min(1, exp(-(U_n - U_0) + w'(v_0 + v_n)/2)).
+
+The map is reversible and keeps volume for every fixed H, h and n, so the kernel leaves exp(-U) invariant
+whatever H is.  A trajectory that leaves the finite numbers goes on with gradients at its start, which are
+thrown away: the number of gradients, and with it the time of a step, does not depend on the state.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.sampling.metric import apply, draw
+from asyncqn.algorithms.sampling.target import Target
+from asyncqn.kernels.vectors import dot, sum_of_squares
+from asyncqn.types import Array
+
+DIVERGENT = 1000.0
+"""An energy error beyond this is a divergence: the steps are too long for the curvature met."""
+
+
+class End(NamedTuple):
+    """The proposal of a trajectory, and the probability to accept it."""
+
+    x: Array
+    g: Array
+    value: float
+    acceptance: float
+    divergent: bool
+
+
+def trajectory(
+    target: Target, x: Array, g: Array, value: float, metric: Array, h: float, n: int, z: Array
+) -> End:
+    """n leapfrog steps h from x, where U is `value` and its gradient g; z: the normals of the velocity."""
+    start, first = x, g
+    x, g = x.copy(), g.copy()
+    v = draw(metric, z)
+    v_0 = v.copy()
+    w = 0.5 * g
+    v -= (0.5 * h) * apply(metric, g)
+    lost, end = False, math.inf
+    for i in range(1, n + 1):
+        if not lost:
+            x += h * v
+            lost = not math.isfinite(sum_of_squares(x))
+        at = start if lost else x
+        if i < n:
+            target.grad(at, None, g)
+        else:
+            end = target.value_and_grad(at, g)
+        if lost or not math.isfinite(sum_of_squares(g)):
+            lost = True
+            continue
+        last = i == n
+        w += 0.5 * g if last else g
+        v -= (0.5 * h if last else h) * apply(metric, g)
+    error = math.inf if lost else end - value - 0.5 * h * (dot(w, v_0) + dot(w, v))
+    if not error <= DIVERGENT:  # NaN as well
+        return End(start, first, value, 0.0, divergent=True)
+    return End(x, g, end, math.exp(min(0.0, -error)), divergent=error > DIVERGENT)

@@ -1,0 +1,156 @@
+"""What the master learns during the warm-up: the metric, the step size and the length of trajectories.
+
+It files the (draw, gradient) pairs of all chains, rebuilds the metric at 20, 40 and 70 % of the warm-up, and
+fits the step size to the acceptances seen under the present metric.  At the end of the warm-up all three are
+frozen: from then on every chain is a homogeneous Metropolis chain.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.sampling.metric import Shape, from_points, from_secants, metric_shape
+from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
+from asyncqn.types import Array, Counters
+
+REBUILDS = (0.2, 0.4, 0.7)
+"""Shares of the warm-up after which the metric is built anew."""
+QUARTER_TURN = 0.5 * math.pi
+"""The length of a trajectory: a quarter of the period of a Gaussian in its own metric."""
+LONGEST_WIDTH = 3.0
+"""Trajectories are at most so many times longer where the posterior is wider than its metric."""
+REFIT = 10
+"""Commits between two fits of the step size."""
+_SAME_MODE = 0.5
+"""Two modes that differ by less than so many standard deviations in every coordinate are one."""
+_LONG_FILE = 128
+"""Pairs on file for a metric of low rank."""
+
+# Places in `Tuning.numbers`.
+STAGE, STEP, LENGTH, BEST, CONSTANT = range(5)
+
+
+class Tuning(NamedTuple):
+    """What workers are sent: the metric, the mode of most mass, and numbers.
+
+    numbers: how often the metric was rebuilt (0: each chain uses the one of its own mode), the step, the
+    length of trajectories, the log evidence of `best`, and c of the model of acceptance.
+    """
+
+    metric: Array
+    best: Array
+    numbers: Array  # (5,)
+
+
+class File(NamedTuple):
+    """What the master keeps of the warm-up: pairs in a ring, acceptances, and the modes of the chains."""
+
+    x: Array  # (R, d)
+    g: Array  # (R, d)
+    of: Counters  # (R, 2): the chain and the commit of each pair; -1 where there is none
+    acceptances: Array  # (R', 2): the step and the probability to accept
+    modes: Array  # (chains, d)
+    groups: Counters  # (chains,): the first chain with the same mode; -1 before it is known
+    counts: Counters  # (3,): pairs filed, acceptances seen, acceptances before the last rebuild
+
+
+def new_tuning(dim: int, acceptance: float) -> Tuning:
+    c = first_constant(dim)
+    numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, c])
+    return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
+
+
+def new_file(dim: int, chains: int, warm_up: int) -> File:
+    rows = warm_up if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
+    return File(
+        x=np.zeros((rows, dim)),
+        g=np.zeros((rows, dim)),
+        of=np.full((rows, 2), -1, np.int64),
+        acceptances=np.zeros((warm_up, 2)),
+        modes=np.zeros((chains, dim)),
+        groups=np.full(chains, -1, np.int64),
+        counts=np.zeros(3, np.int64),
+    )
+
+
+def note_mode(tuning: Tuning, file: File, chain: int, x: Array, scale: Array, evidence: float) -> None:
+    """A chain's search ended at x, where standard deviations are about `scale`."""
+    if evidence > tuning.numbers[BEST]:
+        tuning.numbers[BEST] = evidence
+        tuning.best[...] = x
+    if chain >= file.groups.size:
+        return
+    known = np.flatnonzero(file.groups >= 0)
+    same = [c for c in known if (np.abs(x - file.modes[c]) <= _SAME_MODE * scale).all()]
+    file.modes[chain] = x
+    file.groups[chain] = file.groups[same[0]] if same else chain
+
+
+def note_pair(file: File, chain: int, version: int, x: Array, g: Array) -> None:
+    """File a draw and its gradient."""
+    place = int(file.counts[0]) % len(file.x)
+    file.x[place], file.g[place], file.of[place] = x, g, (chain, version)
+    file.counts[0] += 1
+
+
+def note_acceptance(file: File, h: float, acceptance: float) -> None:
+    """A trajectory of steps h under the present metric was accepted with this probability."""
+    seen = int(file.counts[1])
+    if seen < len(file.acceptances):
+        file.acceptances[seen] = h, acceptance
+        file.counts[1] += 1
+
+
+def learn(tuning: Tuning, file: File, version: int, warm_up: int, acceptance: float) -> None:
+    """What the master does after each commit of the warm-up."""
+    if any(version == math.ceil(share * warm_up) for share in REBUILDS):
+        fitted = _constant(tuning, file, acceptance)
+        if rebuild(tuning, file, version):
+            # Acceptances under the metric of before say little about this one: they count for a few.
+            tuning.numbers[CONSTANT] = fitted
+            file.counts[2] = file.counts[1]
+    if version % REFIT == 0 or version == warm_up:
+        tuning.numbers[STEP] = step_for(_constant(tuning, file, acceptance), acceptance)
+
+
+def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
+    """c of the model of acceptance, fitted to what was seen under the present metric."""
+    seen, before = file.acceptances[file.counts[2] : file.counts[1]], float(tuning.numbers[CONSTANT])
+    return fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance) if len(seen) else before
+
+
+def rebuild(tuning: Tuning, file: File, version: int) -> bool:
+    """Build the metric from the pairs of the last two thirds, centred on the mean of each mode's chains.
+
+    Returns False where they are too few: the chains then go on with the metric that they have.
+    """
+    dim = tuning.best.size
+    shape = Shape(*tuning.metric.shape)
+    chosen = file.of[:, 1] >= version / 3
+    S, Y, chains = file.x[chosen], file.g[chosen], file.of[chosen, 0]
+    order = np.argsort(file.of[chosen, 1], kind="stable")
+    S, Y, chains = S[order], Y[order], chains[order]
+    groups = np.where(chains < file.groups.size, file.groups[np.minimum(chains, file.groups.size - 1)], -1)
+    for group in np.unique(groups):
+        inside = groups == group
+        for part in (S, Y):
+            part[inside] -= part[inside].mean(axis=0)
+    if shape.dense:
+        if len(np.unique(S[:, 0])) < 1.5 * dim + 10:
+            return False  # duplicates, which rejections leave, say nothing new
+        fitted = from_points(S, Y)
+        if fitted is None:
+            return False
+        metric, width = fitted
+        tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_WIDTH)
+    else:
+        found = from_secants(S, Y, shape)
+        if found is None:
+            return False
+        metric = found
+    tuning.metric[...] = metric
+    tuning.numbers[STAGE] += 1
+    return True

@@ -1,0 +1,137 @@
+"""Linear algebra of a sampler's metric H: products with its factor, and the decompositions that make one.
+
+No BLAS: its bits change with the number of threads, and every draw of a chain depends on them.
+"""
+
+import math
+
+from asyncqn.kernels.jit import kernel, reducing_kernel
+
+
+@reducing_kernel
+def apply_dense(F, g, work, out):
+    """out = F F'g; `work` is of F's number of columns."""
+    for j in range(work.size):
+        work[j] = 0.0
+    for i in range(g.size):
+        row, c = F[i], g[i]
+        for j in range(work.size):
+            work[j] += c * row[j]
+    for i in range(out.size):
+        row, total = F[i], 0.0
+        for j in range(work.size):
+            total += row[j] * work[j]
+        out[i] = total
+
+
+@reducing_kernel
+def multiply(F, z, out):
+    """out = F z."""
+    for i in range(out.size):
+        row, total = F[i], 0.0
+        for j in range(z.size):
+            total += row[j] * z[j]
+        out[i] = total
+
+
+@reducing_kernel
+def apply_low_rank(D, A, Q, g, work, out):
+    """out = H g for H = A'A + (I - A'Q) D (I - Q'A), with r rows in A and Q; `work` has r numbers.
+
+    With a = A g, t = D (g - Q'a) and b = Q t this is t + A'(a - b).
+    """
+    for i in range(out.size):
+        out[i] = g[i]
+    for k in range(work.size):
+        row, total = A[k], 0.0
+        for i in range(g.size):
+            total += row[i] * g[i]
+        work[k] = total
+        other = Q[k]
+        for i in range(out.size):
+            out[i] -= total * other[i]
+    for i in range(out.size):
+        out[i] *= D[i]
+    for k in range(work.size):
+        row, total = Q[k], 0.0
+        for i in range(out.size):
+            total += row[i] * out[i]
+        work[k] -= total
+    for k in range(work.size):
+        row, c = A[k], work[k]
+        for i in range(out.size):
+            out[i] += c * row[i]
+
+
+@reducing_kernel
+def draw_low_rank(D, A, Q, z, work, out):
+    """out ~ N(0, H) for the H of `apply_low_rank`, from d + r standard normals: t + A'(z_1 - Q t), t = D^1/2 z_2."""
+    for i in range(out.size):
+        out[i] = math.sqrt(D[i]) * z[work.size + i]
+    for k in range(work.size):
+        row, total = Q[k], 0.0
+        for i in range(out.size):
+            total += row[i] * out[i]
+        work[k] = z[k] - total
+    for k in range(work.size):
+        row, c = A[k], work[k]
+        for i in range(out.size):
+            out[i] += c * row[i]
+
+
+@reducing_kernel
+def row_products(A, B, out):
+    """out = A B'."""
+    for i in range(A.shape[0]):
+        for j in range(B.shape[0]):
+            a, b, total = A[i], B[j], 0.0
+            for k in range(a.size):
+                total += a[k] * b[k]
+            out[i, j] = total
+
+
+@reducing_kernel
+def orthogonal_rows(B, V, tolerance):
+    """One sweep of one-sided Jacobi: rotate the rows of B, and those of V alike; returns the pairs rotated.
+
+    From V = I, once no pair is rotated any more, V B has orthogonal rows: their lengths are the singular
+    values of the first B, and the rows of V its left singular vectors (for a symmetric B the absolute
+    eigenvalues and the eigenvectors).
+    """
+    rotated = 0
+    for p in range(B.shape[0] - 1):
+        for q in range(p + 1, B.shape[0]):
+            x, y = B[p], B[q]
+            xx, yy, xy = 0.0, 0.0, 0.0
+            for k in range(x.size):
+                xx += x[k] * x[k]
+                yy += y[k] * y[k]
+                xy += x[k] * y[k]
+            if abs(xy) <= tolerance * math.sqrt(xx * yy):
+                continue
+            rotated += 1
+            zeta = (yy - xx) / (2.0 * xy)
+            t = 1.0 / (abs(zeta) + math.sqrt(1.0 + zeta * zeta))
+            if zeta < 0.0:
+                t = -t
+            c = 1.0 / math.sqrt(1.0 + t * t)
+            s = c * t
+            for k in range(x.size):
+                a, b = x[k], y[k]
+                x[k] = c * a - s * b
+                y[k] = s * a + c * b
+            v, w = V[p], V[q]
+            for k in range(v.size):
+                a, b = v[k], w[k]
+                v[k] = c * a - s * b
+                w[k] = s * a + c * b
+    return rotated
+
+
+@kernel
+def acceptance_excess(h, accepted, weight, root):
+    """The sum of weight (accepted - P(h)) with P(h) = 2 Phi(-root h^2 / 2)."""
+    total = 0.0
+    for i in range(h.size):
+        total += weight[i] * (accepted[i] - math.erfc(root * h[i] * h[i] / math.sqrt(8.0)))
+    return total
