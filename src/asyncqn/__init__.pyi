@@ -18,6 +18,7 @@ from .algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
 from .algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from .algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
+from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
 from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
@@ -28,7 +29,7 @@ from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
 from .engines.simulator import Simulator
 from .engines.threads import Threads
-from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, StabilityWarning
+from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, SamplingWarning, StabilityWarning
 from .lab.blame import blame
 from .lab.plan import plan
 from .minimize import minimize
@@ -46,6 +47,8 @@ from .resume import resume
 from .runs.draws import Draws
 from .runs.replay import replay
 from .runs.run import Run, load_run
+from .sample import sample
+from .samples import Samples
 from .types import Algorithm, Engine, Potential
 
 __version__: str
@@ -90,7 +93,10 @@ __all__ = [
     "Ringmaster",
     "RobustRegression",
     "Run",
+    "Samples",
+    "SamplingWarning",
     "Schedule",
+    "SharedMetricHMC",
     "Simulator",
     "SoftmaxRegression",
     "StabilityWarning",
@@ -109,6 +115,7 @@ __all__ = [
     "read_libsvm",
     "replay",
     "resume",
+    "sample",
     "simulate",
     "table_algorithm",
 ]

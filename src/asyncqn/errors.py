@@ -93,6 +93,21 @@ class StabilityWarning(UserWarning):
     """
 
 
+class SamplingWarning(UserWarning):
+    """Draws that should not be used as they are: chains disagree, diverge, or say too little.
+
+    >>> import warnings
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=2))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     samples = aq.sample(problem, chains=2, draws=50, engine=engine)
+    >>> any(issubclass(w.category, aq.SamplingWarning) for w in caught)
+    True
+    """
+
+
 def is_count(value: object, least: int = 1) -> bool:
     """Whether it is an integer of at least so much, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least

@@ -64,8 +64,7 @@ def minimize(
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient
     with its values, rows with rows, equal calls with each other.
-    keep: store every so many commits the iterate, as `Run.keep`; not with checkpoints, which do not hold
-    them: `replay(run, keep=...)` gives them of any run.
+    keep: store every so many commits the iterate, as `Run.keep`; `replay(run, keep=...)` does so for any run.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -75,10 +74,6 @@ def minimize(
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     _check_objects(potential, algorithm, engine, callback, checkpoint)
-    require(
-        keep is None or checkpoint is None,
-        "keep does not go with checkpoint: run without it, and replay(run, keep=...) gives the draws.",
-    )
     keep = None if keep is None else _count("keep", keep)
     if engine is None:
         from asyncqn.engines.threads import Threads

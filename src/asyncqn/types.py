@@ -48,6 +48,7 @@ class Potential(Protocol):
     * `sampled_metric`: True where the summary of a sample of rows serves for all, so that samples may grow;
       `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
       `curvature` where none is wanted: for `MetricLBFGS`;
+    * `names`: a name for each number of theta, for tables and ArviZ;
     * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes it again.
 
     >>> import numpy as np
@@ -143,6 +144,8 @@ class Algorithm(Protocol):
     * `noise_floor(potential, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
       minibatches may lift U, where the parameters are stable, else 0; `iterate` and `locals_` are the
       states at the end;
+    * `finished(iterate)`: why the run ends as completed before its last commit; None: it goes on;
+    * `results(iterate)`: arrays by name that the run reports besides theta, as `Run.results`;
     * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
       versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
 
@@ -200,12 +203,15 @@ POTENTIAL_EXTRAS = (
     "grad_with_curvature",
     "inverse_metric_from",
     "sampled_metric",
+    "names",
     "reference",
 )
 ALGORITHM_EXTRAS = (
     "sent",
     "answers",
     "standing",
+    "finished",
+    "results",
     "rows_of",
     "requires",
     "max_workers",

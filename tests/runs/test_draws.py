@@ -81,16 +81,25 @@ def test_chains_over_seeds_become_a_data_tree():
     np.testing.assert_array_equal(theta.values[2], runs[2].keep.theta[2:])
 
 
-def test_mistakes_get_one_sentence(tmp_path: Path):
+def test_kept_iterates_survive_a_checkpoint(tmp_path: Path):
+    def stop(progress):
+        if progress.commit >= 20:
+            raise StopIteration
+
+    engine = aq.Simulator(aq.Cluster(2))
+    whole = aq.minimize(PROBLEM, SGLD, engine=engine, commits=60, keep=3, evaluate=10)
+    aq.minimize(PROBLEM, SGLD, engine=engine, commits=60, keep=3, evaluate=10, callback=stop,
+                checkpoint=tmp_path / "c", checkpoint_every=7)  # fmt: skip
+    resumed = aq.resume(tmp_path / "c")
+    np.testing.assert_array_equal(resumed.keep.theta, whole.keep.theta)
+
+
+def test_mistakes_get_one_sentence():
     other = aq.minimize(aq.LinearGaussian.random(dim=2, n_data=9), SGLD.__class__(h=1e-3, beta=1.0, batch=9),
                         engine=aq.Simulator(aq.Cluster(1)), commits=8, keep=2)  # fmt: skip
     for wrong, words in (
         (lambda: chain(keep=0), "keep must be"),
         (lambda: aq.replay(chain(), keep=0), "keep must be"),
-        (
-            lambda: aq.minimize(PROBLEM, SGLD, commits=9, keep=3, checkpoint=tmp_path / "c"),
-            "keep does not go",
-        ),
         (lambda: chain().keep.to_arviz(other.keep), "one problem"),
         (lambda: chain().keep.to_arviz(burn_in=10), "burn_in must leave"),
     ):

@@ -34,6 +34,7 @@ ALGORITHMS = Registry(
         "metric-lbfgs": "asyncqn.algorithms.quasi_newton.metric_lbfgs:MetricLBFGS",
         "difference-lbfgs": "asyncqn.algorithms.quasi_newton.difference_lbfgs:DifferenceLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
+        "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
     }
 )
 """Every algorithm, by its name in files and on the command line."""

@@ -107,7 +107,9 @@ class Master:
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
         by_slope = self._standing is not None and rule.tol is not None
-        self._may_end = by_slope or rule.max_passes is not None or rule.max_time is not None
+        self._finished: Callable[[Any], str | None] | None = extra(algorithm, "finished")
+        limited = rule.max_passes is not None or rule.max_time is not None
+        self._may_end = by_slope or limited or self._finished is not None
 
     def _view_theta(self) -> None:
         """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
@@ -161,6 +163,8 @@ class Master:
         standing = self.standing()
         if standing is not None and (ended := rule.ends_at(standing)) is not None:
             raise self._ended(ended.outcome, str(ended))
+        if self._finished is not None and (why := self._finished(self.iterate)) is not None:
+            raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise self._ended(Outcome.STOPPED, f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:

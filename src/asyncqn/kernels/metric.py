@@ -65,7 +65,7 @@ def apply_low_rank(D, A, Q, g, work, out):
 
 @reducing_kernel
 def draw_low_rank(D, A, Q, z, work, out):
-    """out ~ N(0, H) for the H of `apply_low_rank`, from d + r standard normals: t + A'(z_1 - Q t), t = D^1/2 z_2."""
+    """out ~ N(0, H) for the H of `apply_low_rank`: t + A'(z_1 - Q t) with t = D^1/2 z_2, z ~ N(0, I)."""
     for i in range(out.size):
         out[i] = math.sqrt(D[i]) * z[work.size + i]
     for k in range(work.size):

@@ -53,7 +53,7 @@ CHECKPOINT = Kind("asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("ar
 """Formats 1 and 2 kept what grows in arrays.npz too, and 1 had no checksum of the document; both are read."""
 GENERATIONS = ("a", "b")
 FINGERPRINT = np.dtype([("fingerprint", "<u4")])
-_LOG_NAME = re.compile(r"(schedule|fingerprints|metrics)-[0-9a-f]{12}\.log")
+_LOG_NAME = re.compile(r"(schedule|fingerprints|metrics|draws)-[0-9a-f]{12}\.log")
 
 
 class CheckpointWarning(UserWarning):

@@ -57,7 +57,7 @@ class CheckpointDocument(msgspec.Struct):
     joined: Count = 0
     pending: list[Count] = []
     rejected_pending: list[Count] = []
-    logs: dict[Literal["schedule", "fingerprints", "metrics"], storage.LogEntry] = {}
+    logs: dict[Literal["schedule", "fingerprints", "metrics", "draws"], storage.LogEntry] = {}
 
 
 def load_checkpoint(folder: str | Path) -> Saved:
@@ -115,6 +115,8 @@ def unpack_log(name: str, records: npt.NDArray[Any], arrays: Arrays) -> None:
     """Put the records of a log where older formats had them: in named columns."""
     if name == "fingerprints" and records.dtype == FINGERPRINT:
         arrays["fingerprints"] = records["fingerprint"].copy()
+    elif name == "draws" and records.dtype.names == ("theta",):
+        arrays["draws"] = records["theta"].copy()
     elif name == "metrics":
         for column in records.dtype.names or ():
             kind = np.int64 if column == "commit" else np.float64

@@ -51,11 +51,18 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         algorithm=master.algorithm,
         potential=master.potential,
         keep=_draws(master),
+        results=_results(master),
     )
 
 
 def _draws(master: Master) -> Draws | None:
     return None if master.kept is None else Draws(master.keep, cast(GrowingRows, master.kept).table())
+
+
+def _results(master: Master) -> dict[str, Array]:
+    """Return copies of the arrays that the algorithm reports."""
+    report = extra(master.algorithm, "results")
+    return {} if report is None else {name: np.array(a) for name, a in report(master.iterate).items()}
 
 
 def _evaluate_the_end(master: Master) -> Ended | None:

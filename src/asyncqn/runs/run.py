@@ -38,6 +38,7 @@ SCHEMA = {
     "schedule.time": storage.Spec(("<f8",), ("rows",)),
     "schedule.part": storage.Spec(storage.INT32, ("rows",), optional=True),
     "draws": storage.Spec(storage.FLOATS, ("draws", "dim"), optional=True),
+    "results.*": storage.Spec(storage.FLOATS, None),
     "metrics.*": storage.Spec(("f", "i", "u", "b"), ("evaluations",)),
 }
 
@@ -79,6 +80,8 @@ class Run:
     potential: Potential | None = field(default=None, repr=False)
     keep: Draws | None = field(default=None, repr=False)
     """Every k-th iterate, where `minimize` was given `keep`."""
+    results: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    """Further arrays that the algorithm reports, by name."""
 
     def __repr__(self) -> str:
         return (
@@ -185,6 +188,7 @@ class Run:
             "fingerprints": self.fingerprints,
             **{f"schedule.{name}": column for name, column in self.schedule.arrays().items()},
             **{f"metrics.{name}": column for name, column in self.metrics.items()},
+            **{f"results.{name}": array for name, array in self.results.items()},
         }
         document: dict[str, Any] = {
             "status": str(self.status),
@@ -253,6 +257,7 @@ def load_run(
             algorithm=algorithm,
             potential=potential,
             keep=keep,
+            results=with_prefix("results.", arrays),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,10 @@ import numpy.typing as npt
 from asyncqn.core.execute import Loop, LoopState
 from asyncqn.core.master import Master
 from asyncqn.core.worker import sample_update
+from asyncqn.errors import DamagedFile
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
 from asyncqn.runs.table import Table
-from asyncqn.storage import Log
+from asyncqn.storage import GrowingRows, Log
 
 
 def save_master(master: Master) -> Saved:
@@ -40,12 +41,31 @@ def save_master(master: Master) -> Saved:
         "fingerprints": Log(FINGERPRINT, len(fingerprints), fingerprints_between),
         "metrics": Log(columns, len(records), metrics_between),
     }
+    if master.kept is not None:
+        kept, row = cast(GrowingRows, master.kept), np.dtype([("theta", master.theta0.dtype.str)])
+
+        def draws_between(start: int, stop: int) -> npt.NDArray[Any]:
+            return kept.between(start, stop).view(row)
+
+        logs["draws"] = Log(row, len(kept) * master.theta0.size, draws_between)
     return Saved(document, arrays, logs)
 
 
 def restore_master(master: Master, saved: Saved) -> None:
     """Set a fresh master to the state of a checkpoint."""
     master.restore(**_master_state(master, saved))
+    _restore_kept(master, saved)
+
+
+def _restore_kept(master: Master, saved: Saved) -> None:
+    """Fill the iterates that a run keeps, up to the master's version."""
+    if master.kept is None:
+        return
+    rows = saved.arrays.get("draws", master.theta0[:0]).reshape(-1, master.theta0.size)
+    if len(rows) != master.version // master.keep:
+        raise DamagedFile("the checkpoint does not hold the iterates that its run keeps.")
+    for row in rows:
+        master.kept.append(row)
 
 
 def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
@@ -93,3 +113,4 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
         for row in document["pending"]
     }
     loop.restore(LoopState(_master_state(master, saved), workers, pending))
+    _restore_kept(master, saved)

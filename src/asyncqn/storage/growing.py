@@ -49,6 +49,14 @@ class GrowingRows:
             self._file.truncate()
         self._count = count
 
+    def between(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Numbers `start` to `stop` of all rows in a row, as a copy."""
+        rows, file = self._rows, self._file  # in this order: another thread may append meanwhile
+        if file is None:
+            return rows.reshape(-1)[start:stop].copy()
+        file.flush()
+        return np.array(np.memmap(file, rows.dtype, "r", shape=(stop,))[start:])
+
     def table(self) -> npt.NDArray[Any]:
         """All rows, not to be written to; a memory map where they lie in the file."""
         if self._file is None:

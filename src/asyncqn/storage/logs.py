@@ -92,7 +92,7 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
     if (
         path.name != entry.name
         or LOG_NAME.fullmatch(path.name) is None
-        or any(dtype[name].str not in ("<i4", "<u4", "<f8", "<i8") for name in dtype.names or ())
+        or any(dtype[name].str not in ("<i4", "<u4", "<f4", "<f8", "<i8") for name in dtype.names or ())
     ):
         raise DamagedFile(f"{folder} is damaged: the log {entry.name[:80]!r} was not written by asyncqn.")
     length = entry.records * dtype.itemsize

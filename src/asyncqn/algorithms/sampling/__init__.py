@@ -1,1 +1,1 @@
-"""Sampling from exp(-U): chains of Hamiltonian trajectories, one or more per worker, under a shared metric."""
+"""Sampling from exp(-U): Hamiltonian chains on asynchronous workers under a shared metric."""

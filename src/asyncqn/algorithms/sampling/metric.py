@@ -110,7 +110,9 @@ def from_hessian(hessian: Array) -> tuple[Array, float]:
     direction gets a long step, not an infinite one.
     """
     diagonal = np.abs(np.diag(hessian))
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, _FLOOR * max(float(diagonal.max(initial=0.0)), 1e-300)))
+    if not diagonal.max(initial=0.0) > 0.0:
+        return np.eye(diagonal.size), 0.0  # U is flat: nothing is known of its scale
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, _FLOOR * float(diagonal.max())))
     values, vectors = singular_values(hessian * np.multiply.outer(scale, scale))
     values = np.maximum(values, 1e-8 * max(float(values.max()), 1e-300))
     factor = scale[:, None] * (vectors / np.sqrt(values)[:, None]).T
@@ -187,7 +189,7 @@ def from_secants(S: Array, Y: Array, shape: Shape, *, scalar: bool = False) -> A
 
 
 def _diagonal(S: Array, Y: Array) -> Array | None:
-    """The root of the diagonal metric of the rows: (rms s_i / rms y_i)^1/2; None where a column is constant."""
+    """The root of the diagonal metric, (rms s_i / rms y_i)^1/2; None where a column is constant."""
     s, y = (np.sqrt((part**2).mean(axis=0)) for part in (S, Y))
     if not (np.isfinite(s).all() and np.isfinite(y).all() and s.min() > 0.0 and y.min() > 0.0):
         return None

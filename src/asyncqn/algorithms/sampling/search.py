@@ -125,6 +125,5 @@ def _differences(target: Target, x: Array, steps: Array) -> Array:
         target.grad(point, None, ahead)
         point[i] = x[i] - steps[i]
         target.grad(point, None, behind)
-        with np.errstate(all="ignore"):
-            out[i] = (ahead - behind) / (2.0 * steps[i])
+        out[i] = (ahead - behind) / (2.0 * steps[i])
     return 0.5 * (out + out.T)

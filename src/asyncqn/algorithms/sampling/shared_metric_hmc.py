@@ -196,6 +196,10 @@ class SharedMetricHMC:
         )
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+        with np.errstate(all="ignore"):  # searches and trajectories that leave the finite numbers turn back
+            return self._step(view, local, potential, task)
+
+    def _step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
         i, made = task.stream.k % self.per_worker, task.stream.k // self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
         target, rng = Target(potential, local.origin.dtype), task.stream.generator()
@@ -295,7 +299,8 @@ class SharedMetricHMC:
                 if facts.stage == int(tuning.numbers[STAGE]):
                     note_acceptance(iterate.file, facts.step, facts.acceptance)
         if commit.version <= warm_up:
-            learn(tuning, iterate.file, commit.version, warm_up, self.acceptance)
+            with np.errstate(all="ignore"):
+                learn(tuning, iterate.file, commit.version, warm_up, self.acceptance)
         return iterate
 
     def _count(self, totals: Counters, facts: Facts) -> None:
@@ -305,6 +310,10 @@ class SharedMetricHMC:
             totals[DRAWS] += 1
             totals[ACCEPTED] += facts.accepted
             totals[DIVERGENT] += facts.divergent
+
+    def temperature(self, k: int) -> float:
+        """A Metropolis chain may be at any U: no rise says that it has diverged."""
+        return math.inf
 
     def finished(self, iterate: Iterate) -> str | None:
         """Why the run ends before its last commit; None: it goes on."""

@@ -33,15 +33,13 @@ class Target:
 
     def value(self, x: Array) -> float:
         self.gradients += 1
-        with np.errstate(all="ignore"):
-            return float(self.problem.value(x.astype(self.dtype)))
+        return float(self.problem.value(x.astype(self.dtype)))
 
     def grad(self, x: Array, rows: Any, out: Array) -> None:
         """As a problem's; `rows` is ignored: all of them are used."""
         self.gradients += 1
-        with np.errstate(all="ignore"):
-            self.problem.grad(x.astype(self.dtype), self._rows, self._g)
-            out[...] = self._g
+        self.problem.grad(x.astype(self.dtype), self._rows, self._g)
+        out[...] = self._g
         if self.recent is not None:
             self.recent.append((np.array(x, np.float64), np.array(out, np.float64)))
 
@@ -53,7 +51,6 @@ class Target:
             value = self.value(x)
         else:
             self.gradients += 1
-            with np.errstate(all="ignore"):
-                value = float(self._both(x.astype(self.dtype), self._rows, self._g))
-                out[...] = self._g
+            value = float(self._both(x.astype(self.dtype), self._rows, self._g))
+            out[...] = self._g
         return value if math.isfinite(value) and math.isfinite(sum_of_squares(out)) else math.inf

@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from asyncqn.algorithms.sampling.metric import apply, draw
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.kernels.vectors import dot, sum_of_squares

@@ -58,12 +58,14 @@ class File(NamedTuple):
 
 
 def new_tuning(dim: int, acceptance: float) -> Tuning:
+    """What workers are sent before anything is known."""
     c = first_constant(dim)
     numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, c])
     return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
 
 
 def new_file(dim: int, chains: int, warm_up: int) -> File:
+    """An empty file for a warm-up of so many commits."""
     rows = warm_up if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
     return File(
         x=np.zeros((rows, dim)),

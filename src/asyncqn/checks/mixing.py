@@ -1,0 +1,121 @@
+"""Whether chains agree and how much their draws are worth: rank-normalised split R-hat and bulk ESS.
+
+The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), extended to chains of
+unequal length: a chain counts in proportion to its draws.  For chains of equal length the numbers are those
+of ArviZ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from asyncqn.types import Array
+
+SHORTEST = 8
+"""Draws of a chain without which there is nothing to compare."""
+
+
+def rhat(chains: Sequence[Array]) -> Array:
+    """R-hat of every parameter; the larger one of the draws and of their distances from the median."""
+    halves = _halves(chains)
+    scores = NormalScores(sum(map(len, halves)))
+    out = np.empty(halves[0].shape[1])
+    for i in range(out.size):
+        columns = [half[:, i] for half in halves]
+        middle = np.median(np.concatenate(columns))
+        folded = [np.abs(column - middle) for column in columns]
+        out[i] = max(_rhat(scores.of(columns)), _rhat(scores.of(folded)))
+    return out
+
+
+def ess(chains: Sequence[Array]) -> Array:
+    """The effective number of draws in the bulk of every parameter, of all chains together."""
+    halves = _halves(chains)
+    scores = NormalScores(sum(map(len, halves)))
+    return np.array([_ess(scores.of([half[:, i] for half in halves])) for i in range(halves[0].shape[1])])
+
+
+def ess_of_mean(chains: Sequence[Array]) -> Array:
+    """The effective number of draws behind the mean of every parameter: without ranks."""
+    halves = _halves(chains)
+    return np.array([_ess([half[:, i] for half in halves]) for i in range(halves[0].shape[1])])
+
+
+class NormalScores:
+    """Ranks among n numbers as quantiles of a normal, (rank - 3/8) / (n + 1/4); ties share a mean rank."""
+
+    def __init__(self, n: int) -> None:
+        inverse = NormalDist().inv_cdf
+        self._table = np.array([inverse((0.5 * r - 0.375) / (n + 0.25)) for r in range(2, 2 * n + 1)])
+
+    def of(self, columns: Sequence[Array]) -> list[Array]:
+        numbers = np.concatenate(columns)
+        _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+        double_rank = 2 * np.cumsum(counts) - counts + 1
+        scores = self._table[double_rank[place] - 2]
+        return np.split(scores, np.cumsum([column.size for column in columns])[:-1])
+
+
+def _halves(chains: Sequence[Array]) -> list[Array]:
+    """The first and the second half of every chain that is long enough, without a middle draw."""
+    return [
+        half
+        for chain in chains
+        if len(chain) >= SHORTEST
+        for half in (chain[: len(chain) // 2], chain[len(chain) - len(chain) // 2 :])
+    ]
+
+
+def _moments(columns: Sequence[Array]) -> tuple[Array, float, float]:
+    """Each chain's share of the draws, the mean variance within chains, and the variance of their means."""
+    lengths = np.array([column.size for column in columns])
+    share = lengths / lengths.sum()
+    means = np.array([column.mean() for column in columns])
+    within = float(share @ np.array([column.var(ddof=1) for column in columns]))
+    J = len(columns)
+    between = float(share @ (means - share @ means) ** 2) * J / (J - 1)
+    return share, within, between
+
+
+def _rhat(columns: Sequence[Array]) -> float:
+    share, within, between = _moments(columns)
+    n = sum(column.size for column in columns) / share.size
+    if not within > 0.0:
+        return math.nan if between == 0.0 else math.inf
+    return math.sqrt(between / within + (n - 1.0) / n)
+
+
+def _autocovariance(x: Array) -> Array:
+    n = x.size
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(x - x.mean(), size)
+    return np.fft.irfft(np.abs(spectrum) ** 2, size)[:n] / n
+
+
+def _ess(columns: Sequence[Array]) -> float:
+    """Draws over the integrated autocorrelation, cut by Geyer's initial monotone sequence."""
+    share, within, between = _moments(columns)
+    lengths = [column.size for column in columns]
+    total, longest = sum(lengths), max(lengths)
+    if not within > 0.0:
+        return math.nan
+    autocovariance, weights = np.zeros(longest), np.zeros(longest)
+    for weight, column in zip(share, columns):  # a lag is seen by the chains that are longer than it
+        autocovariance[: column.size] += weight * _autocovariance(column)
+        weights[: column.size] += weight
+    autocovariance /= weights
+    spread = float(autocovariance[0]) + between
+    rho = 1.0 - (within - autocovariance) / spread
+    rho[0] = 1.0
+    # Sums of pairs (rho_0 + rho_1), (rho_2 + rho_3), ... while they are positive, then made monotone; of the
+    # first pair that is not, or of the last, the even member counts half.
+    last = max(2, 2 * ((longest - 1) // 2))
+    pairs = rho[:last:2] + rho[1:last:2]
+    negative = np.flatnonzero(pairs < 0.0)
+    end = int(negative[0]) if negative.size else pairs.size - 1
+    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pairs[:end]).sum()) + max(float(rho[2 * end]), 0.0)
+    return total / max(tau, 1.0 / math.log10(total))

@@ -1,0 +1,187 @@
+"""sample: draws from a posterior on asynchronous workers."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
+from asyncqn.core.streams import check_seed
+from asyncqn.errors import SamplingWarning, is_count, require
+from asyncqn.minimize import minimize, starting_point
+from asyncqn.samples import Samples, failed
+from asyncqn.types import Array, Callback, Engine, Potential, Progress, extra
+
+_SPARE = 1.05
+"""Commits beyond those expected, for workers that join while the run is under way."""
+
+
+def sample(
+    problem: Potential,
+    *,
+    chains: int = 8,
+    draws: int = 10_000,
+    engine: Engine | None = None,
+    seed: int = 0,
+    theta0: Array | None = None,
+    warm_up: int | None = None,
+    acceptance: float = 0.8,
+    max_time: float | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | float = 30.0,
+    callback: Callback | None = None,
+    progress: bool | None = None,
+    check: bool = True,
+) -> Samples:
+    """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
+
+    Every chain is Hamiltonian Monte Carlo with a Metropolis test, under a metric that the master learns from
+    all chains during a warm-up and then freezes: the draws are right whatever the delays.
+
+    Parameters
+    ----------
+    problem : Potential
+        U(theta) = -log p(theta | data) up to a constant, with its gradient: one of asyncqn's models,
+        `FiniteSum`, `from_torch`, `from_jax`, or a class of your own.
+    chains : int, default 8
+        Chains at least; every worker runs equally many, and at least one.
+    draws : int, default 10,000
+        Draws after the warm-up, of all chains together.
+    engine : Engine, optional
+        By default threads of this process, as many as it has processors.
+    seed : int, default 0
+        Of all randomness: the same seed and schedule give the same bits.
+    theta0 : array, optional
+        The point around which searches begin; by default the problem's `initial`, else zeros.  U must be
+        finite there.
+    warm_up : int, optional
+        Commits before the metric is frozen; by default 500 + 50 per chain + 10 per coordinate.
+    acceptance : float, default 0.8
+        The acceptance at which the step is set; nearer to one where trajectories diverge.
+    max_time : float, optional
+        End after so long on the engine's clock, with the draws made until then.
+    checkpoint : path, optional
+        A folder for checkpoints; `Samples.from_run(resume(folder))` goes on from the last one.
+    checkpoint_every : int or float, default 30.0
+        An integer counts commits, a float seconds between two checkpoints.
+    callback : callable, optional
+        Called with a `Progress` about 200 times; raise StopIteration to stop.
+    progress : bool, optional
+        Whether to show a progress bar; by default where standard error is a terminal.
+    check : bool, default True
+        Compare the gradient of a problem of your own with its values first.
+
+    Returns
+    -------
+    Samples
+        The draws by chain, R-hat, effective draws, and the run, which replays to the bit.
+
+    Warns
+    -----
+    SamplingWarning
+        Where R-hat exceeds 1.01, trajectories diverged, draws are worth too few independent ones, or the
+        posterior seems to be improper.
+
+    Notes
+    -----
+    See docs/explanation/sampling.md for the proof that staleness does not bias, and what it assumes.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=4, worker_mean=[1.0, 2.0, 3.0, 4.0]))
+    >>> samples = aq.sample(problem, chains=4, draws=4000, engine=engine)
+    >>> pooled = np.concatenate(samples.chains)
+    >>> bool(abs(pooled.mean(axis=0) - problem.optimum_theta).max() < 0.1)
+    True
+    """
+    for name, count in (("chains", chains), ("draws", draws)):
+        require(is_count(count), f"{name} must be an integer of at least 1, not {count!r}.")
+    if engine is None:
+        from asyncqn.engines.threads import Threads
+
+        engine = Threads(os.cpu_count() or 1)
+    per_worker = max(1, math.ceil(chains / engine.workers))
+    chains = per_worker * engine.workers
+    algorithm = SharedMetricHMC(draws, chains, per_worker, warm_up, acceptance)
+    start = starting_point(problem, theta0, check_seed(seed))
+    _check_start(problem, start)
+    before = algorithm.warm_up_commits(start.size)
+    commits = math.ceil(_SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1)))
+    with _bar(progress, before + draws) as advance:
+
+        def tell(seen: Progress) -> None:
+            advance(seen.commit)
+            if callback is not None:
+                callback(seen)
+
+        run = minimize(
+            problem,
+            algorithm,
+            engine=engine,
+            theta0=start,
+            commits=commits,
+            seed=seed,
+            tol=None,
+            max_time=max_time,
+            callback=tell,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            check=check,
+            keep=1,
+        )
+    if run is None:
+        return run  # another rank of MPI has the run
+    if (error := failed(run)) is not None:
+        raise error
+    samples = Samples.from_run(run, names=extra(problem, "names"))
+    for sentence in samples.warnings:
+        warnings.warn(sentence, SamplingWarning, stacklevel=2)
+    return samples
+
+
+def _check_start(problem: Potential, start: Array) -> None:
+    """U and its gradient must be finite where everything begins."""
+    g = np.empty_like(start)
+    with np.errstate(all="ignore"):
+        value = float(problem.value(start.copy()))
+        problem.grad(start.copy(), np.arange(int(problem.n_data)), g)
+    at = "theta0" if start.any() else "theta0 = 0"
+    require(
+        math.isfinite(value),
+        f"U is {value} at {at}, where the searches begin: pass a theta0 at which the posterior's density is "
+        "positive and finite.",
+    )
+    require(
+        bool(np.isfinite(g).all()),
+        f"the gradient is not finite at {at}, where the searches begin: pass another, or correct grad.",
+    )
+
+
+@contextmanager
+def _bar(wanted: bool | None, total: int) -> Iterator[Any]:
+    """A progress bar on standard error, as a function that moves it."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda commit: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("sampling"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sampling", total=total)
+        yield lambda commit: bar.update(task, completed=min(commit, total))

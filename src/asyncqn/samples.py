@@ -1,0 +1,339 @@
+"""Samples: what `sample` returns, and what its chains say about themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
+from asyncqn.checks import mixing
+from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.runs.run import Run
+from asyncqn.types import Array
+
+RHAT = 1.01
+"""Chains whose R-hat is beyond this have not forgotten where they began."""
+FEW = 100
+"""Effective draws per chain below which R-hat and quantiles are themselves uncertain."""
+MOST_FEW = 400
+RUNAWAY = 10.0
+"""A last third so many times as wide as the first is drifting away."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Draws from the posterior exp(-U), chain by chain, with their diagnostics.
+
+    Attributes
+    ----------
+    chains : list of ndarray, each of shape (draws, dim)
+        The draws that count.  Lengths differ: a fast worker draws more.
+    run : Run
+        The run behind them, which `replay` computes again to the bit; `run.keep` has all draws in the
+        order of their commits, those of the warm-up too.
+    names : list of str
+        Of the parameters.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+    >>> engine = aq.Simulator(aq.Cluster(workers=4))
+    >>> samples = aq.sample(problem, chains=4, draws=2000, engine=engine)
+    >>> sum(len(chain) for chain in samples.chains), samples.divergent
+    (2000, 0)
+    >>> bool(samples.rhat.max() < 1.01)
+    True
+    """
+
+    chains: list[Array] = field(repr=False)
+    run: Run
+    names: list[str] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def from_run(cls, run: Run, names: Sequence[str] | None = None) -> Samples:
+        """The samples of a run of `SharedMetricHMC` that kept every iterate, such as a resumed or loaded one.
+
+        Parameters
+        ----------
+        run : Run
+            As `resume`, `replay` or `load_run` return it.
+        names : sequence of str, optional
+            Of the parameters; by default `theta[0]`, `theta[1]`, ...
+        """
+        algorithm = run.algorithm
+        require(
+            isinstance(algorithm, SharedMetricHMC),
+            "the run is not of SharedMetricHMC: its iterates are no chains that can be told apart.",
+        )
+        require(
+            run.keep is not None and run.keep.every == 1,
+            "the run did not keep every iterate: replay(run, keep=1) makes it again with them.",
+        )
+        assert isinstance(algorithm, SharedMetricHMC)
+        assert run.keep is not None
+        dim = run.theta0.size
+        said = list(names) if names is not None else [f"theta[{i}]" for i in range(dim)]
+        require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
+        warm_up = algorithm.warm_up_commits(dim)
+        places = counted(run.schedule, algorithm.per_worker, warm_up, algorithm.draws)
+        return cls([np.array(run.keep.theta[where]) for where in places], run, said)
+
+    @cached_property
+    def rhat(self) -> Array:
+        """Rank-normalised split R-hat of every parameter; near 1 where chains agree."""
+        return self._diagnosed(mixing.rhat)
+
+    @cached_property
+    def ess(self) -> Array:
+        """Effective draws in the bulk of every parameter's distribution, of all chains together."""
+        return self._diagnosed(mixing.ess)
+
+    def _diagnosed(self, measure: Any) -> Array:
+        if max(map(len, self.chains), default=0) < mixing.SHORTEST:
+            return np.full(self.run.theta0.size, math.nan)
+        found: Array = measure(self.chains)
+        return found
+
+    @property
+    def divergent(self) -> int:
+        """Trajectories, of those that count, whose energy error exceeded 1000."""
+        return self.run.counters["divergent"]
+
+    @property
+    def gradients(self) -> int:
+        """Gradients over all data that were computed, those of searches and warm-up among them."""
+        return self.run.counters["gradients"] + self.run.counters["warm_up_gradients"]
+
+    @property
+    def accept(self) -> float:
+        """The share of the trajectories that count which were accepted."""
+        return self.run.counters["accepted"] / max(1, self.run.counters["draws"])
+
+    @property
+    def step(self) -> float:
+        """The leapfrog step, in units of the metric."""
+        return float(self.run.results["step"][0])
+
+    @property
+    def metric(self) -> Array:
+        """H, the metric of the trajectories after the warm-up, near the posterior's covariance.
+
+        Of shape (dim, dim), or for a long theta (`algorithms.sampling.metric`) the rows D, A and Q of
+        H = A'A + (I - A'Q) D (I - Q'A).
+        """
+        stored = self.run.results["metric"]
+        return stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What speaks against these draws, one sentence each; empty where nothing does."""
+        return [*_about_chains(self), *_about_draws(self)]
+
+    def summary(self) -> Summary:
+        """Mean, standard deviation, quantiles, effective draws and R-hat of every parameter."""
+        pooled = np.concatenate(self.chains)
+        low, middle, high = np.percentile(pooled, [5, 50, 95], axis=0)
+        sd = pooled.std(axis=0)
+        columns = {
+            "mean": pooled.mean(axis=0),
+            "mcse": sd / np.sqrt(self._diagnosed(mixing.ess_of_mean)),
+            "sd": sd,
+            "5%": low,
+            "50%": middle,
+            "95%": high,
+            "ess": self.ess,
+            "rhat": self.rhat,
+        }
+        return Summary(self.names, columns, self.warnings)
+
+    def to_arviz(self) -> Any:
+        """The draws as an ArviZ data tree (group "posterior"); needs the extra `arviz`.
+
+        ArviZ wants chains of one length, so that the last draws of each are taken, as many as the shortest
+        has; chains shorter than a tenth of the longest are left out.
+        """
+        try:
+            from arviz_base import from_dict
+        except ImportError:
+            raise MissingExtra("arviz-base", "arviz", "to_arviz") from None
+        lengths = [len(chain) for chain in self.chains]
+        used = [chain for chain in self.chains if 10 * len(chain) >= max(lengths)]
+        shortest = min(map(len, used))
+        draws = np.stack([chain[len(chain) - shortest :] for chain in used])
+        return from_dict({"posterior": grouped(self.names, draws)})
+
+    def plot(self, most: int = 6) -> Any:
+        """A matplotlib figure with the trace and the histogram of the first `most` parameters, by chain."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MissingExtra("matplotlib", "plot", "plot") from None
+        shown = range(min(most, len(self.names)))
+        figure = Figure(figsize=(9.0, 1.6 * len(shown) + 0.6), layout="constrained")
+        axes = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(2.5, 1.0))
+        for i in shown:
+            trace, histogram = axes[i]
+            for chain in self.chains:
+                trace.plot(chain[:, i], linewidth=0.4)
+                histogram.hist(chain[:, i], bins=40, density=True, histtype="step")
+            trace.set_ylabel(self.names[i])
+            histogram.set_yticks([])
+        axes[-1][0].set_xlabel("draw")
+        return figure
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table with a row per parameter; `columns` by name, printed as text."""
+
+    names: list[str]
+    columns: dict[str, Array]
+    warnings: list[str]
+
+    def __str__(self) -> str:
+        shown = {name: [_short(name, x) for x in column] for name, column in self.columns.items()}
+        wide = max([len(name) for name in self.names], default=0)
+        widths = {name: max(len(name), *map(len, cells)) for name, cells in shown.items()}
+        head = " " * wide + "".join(f"  {name:>{widths[name]}}" for name in shown)
+        rows = [
+            f"{name:<{wide}}" + "".join(f"  {cells[i]:>{widths[c]}}" for c, cells in shown.items())
+            for i, name in enumerate(self.names)
+        ]
+        return "\n".join([head, *rows, *self.warnings])
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+
+def _short(column: str, x: float) -> str:
+    return f"{x:.0f}" if column == "ess" else f"{x:.3f}" if column == "rhat" else f"{x:.4g}"
+
+
+def counted(schedule: Schedule, per_worker: int, warm_up: int, most: int) -> list[Array]:
+    """For every chain the places, in the order of commits, of the draws that count.
+
+    A draw counts if its trajectory used the frozen metric (it read a version from `warm_up` on) and its
+    chain had burned in.  Both follow from the schedule alone, never from the draws.
+    """
+    order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
+    made = np.empty(len(schedule), np.int64)
+    workers = schedule.worker[order]
+    first = np.searchsorted(workers, workers)
+    made[order] = np.arange(len(schedule)) - first
+    chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
+    good = (schedule.commit != DROPPED) & (schedule.read >= warm_up)
+    good &= made // per_worker >= PREPARATIONS + BURN_IN
+    place = schedule.commit.astype(np.int64) - 1
+    kept = np.sort(place[good])[:most]
+    good &= place <= (kept[-1] if kept.size else -1)
+    return [np.sort(place[good & (chain == c)]) for c in np.unique(chain)]
+
+
+def grouped(names: Sequence[str], draws: Array) -> dict[str, Array]:
+    """Parameters of one name with indices, as `beta[0]`, `beta[1]`, become one array."""
+    stems: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        stems.setdefault(name.partition("[")[0], []).append(i)
+    return {
+        stem: draws[..., where] if "[" in names[where[0]] else draws[..., where[0]]
+        for stem, where in stems.items()
+    }
+
+
+def _about_chains(samples: Samples) -> list[str]:
+    """Chains that disagree, run away or are too few."""
+    said = []
+    chains = [chain for chain in samples.chains if len(chain) >= mixing.SHORTEST]
+    empty = len(samples.chains) - len(chains)
+    if empty:
+        said.append(f"{empty} of {len(samples.chains)} chains are too short to compare: draw more.")
+    if not chains:
+        return said
+    worst = int(np.nanargmax(samples.rhat)) if np.isfinite(samples.rhat).any() else 0
+    if drifting := _drifting(chains):
+        name = samples.names[drifting[0]]
+        said.append(
+            f"the draws of {name} spread further and further: the posterior may be improper, with no "
+            "prior or data to bound it; give it a proper prior."
+        )
+    if not samples.rhat[worst] <= RHAT:
+        apart = _apart(chains, worst)
+        reason = (
+            f"the chains lie at {apart} separate places: the posterior has several modes, and how much of it "
+            "each holds is not known from these draws"
+            if apart > 1
+            else "they have not forgotten where they began: draw more, or reparametrise"
+        )
+        said.append(
+            f"R-hat is {samples.rhat[worst]:.3f} for {samples.names[worst]}, above {RHAT}: the chains "
+            f"disagree; {reason}."
+        )
+    return said
+
+
+def _about_draws(samples: Samples) -> list[str]:
+    """Divergences and draws that say too little."""
+    said, counters = [], samples.run.counters
+    asked = getattr(samples.run.algorithm, "draws", 0)
+    if counters["draws"] < asked:
+        said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
+    if samples.divergent:
+        said.append(
+            f"{samples.divergent} of {counters['draws']} trajectories diverged: the posterior bends more "
+            "than the step allows, and what lies there is drawn too rarely; reparametrise, or raise "
+            "acceptance."
+        )
+    few = min(MOST_FEW, FEW * len(samples.chains))
+    finite = samples.ess[np.isfinite(samples.ess)]
+    if finite.size and finite.min() < few and np.nanmax(samples.rhat) <= RHAT:
+        worst = int(np.nanargmin(samples.ess))
+        said.append(
+            f"the draws of {samples.names[worst]} are worth {samples.ess[worst]:.0f} independent ones, fewer "
+            f"than {few}: draw more."
+        )
+    if samples.accept < 0.3:
+        said.append(
+            f"only {samples.accept:.0%} of the trajectories were accepted: check that the gradient belongs "
+            "to the value, and that the posterior is smooth."
+        )
+    return said
+
+
+def _drifting(chains: Sequence[Array]) -> list[int]:
+    """Parameters whose last third lies far wider about the median of the first than the first, by chain."""
+    votes = np.zeros(chains[0].shape[1])
+    for chain in chains:
+        third = len(chain) // 3
+        first, last = chain[:third], chain[-third:]
+        middle = np.median(first, axis=0)
+        width = np.median(np.abs(first - middle), axis=0)
+        votes += np.median(np.abs(last - middle), axis=0) > RUNAWAY * np.maximum(width, 1e-300)
+    return [int(i) for i in np.flatnonzero(2 * votes > len(chains))]
+
+
+def _apart(chains: Sequence[Array], i: int) -> int:
+    """At how many places chains lie whose ranges of parameter i, the middle 98 %, do not meet."""
+    ranges = sorted(tuple(np.percentile(chain[:, i], [1.0, 99.0])) for chain in chains)
+    places, end = 0, -math.inf
+    for low, high in ranges:
+        if low > end:
+            places += 1
+        end = max(end, high)
+    return places
+
+
+def failed(run: Run) -> BadInput | None:
+    """Why a run gave no draws; None where it did."""
+    if run.status == "diverged":
+        return BadInput(
+            f"the chains ran away ({run.message.split(':')[0]}): the posterior may be improper, with no "
+            "prior or data to bound it; give it a proper prior, and check the sign of the gradient."
+        )
+    return None

@@ -1,0 +1,82 @@
+"""Small posteriors, written as functions that return U and its gradient, for the tests of the sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Model:
+    """A problem of one data point from a function."""
+
+    n_data = 1
+
+    def __init__(self, function: Callable[[Any], tuple[float, Any]], dim: int, **facts: Any) -> None:
+        self.function, self.dim = function, dim
+        self.__dict__.update(facts)
+
+    def value(self, theta: Any) -> float:
+        return float(self.function(theta)[0])
+
+    def grad(self, theta: Any, rows: Any, out: Any) -> None:
+        out[:] = self.function(theta)[1]
+
+
+def gaussian(dim: int, seed: int = 0) -> Model:
+    """Correlated, with scales from 0.01 to 100."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((dim, dim))
+    scale = 10.0 ** rng.uniform(-2.0, 2.0, dim)
+    P = (A @ A.T / dim + 0.05 * np.eye(dim)) * np.multiply.outer(scale, scale)
+    mean = 3.0 * rng.standard_normal(dim) / scale
+
+    def function(theta: Any) -> tuple[float, Any]:
+        g = P @ (theta - mean)
+        return 0.5 * (theta - mean) @ g, g
+
+    return Model(function, dim, mean=mean, sd=np.sqrt(np.diag(np.linalg.inv(P))))
+
+
+def two_modes(separation: float = 8.0, dim: int = 2, share: float = 0.3) -> Model:
+    """Two unit Gaussians, of which the right one holds `share`."""
+
+    def function(theta: Any) -> tuple[float, Any]:
+        right, left = theta - 0.5 * separation, theta + 0.5 * separation
+        a = np.log(share) - 0.5 * right @ right
+        b = np.log(1.0 - share) - 0.5 * left @ left
+        total = np.logaddexp(a, b)
+        weight = np.exp(a - total)
+        return -total, weight * right + (1.0 - weight) * left
+
+    return Model(function, dim)
+
+
+def hierarchical(groups: int = 6, seed: int = 0) -> Model:
+    """A non-centred hierarchical model: eta_j, mu, log tau with y_j ~ N(mu + tau eta_j, s_j)."""
+    rng = np.random.default_rng(seed)
+    y, s = 5.0 + 6.0 * rng.standard_normal(groups), rng.uniform(4.0, 8.0, groups)
+
+    def function(theta: Any) -> tuple[float, Any]:
+        eta, mu, log_tau = theta[:groups], theta[groups], theta[groups + 1]
+        tau = np.exp(log_tau)
+        off = mu + tau * eta - y
+        r, wide = off / s**2, (tau / 5.0) ** 2
+        U = 0.5 * (off @ r + eta @ eta + (mu / 5.0) ** 2) + np.log1p(wide) - log_tau
+        g = np.empty(groups + 2)
+        g[:groups], g[groups] = tau * r + eta, r.sum() + mu / 25.0
+        g[groups + 1] = tau * (r @ eta) + 2.0 * wide / (1.0 + wide) - 1.0
+        return U, g
+
+    return Model(function, groups + 2, y=y, s=s)
+
+
+def on_a_grid(value: Callable[[Any], float], axes: list[Any]) -> tuple[Any, Any]:
+    """The mean and the standard deviation of each parameter, by summation over a grid."""
+    mesh = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    U = np.array([value(theta) for theta in mesh])
+    weight = np.exp(U.min() - U)
+    weight /= weight.sum()
+    mean = weight @ mesh
+    return mean, np.sqrt(weight @ (mesh - mean) ** 2)

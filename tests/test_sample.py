@@ -1,0 +1,267 @@
+"""`sample`: right laws, warnings where they are due, replays, checkpoints, workers that come and go."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS
+from asyncqn.errors import BadInput, SamplingWarning
+from tests.posterior_models import Model, gaussian, hierarchical, on_a_grid, two_modes
+
+UNEVEN = aq.Cluster(workers=4, worker_mean=[1.0, 1.5, 2.5, 4.0], worker_std=0.3)
+
+
+def uneven(**changes: Any) -> aq.Simulator:
+    return aq.Simulator(UNEVEN if not changes else aq.Cluster(workers=4, worker_std=0.3, **changes))
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Short chains warn, rightly; here something else is looked at."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        yield
+
+
+def drawn(problem: Any, draws: int = 4000, **options: Any) -> aq.Samples:
+    options = {"chains": 4, "engine": uneven(), **options}
+    return aq.sample(problem, draws=draws, **options)
+
+
+def assert_right(samples: aq.Samples, mean: Any, sd: Any) -> None:
+    """Means within 0.1 sd and standard deviations within 5 %, as far as the draws can tell."""
+    pooled = np.concatenate(samples.chains)
+    least = float(samples.ess.min())
+    assert np.abs((pooled.mean(axis=0) - mean) / sd).max() < max(0.1, 4.0 / np.sqrt(least))
+    assert np.abs(pooled.std(axis=0) / sd - 1.0).max() < max(0.05, 4.0 / np.sqrt(2.0 * least))
+
+
+def test_a_correlated_gaussian_of_any_scale_is_drawn_right() -> None:
+    model = gaussian(8)
+    samples = drawn(model)
+    assert_right(samples, model.mean, model.sd)
+    assert samples.warnings == []
+    assert samples.rhat.shape == samples.ess.shape == (8,)
+    assert samples.ess.min() > 2000
+    np.testing.assert_allclose(np.sqrt(np.diag(samples.metric)), model.sd, rtol=1e-6)
+    assert 0.7 < samples.accept < 0.95
+    lengths = [len(chain) for chain in samples.chains]
+    assert sum(lengths) == 4000
+    assert lengths == sorted(lengths, reverse=True)  # a faster worker draws more
+
+
+def test_a_regression_of_ours_agrees_with_its_closed_form() -> None:
+    problem = aq.LinearGaussian.random(dim=6, n_data=60, seed=1)
+    samples = drawn(problem)
+    sd = np.sqrt(np.diag(np.linalg.inv(problem.precision)))
+    assert_right(samples, problem.optimum_theta, sd)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_logistic_regression_agrees_with_quadrature(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2)).astype(dtype)
+    y = X @ np.array([1.0, -0.5]) + rng.standard_normal(40) > 0
+    problem = aq.LogisticRegression(X, y)
+    axis = np.linspace(-2.0, 5.0, 90)
+    mean, sd = on_a_grid(lambda t: problem.value(t.astype(dtype)), [axis, axis - 3.0])
+    samples = drawn(problem, 3000)
+    assert samples.run.theta.dtype == dtype
+    assert_right(samples, mean, sd)
+
+
+def test_a_hierarchical_model_has_the_moments_that_integration_gives() -> None:
+    """Given (mu, log tau) the groups are Gaussian, so that two dimensions are left to sum over."""
+    model = hierarchical()
+    groups, y, s = model.dim - 2, model.y, model.s
+
+    def marginal(t: Any) -> float:
+        mu, tau = t[0], np.exp(t[1])
+        var = s**2 + tau**2
+        prior = 0.5 * (mu / 5.0) ** 2 + np.log1p((tau / 5.0) ** 2) - t[1]
+        return float(prior + 0.5 * ((y - mu) ** 2 / var + np.log(var)).sum())
+
+    mean, sd = on_a_grid(marginal, [np.linspace(-16.0, 24.0, 100), np.linspace(-9.0, 5.0, 140)])
+    with quietly():  # a few trajectories diverge where tau is small
+        samples = drawn(model, 8000)
+    pooled = np.concatenate(samples.chains)[:, groups:]
+    error = sd / np.sqrt(samples.ess[groups:])
+    assert (np.abs(pooled.mean(axis=0) - mean) < np.maximum(0.1 * sd, 4.0 * error)).all()
+    assert np.abs(pooled.std(axis=0) / sd - 1.0).max() < 0.08
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_two_separate_modes_are_told(seed: int) -> None:
+    with pytest.warns(SamplingWarning, match="2 separate places"):
+        samples = drawn(two_modes(), 1500, chains=8, seed=seed, engine=aq.Simulator(aq.Cluster(8)))
+    assert samples.rhat.max() > 1.1
+
+
+def test_a_mode_of_negligible_mass_is_left() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples = drawn(two_modes(share=1e-9), 3000, chains=8, engine=aq.Simulator(aq.Cluster(8)))
+    assert_right(samples, -4.0, 1.0)
+
+
+@pytest.mark.parametrize("engine", [aq.Threads(2), aq.Processes(2)], ids=["threads", "processes"])
+def test_a_replay_gives_every_draw_again(engine: Any, tmp_path: Path) -> None:
+    problem = aq.LinearGaussian.random(dim=4, n_data=40, seed=2)
+    with quietly():
+        samples = aq.sample(problem, chains=4, draws=600, warm_up=200, engine=engine, seed=3)
+    loaded = aq.load_run(samples.run.save(tmp_path / "run"))
+    for again in (aq.Samples.from_run(aq.replay(samples.run)), aq.Samples.from_run(loaded)):
+        assert len(again.chains) == 4
+        for a, b in zip(again.chains, samples.chains):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(again.metric, samples.metric)
+        assert (again.step, again.accept) == (samples.step, samples.accept)
+
+
+def test_equal_seeds_give_equal_bits_and_others_other_draws() -> None:
+    model = gaussian(3)
+    with quietly():
+        a, b, c = (drawn(model, 300, warm_up=200, seed=seed) for seed in (1, 1, 2))
+    assert all((x == y).all() for x, y in zip(a.chains, b.chains))
+    assert a.chains[0][0, 0] != c.chains[0][0, 0]
+
+
+@pytest.mark.parametrize("engine", [uneven(), aq.Threads(2)], ids=["simulator", "threads"])
+def test_a_run_that_was_interrupted_goes_on(engine: Any, tmp_path: Path) -> None:
+    problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+
+    def stop(progress: Any) -> None:
+        if progress.commit >= 500:
+            raise StopIteration
+
+    with quietly():
+        first = aq.sample(problem, chains=4, draws=900, warm_up=200, engine=engine, callback=stop,
+                          checkpoint=tmp_path / "c", checkpoint_every=100)  # fmt: skip
+    assert sum(map(len, first.chains)) < 900
+    assert any("of 900 draws were made" in sentence for sentence in first.warnings)
+    samples = aq.Samples.from_run(aq.resume(tmp_path / "c"))
+    assert sum(map(len, samples.chains)) == 900
+    again = aq.Samples.from_run(aq.replay(samples.run))
+    assert all((a == b).all() for a, b in zip(again.chains, samples.chains))
+    assert (first.chains[0] == samples.chains[0][: len(first.chains[0])]).all()
+
+
+def test_a_worker_that_joins_late_burns_in_and_one_that_dies_keeps_its_past() -> None:
+    engine = uneven(worker_mean=1.0, joins={3: 300.0}, deaths={0: 320.0})
+    with quietly():
+        samples = drawn(gaussian(4), 3000, engine=engine, warm_up=300)
+    schedule = samples.run.schedule
+    made = int((schedule.worker == 3).sum())
+    late = len(samples.chains[3])
+    assert late <= made - BURN_IN - PREPARATIONS
+    assert 0 < len(samples.chains[0]) < len(samples.chains[1])
+    assert sum(map(len, samples.chains)) == 3000
+    model = gaussian(4)
+    assert abs(samples.chains[3].mean(axis=0) - model.mean)[0] < model.sd[0]
+
+
+@pytest.mark.parametrize(("workers", "chains", "expected"), [(1, 1, 1), (1, 4, 4), (3, 4, 6), (4, 2, 4)])
+def test_every_worker_runs_equally_many_chains(workers: int, chains: int, expected: int) -> None:
+    engine = aq.Simulator(aq.Cluster(workers))
+    model = gaussian(2)
+    with quietly():
+        samples = aq.sample(model, chains=chains, draws=1200, warm_up=600, engine=engine)
+    assert len(samples.chains) == expected
+    assert_right(samples, model.mean, model.sd)
+
+
+def test_a_long_theta_has_a_metric_of_low_rank() -> None:
+    dim = 300
+    sd = np.geomspace(0.1, 10.0, dim)
+    model = Model(lambda t: (0.5 * ((t / sd) ** 2).sum(), t / sd**2), dim)
+    with quietly():
+        samples = drawn(model, 1500)
+    assert samples.metric.shape[0] < 100
+    assert samples.rhat.max() < 1.05
+    pooled = np.concatenate(samples.chains)
+    assert np.abs((pooled**2).mean(axis=0) / sd**2 - 1.0).mean() < 0.06
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (
+            lambda t: (np.inf if t[0] <= 0 else t[0] - np.log(t[0]), 1.0 - 1.0 / np.maximum(t, 1e-9)),
+            "U is inf",
+        ),
+        (lambda t: (0.5 * t @ t, np.full_like(t, np.nan)), "gradient is not finite"),
+        (lambda t: (0.5 * t @ t, -t), "wrong sign"),
+        (lambda t: (np.logaddexp(0.0, -t).sum(), -1.0 / (1.0 + np.exp(t))), "improper"),
+    ],
+    ids=["-inf", "nan", "sign", "runs away"],
+)
+def test_a_bad_model_gets_one_sentence(function: Any, sentence: str) -> None:
+    with np.errstate(all="ignore"), pytest.raises(BadInput, match=sentence) as caught:
+        drawn(Model(function, 2), 500)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: (0.0 * t.sum(), 0.0 * t),
+        lambda t: (0.2 * np.log1p(t @ t), 0.4 * t / (1.0 + t @ t)),
+        lambda t: (0.5 * t[0] ** 2, np.array([t[0], 0.0])),
+    ],
+    ids=["flat", "heavy", "one flat direction"],
+)
+def test_an_improper_posterior_never_looks_fine(function: Any) -> None:
+    with np.errstate(all="ignore"), pytest.warns(SamplingWarning):
+        drawn(Model(function, 2), 800)
+
+
+def test_a_wrong_gradient_that_nobody_checked_is_noticed() -> None:
+    twisted = Model(lambda t: (0.5 * t @ t, np.array([t[0], t[0]])), 2)
+    with quietly():
+        samples = drawn(twisted, 500, check=False)
+    assert any("were accepted: check that the gradient" in sentence for sentence in samples.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"draws": 0}, "draws must be"),
+        ({"chains": 1.5}, "chains must be"),
+        ({"acceptance": 1.0}, "acceptance must lie"),
+        ({"warm_up": 0}, "warm_up must be"),
+        ({"theta0": [0.0]}, "theta0 must be"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_mistakes_get_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        drawn(gaussian(2), **{"draws": 10, **options})
+
+
+def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:
+    model = gaussian(3)
+    model.names = ["alpha", "beta[0]", "beta[1]"]
+    samples = drawn(model, 2000)
+    table = samples.summary()
+    assert table["rhat"].max() < 1.02
+    lines = str(table).splitlines()
+    assert len(lines) == 4
+    assert lines[1].startswith("alpha")
+    posterior = samples.to_arviz()["posterior"]
+    shortest = min(map(len, samples.chains))
+    assert posterior["alpha"].shape == (4, shortest)
+    assert posterior["beta"].shape == (4, shortest, 2)
+    assert len(samples.plot().axes) == 6
+    assert "Samples(" in repr(samples)
+    with pytest.raises(BadInput, match="not of SharedMetricHMC"):
+        aq.Samples.from_run(aq.minimize(aq.LinearGaussian.random(3, 9), engine=aq.Simulator(aq.Cluster(1))))
+    with pytest.raises(BadInput, match="names"):
+        aq.Samples.from_run(samples.run, names=["one"])
