@@ -235,7 +235,7 @@ def test_a_wrong_gradient_that_nobody_checked_is_noticed() -> None:
     [
         ({"draws": 0}, "draws must be"),
         ({"chains": 1.5}, "chains must be"),
-        ({"acceptance": 1.0}, "acceptance must lie"),
+        ({"acceptance": 1.0}, "acceptance must be"),
         ({"warm_up": 0}, "warm_up must be"),
         ({"theta0": [0.0]}, "theta0 must be"),
         ({"seed": -1}, "seed must be"),

@@ -129,7 +129,8 @@ class Samples:
         H = A'A + (I - A'Q) D (I - Q'A).
         """
         stored = self.run.results["metric"]
-        return stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
+        H: Array = stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
+        return H
 
     @cached_property
     def warnings(self) -> list[str]:

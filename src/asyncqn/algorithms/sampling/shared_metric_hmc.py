@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.checks import check_counts
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, overdispersed
 from asyncqn.algorithms.sampling.target import Target
@@ -35,8 +34,15 @@ from asyncqn.algorithms.sampling.warm_up import (
     note_pair,
 )
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.errors import require
+from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Task
+
+DrawCount = Annotated[int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)]
+ChainCount = Annotated[int, parameter("Chains of all workers together", ge=1, le=10_000)]
+WarmUp = Annotated[
+    int | None, parameter("Commits before the metric is frozen; None: by chains and dim", ge=1, le=10_000_000)
+]
+Acceptance = Annotated[float, parameter("The mean acceptance at which the step is set", gt=0.0, lt=1.0)]
 
 NEAR_THE_MODE = 0.3
 """A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
@@ -109,7 +115,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SharedMetricHMC:
+class SharedMetricHMC(Checked):
     """Hamiltonian Monte Carlo on asynchronous workers, right at beta = 1 at any staleness.
 
     Parameters
@@ -145,11 +151,11 @@ class SharedMetricHMC:
     ('completed', 500)
     """
 
-    draws: int
-    chains: int = 8
-    per_worker: int = 1
-    warm_up: int | None = None
-    acceptance: float = 0.8
+    draws: DrawCount
+    chains: ChainCount = 8
+    per_worker: Annotated[int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)] = 1
+    warm_up: WarmUp = None
+    acceptance: Acceptance = 0.8
 
     stages = ASYNCHRONOUS
     sent = ("metric", "best", "numbers")
@@ -158,15 +164,6 @@ class SharedMetricHMC:
     def example(cls, potential: Potential) -> SharedMetricHMC:
         """Small parameters that run on any potential, for tests."""
         return cls(draws=10_000, chains=3, warm_up=20)
-
-    def __post_init__(self) -> None:
-        check_counts(self, draws=1, chains=1, per_worker=1)
-        if self.warm_up is not None:
-            check_counts(self, warm_up=1)
-        require(
-            0.0 < self.acceptance < 1.0,
-            f"acceptance must lie between 0 and 1, not {self.acceptance!r}.",
-        )
 
     def check(self, potential: Potential) -> None:
         pass
