@@ -16,6 +16,7 @@ from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
+from asyncqn.engines import master_state
 from asyncqn.engines.mpi.worker import Worker
 
 
@@ -191,6 +192,20 @@ def faulty(case: str) -> None:
     show("faulty", run, Slope())
 
 
+def stopped_rank() -> None:
+    """Rank 2 is stopped in its first step; rank 1 makes all commits."""
+    master_state.LAST_WAIT = 1.0
+
+    class Stopped(Slope):
+        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+            super().grad(theta, rows, out)
+            if self.calls == 2 and rank() == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    run = aq.minimize(Stopped(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=40, check=False)
+    show("stopped rank", run, Slope())
+
+
 def master_killed(folder: Path) -> None:
     """The master dies as soon as there is a checkpoint."""
 
@@ -209,5 +224,5 @@ if __name__ == "__main__":
     {
         "every": every_algorithm, "typed": typed, "several": lambda: several(Path(arguments[0])),
         "serial": lambda: serial_and_resumed(Path(arguments[0])), "faulty": lambda: faulty(arguments[0]),
-        "master": lambda: master_killed(Path(arguments[0])),
+        "stopped": stopped_rank, "master": lambda: master_killed(Path(arguments[0])),
     }[case]()  # fmt: skip

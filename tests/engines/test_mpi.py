@@ -122,6 +122,14 @@ def test_the_others_go_on_while_the_state_of_one_rank_is_on_its_way(
     assert several["held back"]["commits"] == 100
 
 
+def test_a_run_that_is_done_returns_without_a_rank_that_is_stopped(mpirun: Mpirun) -> None:
+    process = mpirun(3, [JOBS, "stopped"])
+    line = json.loads(process.stdout)
+    assert (line["status"], line["commits"], line["engine"]["workers_silent"]) == ("completed", 40, [1])
+    assert "worker 1 did not answer at the end of the run and was given up" in process.stderr
+    assert "asyncqn: rank 2 did not answer to the end: the job is ended." in process.stderr
+
+
 @pytest.mark.parametrize("options", [(), ULFM], ids=["plain", "ulfm"])
 def test_an_exception_on_one_rank_ends_the_job_with_rank_and_reason(
     mpirun: Mpirun, options: tuple[str, ...]

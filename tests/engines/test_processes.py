@@ -273,6 +273,29 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path: Path) -> None:
     assert not alive(int(flag.read_text()))
 
 
+def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    engine = aq.Processes(3, start_method="fork")
+    stopped: list[int] = []
+
+    def callback(progress: Any) -> None:
+        if progress.commit == 20:
+            stopped.append(process_of(engine, 1))
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run and was given up"):
+        run = aq.minimize(
+            POTENTIAL, EVERY["async-sgd"], engine=engine, commits=100, evaluate=20, callback=callback
+        )
+    assert (run.status, run.nit) == ("completed", 100)
+    about = run.manifest["engine"]
+    assert (about["workers_lost"], about["workers_silent"]) == (1, [1])
+    assert not alive(stopped[0])
+    assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
+
+
 def test_updates_are_rejected_dropped_counted_and_replayed() -> None:
     potential = Slope(poison=5)
     engine = aq.Processes(2, max_staleness=1, start_method="fork")

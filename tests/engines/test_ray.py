@@ -105,6 +105,25 @@ def test_a_silent_worker_is_given_up_and_replaced(ray_local: Any, tmp_path: Path
     assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()
 
 
+def test_a_run_that_is_done_returns_without_an_actor_that_is_stopped(
+    ray_local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    engine = aq.Ray(2)
+
+    def callback(progress: Any) -> None:
+        if progress.commit == 20:
+            os.kill(process_of(ray_local, engine, 1), signal.SIGSTOP)
+
+    with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run and was given up"):
+        run = aq.minimize(
+            Slope(), EVERY["sgld"], engine=engine, commits=60, theta0=START, evaluate=20, callback=callback
+        )
+    assert (run.status, run.nit) == ("completed", 60)
+    assert run.manifest["engine"]["workers_silent"] == [1]
+    assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()
+
+
 def test_updates_of_a_users_potential_are_rejected_counted_and_replayed(ray_local: Any) -> None:
     potential = Slope(poison=5)
     run = aq.minimize(

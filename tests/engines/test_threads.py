@@ -203,6 +203,29 @@ def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
     assert run.manifest["engine"]["workers_lost"] == 1
 
 
+def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stuck(Slope):
+        released = threading.Event()
+
+        def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+            super().grad(theta, rows, out)
+            if threading.current_thread().name == "asyncqn worker 1":
+                self.released.wait(60.0)
+
+    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    potential = Stuck()
+    try:
+        with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run"):
+            run = aq.minimize(potential, EVERY["async-sgd"], engine=aq.Threads(2), commits=100, check=False)
+    finally:
+        potential.released.set()
+    assert (run.status, run.nit) == ("completed", 100)
+    assert run.manifest["engine"]["workers_silent"] == [1]
+    assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()
+
+
 def test_the_clock_stands_still_while_it_is_paused() -> None:
     clock = Clock(unit=0.5, start=3.0)
     before = clock.now()

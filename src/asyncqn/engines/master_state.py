@@ -59,6 +59,11 @@ from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 
+LAST_WAIT = 30.0
+"""Seconds for which workers are waited for after the end, at least."""
+_PATIENCE = 10.0
+"""Times the longest computation so far, for which they are waited for where that is longer."""
+
 
 class MasterState:
     """See the top of this file.
@@ -98,6 +103,8 @@ class MasterState:
         self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
+        self.silent: list[int] = []
+        """Workers that did not answer after the end, and were given up."""
         self.resumed_from: int | None = None
         self.segments: list[dict[str, Any]] = []
         self.time = 0.0
@@ -353,6 +360,19 @@ class MasterState:
         if self.checkpoints is not None and self.checkpoints.interrupted:
             self.stop(*self.checkpoints.ending(self.version))
 
+    def last_wait(self, unit: float) -> float:
+        """Return the seconds for which workers are waited for after the end; unit: seconds of a unit of time.
+
+        They finish what they compute, which takes about as long as before; a worker that is stopped, or waits
+        for something that never comes, must not keep a finished run from returning.
+        """
+        return min(self.give_up_after * unit, max(LAST_WAIT, _PATIENCE * self.measured.longest() * unit))
+
+    def give_up(self, worker: int, now: float) -> None:
+        """After the end: part with a worker that does not answer."""
+        self.silent.append(worker)
+        self.lost(worker, now)
+
     @property
     def hurried(self) -> bool:
         """Whether a second signal asks not to wait for workers that still compute."""
@@ -365,6 +385,7 @@ class MasterState:
             "workers": self.workers,
             "workers_lost": self.lost_workers,
             "workers_joined": self.joined_later,
+            **({"workers_silent": sorted(self.silent)} if self.silent else {}),
             "resumed_from": self.resumed_from,
             "measured": self.measured.to_json(),
         }

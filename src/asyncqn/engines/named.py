@@ -22,7 +22,15 @@ ENGINES = Registry(
 """Every engine; a run's manifest names its engine by the key."""
 REAL_ENGINES = tuple(kind for kind in ENGINES if kind != "simulator")
 
-_RECORDED = ("measured", "what_if", "kind", "workers_lost", "workers_joined", "resumed_from")
+_RECORDED = (
+    "measured",
+    "what_if",
+    "kind",
+    "workers_lost",
+    "workers_silent",
+    "workers_joined",
+    "resumed_from",
+)
 """What a manifest says of an engine beside its parameters."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -122,6 +123,12 @@ def concluded(core: MasterState, states: Mapping[int, Any]) -> Run:
     Raises what the callback raised.
     """
     run = core.finish(states)
+    if core.silent:
+        who = ", ".join(map(str, sorted(core.silent)))
+        warnings.warn(
+            f"worker {who} did not answer at the end of the run and was given up; the run is complete.",
+            stacklevel=2,
+        )
     if core.checkpoints is not None and run.status is not Outcome.DIVERGED:
         core.checkpoints.write(last_checkpoint(core, states))
     if core.failure is None:

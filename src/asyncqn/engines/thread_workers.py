@@ -91,7 +91,8 @@ class ThreadWorkers:
                 for thread in threads.values():
                     thread.start()
                 self._watch(write_whole)
-                self._wait_for(threads, math.inf)
+                self._wait_for(threads, core.last_wait(self.clock.unit))
+                self._give_up_silent(threads)
             except BaseException:
                 self._break_off(threads)
                 raise
@@ -148,8 +149,15 @@ class ThreadWorkers:
                 thread.join(min(LONGEST_WAIT, seconds))
                 if self.core.done and worker not in self.core.members:
                     break
-                if until == math.inf and self.core.hurried:
-                    until = time.monotonic() + HURRY
+                if self.core.hurried:
+                    until = min(until, time.monotonic() + HURRY)
+
+    def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
+        """Part with workers that compute for too long after the end; a thread cannot be ended."""
+        with self.lock:
+            for worker in [w for w in self.core.members if threads[w].is_alive()]:
+                if not self.core.hurried:
+                    self.core.give_up(worker, self.clock.now())
 
     # -- what all threads do, with the lock held
 

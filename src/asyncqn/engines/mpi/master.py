@@ -140,7 +140,7 @@ class MPIMaster:
                 rank.notice.address(STOP, member, self.told_whole)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        until, limit = math.inf, time.monotonic() + core.give_up_after * self.clock.unit
+        until, limit = math.inf, time.monotonic() + core.last_wait(self.clock.unit)
         while self.unheard or any(w not in states for w in core.members):
             if until == math.inf and all(w in states for w in core.members):
                 until = time.monotonic() + LAST_WAIT  # for those that were given up
@@ -148,7 +148,7 @@ class MPIMaster:
                 break
             if time.monotonic() > limit:
                 for worker in [w for w in core.members if w not in states]:
-                    core.lost(worker, self.clock.now())
+                    core.give_up(worker, self.clock.now())
                 limit = math.inf
             for i in self._arrived(min(until, limit) - time.monotonic()):
                 rank = self.ranks[i]

@@ -108,19 +108,21 @@ class ProcessMaster(ElasticMaster):
                 self._forget(self.at[worker])
 
     def _dismiss(self) -> None:
-        core = self.core
+        core, hurried = self.core, False
         for slot in list(self.slots.values()):
             if slot.worker == NOBODY:
                 self._forget(slot)
             else:
                 self._send(slot, STOP, slot.worker)
-        until = time.monotonic() + core.give_up_after * self.clock.unit
+        until = time.monotonic() + core.last_wait(self.clock.unit)
         while self.slots and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
             if core.checkpoints is not None and core.hurried:
                 until = min(until, time.monotonic() + HURRY)
-                core.checkpoints.hurry = False
+                core.checkpoints.hurry, hurried = False, True
         for slot in list(self.slots.values()):
+            if not hurried:
+                core.give_up(slot.worker, self._now())
             self._lose(slot)
 
     def _end_all(self) -> None:

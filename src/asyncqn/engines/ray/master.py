@@ -117,7 +117,7 @@ class RayMaster(ElasticMaster):
                 self._lose(slot)
 
     def _dismiss(self) -> None:
-        self.closing = True
+        core, self.closing = self.core, True
         for slot in list(self.starting):
             self.starting.discard(slot)
             self._kill(slot)
@@ -126,12 +126,16 @@ class RayMaster(ElasticMaster):
                 slot.actor.hurry.remote()
             if not slot.busy:
                 self._call(slot, "final_state", slot.worker)
-        until = math.inf
+        until, hurried = time.monotonic() + core.last_wait(self.clock.unit), False
         while len(self.states) < len(self.at) and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
             self._give_up_silent()
-            if until == math.inf and self.core.hurried:
-                until = time.monotonic() + HURRY
+            if core.hurried and not hurried:
+                until, hurried = min(until, time.monotonic() + HURRY), True
+        for slot in list(self.at.values()):
+            if slot.worker not in self.states and not hurried:
+                core.give_up(slot.worker, self._now())
+                self._lose(slot)
 
     def _end_all(self) -> None:
         for slot in [*self.starting, *self.at.values()]:
