@@ -207,12 +207,15 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stuck(Slope):
-        released = threading.Event()
+        computes, released = threading.Event(), threading.Event()
 
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
             super().grad(theta, rows, out)
             if threading.current_thread().name == "asyncqn worker 1":
+                self.computes.set()
                 self.released.wait(60.0)
+            elif threading.current_thread().name == "asyncqn worker 0":
+                self.computes.wait(60.0)
 
     monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
     potential = Stuck()

@@ -61,8 +61,8 @@ from asyncqn.types import Array
 
 LAST_WAIT = 30.0
 """Seconds for which workers are waited for after the end, at least."""
-_PATIENCE = 10.0
-"""Times the longest computation so far, for which they are waited for where that is longer."""
+_PATIENCE = 20.0
+"""Computations of the slowest worker for which they are waited for, where that is longer."""
 
 
 class MasterState:
@@ -366,7 +366,7 @@ class MasterState:
         They finish what they compute, which takes about as long as before; a worker that is stopped, or waits
         for something that never comes, must not keep a finished run from returning.
         """
-        return min(self.give_up_after * unit, max(LAST_WAIT, _PATIENCE * self.measured.longest() * unit))
+        return min(self.give_up_after * unit, max(LAST_WAIT, _PATIENCE * self.measured.slowest() * unit))
 
     def give_up(self, worker: int, now: float) -> None:
         """After the end: part with a worker that does not answer."""

@@ -30,7 +30,6 @@ class Measured:
         self._computed: dict[int, dict[float, npt.NDArray[np.float64]]] = {}
         self._new: dict[int, list[tuple[float, float]]] = {}
         self._served = {"commit": [0.0, 0.0], "answer": [0.0, 0.0]}
-        self._longest = 0.0
 
     def computed(self, worker: int, time: float, share: float = 1.0) -> None:
         """A worker needed so long for a computation: for the step, and for learning from the one before.
@@ -46,7 +45,6 @@ class Measured:
 
     def _add_up(self, worker: int) -> None:
         times, shares = np.array(self._new[worker]).reshape(-1, 2).T
-        self._longest = max(self._longest, float(times.max(initial=0.0)))
         logs = np.log(np.maximum(times, 1e-12))
         for share in np.unique(shares):
             mine = shares == share
@@ -54,11 +52,15 @@ class Measured:
             self._computed[worker][float(share)] = found + self._computed[worker].get(float(share), 0.0)
         self._new[worker] = []
 
-    def longest(self) -> float:
-        """Return the longest time that a worker has needed for a computation; 0 where none has answered."""
+    def slowest(self) -> float:
+        """Return the mean time of a computation of the slowest worker; 0 where none has answered.
+
+        The mean, since a worker's first computation may have compiled something.
+        """
         for worker in self._new:
             self._add_up(worker)
-        return self._longest
+        sums = [np.sum(list(sizes.values()), axis=0) for sizes in self._computed.values() if sizes]
+        return max((float(total / n) for n, total, *_ in sums), default=0.0)
 
     def served(self, time: float, *, commit: bool) -> None:
         """The master needed so long for an answer, with or without a commit, and for what it then sent."""

@@ -140,30 +140,33 @@ class MPIMaster:
                 rank.notice.address(STOP, member, self.told_whole)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        until, limit = math.inf, time.monotonic() + core.last_wait(self.clock.unit)
-        while self.unheard or any(w not in states for w in core.members):
-            if until == math.inf and all(w in states for w in core.members):
-                until = time.monotonic() + LAST_WAIT  # for those that were given up
-            elif time.monotonic() > until:
-                break
-            if time.monotonic() > limit:
-                for worker in [w for w in core.members if w not in states]:
+        until = time.monotonic() + core.last_wait(self.clock.unit)
+        while owing := [w for w in core.members if w not in states]:
+            if time.monotonic() > until:
+                for worker in owing:
                     core.give_up(worker, self.clock.now())
-                limit = math.inf
-            for i in self._arrived(min(until, limit) - time.monotonic()):
-                rank = self.ranks[i]
-                kind, size, final = map(int, rank.inbox.header[:3])
-                with _Losing(self, i):
-                    arrays = None
-                    if kind == STATE and size and (arrays := self._next_piece(i)) is None:
-                        continue
-                    if not final:
-                        self._listen(i)
-                        continue
-                    self.unheard.discard(i)
-                    if arrays is not None:  # a worker that remembers nothing has none
-                        states[rank.worker] = core.worker_state(rank.worker, arrays)
+                break
+            self._collect(states, until)
+        until = time.monotonic() + LAST_WAIT  # for those that were given up before
+        while self.unheard and time.monotonic() < until:
+            self._collect(states, until)
         return {w: state for w, state in states.items() if w in core.members}
+
+    def _collect(self, states: dict[int, Any], until: float) -> None:
+        """Wait until then for the last messages of ranks, and take the states out of them."""
+        for i in self._arrived(max(0.0, until - time.monotonic())):
+            rank = self.ranks[i]
+            kind, size, final = map(int, rank.inbox.header[:3])
+            with _Losing(self, i):
+                arrays = None
+                if kind == STATE and size and (arrays := self._next_piece(i)) is None:
+                    continue
+                if not final:
+                    self._listen(i)
+                    continue
+                self.unheard.discard(i)
+                if arrays is not None:  # a worker that remembers nothing has none
+                    states[rank.worker] = self.core.worker_state(rank.worker, arrays)
 
     # -- messages
 
