@@ -233,3 +233,14 @@ def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None
     recorder.delivered([(1, 1000, -1, None, True)], 1000.0)
     assert log.length == 1000
     assert log.between(990, 1000)["read"].tolist() == list(range(990, 1000)), "a log keeps no copy"
+
+
+def test_a_lock_is_released_though_a_forked_process_has_a_copy_of_its_handle(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path, "first")
+    lock.take()
+    copy = os.dup(lock._handle)  # what a fork of another run's workers does
+    try:
+        lock.release()
+        FolderLock(tmp_path, "second").take()
+    finally:
+        os.close(copy)

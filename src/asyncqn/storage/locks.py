@@ -119,6 +119,7 @@ class FolderLock:
         try:
             with suppress(OSError):
                 os.ftruncate(handle, 0)
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked since has a copy of the handle
         finally:
             os.close(handle)
 
