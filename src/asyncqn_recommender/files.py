@@ -20,7 +20,9 @@ from asyncqn.storage import (
     Spec,
     npz,
     read_document,
+    read_settled,
     telling_damage,
+    version_of,
     write_folder,
 )
 from asyncqn.storage.serialise import to_json
@@ -98,6 +100,10 @@ def save_model(
 
 def load_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     """Model, history, parameters and facts; a folder that holds none, or is damaged, is refused."""
+    return read_settled(lambda: version_of(folder, MODEL), lambda: _read_model(folder))
+
+
+def _read_model(folder: str | Path) -> tuple[FactorModel, Table, dict[str, Any], dict[str, Any]]:
     document = read_document(folder, MODEL)
     with telling_damage(folder, MODEL):
         said = document.typed(ModelDocument)

@@ -106,3 +106,52 @@ def test_a_model_whose_ids_and_factors_differ_in_number_never_reaches_a_kernel(
     reseal(tmp_path / "altered")
     with pytest.raises(aq.DamagedFile, match="do not fit together"):
         Recommender.load(tmp_path / "altered")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,",  # which Python's tokenizer rejects
+        b"'''",
+        b"(" * 9000,
+        b"\xff" * 100,
+        b"{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3,), }",
+    ],
+    ids=["open", "quotes", "deep", "bytes", "record"],
+)
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("kind", USES)
+def test_headers_of_arrays_that_cannot_be_parsed_are_damage(
+    kind: str, version: int, header: bytes, sealed_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    source = sealed_folders[kind]
+    shutil.copytree(source.parent if kind == "checkpoint" else source, tmp_path / "copy")
+    folder = tmp_path / "copy" / (source.name if kind == "checkpoint" else "")
+    length = len(header).to_bytes(2 * version, "little")
+    content = b"\x93NUMPY" + bytes([version, 0]) + length + header + bytes(24)
+    if kind == "ratings":
+        data_file(folder, "values.npy").write_bytes(content)
+    else:
+        path = data_file(folder)
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename: archive.read(info) for info in archive.infolist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, member in members.items():
+                archive.writestr(name, content if name == min(members) else member)
+    reseal(folder)
+    with pytest.raises(aq.DamagedFile):
+        USES[kind](folder)
+
+
+@pytest.mark.parametrize("column", ["time", "fun", "commit"])
+def test_a_run_without_a_column_that_every_evaluation_writes_is_damaged(
+    column: str, sealed_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(sealed_folders["run"], folder)
+    with np.load(data_file(folder)) as stored:
+        arrays = {name: array for name, array in stored.items() if name != f"metrics.{column}"}
+    np.savez(data_file(folder), **arrays)
+    reseal(folder)
+    with pytest.raises(aq.DamagedFile, match=f"its metrics lack the column '{column}'"):
+        aq.load_run(folder)

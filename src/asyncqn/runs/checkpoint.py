@@ -33,6 +33,7 @@ import numpy.typing as npt
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.runs.table import Table
 from asyncqn.storage import (
     LONGEST_DOCUMENT,
     FolderLock,
@@ -63,6 +64,15 @@ class CheckpointWarning(UserWarning):
 def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
     """Return the arrays whose names have the prefix, by the rest of their names."""
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def metrics_of(place: str | Path, arrays: Arrays) -> Table:
+    """The stored table of metrics; it is empty, or has the columns that every evaluation writes."""
+    columns = with_prefix("metrics.", arrays)
+    missing = {"commit", "time", "fun"} - set(columns)
+    if columns and missing:
+        raise DamagedFile(f"{place} is damaged: its metrics lack the column {min(missing)!r}.")
+    return Table(columns)
 
 
 def flatten(name: str, tree: Any) -> Arrays:

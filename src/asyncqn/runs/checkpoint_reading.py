@@ -22,6 +22,7 @@ from asyncqn.runs.checkpoint import (
     CheckpointWarning,
     Saved,
     documents_in,
+    metrics_of,
 )
 from asyncqn.runs.manifest import Count, Manifest
 
@@ -63,13 +64,9 @@ class CheckpointDocument(msgspec.Struct):
 def load_checkpoint(folder: str | Path) -> Saved:
     """The newest whole checkpoint in `folder`; a damaged one is passed over with a warning."""
     folder = Path(folder)
-    for _ in range(10):
-        seen = documents_in(folder)
-        if not seen:
-            raise BadInput(f"{folder} holds no checkpoint.")
-        whole, troubles = _read_all(folder, seen)
-        if not troubles or documents_in(folder) == seen:
-            break  # else a living run has written meanwhile: what was read is no damage
+    whole, troubles = storage.read_settled(
+        lambda: documents_in(folder), lambda: _read_all(folder), lambda found: not found[1]
+    )
     if not whole:
         raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
@@ -82,8 +79,11 @@ def load_checkpoint(folder: str | Path) -> Saved:
     return newest
 
 
-def _read_all(folder: Path, seen: dict[str, str]) -> tuple[list[Saved], list[str]]:
+def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
     """The generations that are whole, and what is wrong with the others."""
+    seen = documents_in(folder)
+    if not seen:
+        raise BadInput(f"{folder} holds no checkpoint.")
     whole: list[Saved] = []
     troubles: list[str] = []
     for name in GENERATIONS:
@@ -107,6 +107,7 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
             records, files[name] = storage.read_log(path.parent, entry)
             unpack_log(name, records, arrays)
         arrays = {name: a for name, a in arrays.items() if not name.startswith("under_way.")}
+        metrics_of(path, arrays)
         _check_lengths(path, said.commit, arrays)
         return Saved(msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen)
 

@@ -16,7 +16,7 @@ from asyncqn import storage
 from asyncqn.core.outcome import Outcome, outcome_of
 from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.runs.checkpoint import with_prefix
+from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.table import Table
@@ -226,23 +226,15 @@ def load_run(
     >>> bool((loaded.theta == run.theta).all())
     True
     """
-    document = storage.read_document(folder, RUN)
+    said, plain, arrays, keep = storage.read_settled(
+        lambda: storage.version_of(folder, RUN), lambda: _read_stored(folder)
+    )
     with storage.telling_damage(folder, RUN):
-        said = document.typed(RunDocument)
-        sizes = {"dim": said.manifest.potential.dim}
-        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
-        if arrays["theta"].dtype != arrays["theta0"].dtype:
-            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
         status = outcome_of(said.status)
         if status is None:
             raise DamagedFile(
                 f"{folder} cannot be used: it ended as {said.status[:40]!r}, which is no outcome."
             )
-        plain = document.plain["manifest"]
-        keep = None
-        if "draws.npy" in document.files:
-            theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
-            keep = Draws(int(plain["keep"]), theta)
         potential, algorithm = rebuild_inputs(folder, plain, potential, algorithm, allow_imports)
         return Run(
             theta=arrays["theta"],
@@ -250,7 +242,7 @@ def load_run(
             status=status,
             message=said.message,
             schedule=_schedule(folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size),
-            metrics=Table(with_prefix("metrics.", arrays)),
+            metrics=metrics_of(folder, arrays),
             counters=said.counters,
             manifest=plain,
             theta0=arrays["theta0"],
@@ -260,6 +252,25 @@ def load_run(
             keep=keep,
             results=with_prefix("results.", arrays),
         )
+
+
+def _read_stored(
+    folder: str | Path,
+) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
+    """The document, its manifest as plain data, the arrays and the draws of a saved run."""
+    document = storage.read_document(folder, RUN)
+    with storage.telling_damage(folder, RUN):
+        said = document.typed(RunDocument)
+        sizes = {"dim": said.manifest.potential.dim}
+        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
+        if arrays["theta"].dtype != arrays["theta0"].dtype:
+            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
+        plain = document.plain["manifest"]
+        keep = None
+        if "draws.npy" in document.files:
+            theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
+            keep = Draws(int(plain["keep"]), theta)
+        return said, plain, arrays, keep
 
 
 def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:

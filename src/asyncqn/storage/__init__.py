@@ -19,7 +19,14 @@ from asyncqn.storage.opening import (
     require_own,
     require_real_folder,
 )
-from asyncqn.storage.reading import Document, decode, read_document, telling_damage
+from asyncqn.storage.reading import (
+    Document,
+    decode,
+    read_document,
+    read_settled,
+    telling_damage,
+    version_of,
+)
 from asyncqn.storage.writing import (
     LONGEST_DOCUMENT,
     FileEntry,
@@ -69,11 +76,13 @@ __all__ = [
     "read_input",
     "read_log",
     "read_own",
+    "read_settled",
     "remove_quietly",
     "require_own",
     "require_real_folder",
     "sole_writer",
     "telling_damage",
+    "version_of",
     "write_folder",
     "write_whole",
 ]

@@ -23,6 +23,7 @@ from asyncqn.errors import DamagedFile
 
 FLOATS, INT32, INT64, TEXT = ("<f8", "<f4"), ("<i4",), ("<i8",), ("U",)
 _LARGEST = 1 << 48
+_LONGEST_HEADER = 1 << 16
 _BLOCK = 1 << 20
 _USUAL_HEADER = re.compile(
     rb"\{'descr': '([<|][a-zA-Z][0-9]+)', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n"
@@ -121,7 +122,7 @@ def _unusual_header(stream: IO[bytes], begun: bytes) -> Header:
     """A header of which the first bytes have been read, by NumPy's parser."""
     if begun[:8] == b"\x93NUMPY\x02\x00":
         begun += stream.read(2)
-        begun += stream.read(int.from_bytes(begun[8:12], "little"))
+        begun += stream.read(min(int.from_bytes(begun[8:12], "little"), _LONGEST_HEADER))
     again = io.BytesIO(begun)
     version = np.lib.format.read_magic(again)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]

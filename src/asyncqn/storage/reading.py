@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -25,12 +26,16 @@ from asyncqn.storage.opening import open_own, read_own, require_memory
 from asyncqn.storage.writing import LONGEST_DOCUMENT, FileEntry, Kind, check_of, crc32_of, sha256_of
 
 Schema = TypeVar("Schema")
+Stored = TypeVar("Stored")
+_MOST_READINGS = 20
 
 _DAMAGE = (
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, OSError, EOFError, SyntaxError),
     *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error, msgspec.MsgspecError),
+    tokenize.TokenError,
 )
-"""What the decoders raise on altered content (RuntimeError: too deeply nested, or encrypted)."""
+"""What the decoders raise on altered content (RuntimeError: too deeply nested, or encrypted; TokenError: the
+header of an array that NumPy cannot parse)."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,45 @@ class Document:
     def typed(self, schema: type[Schema]) -> Schema:
         """The document as a typed structure; names it does not know are left out."""
         return msgspec.convert(self.plain, schema)
+
+
+def read_settled(
+    look: Callable[[], object], read: Callable[[], Stored], sound: Callable[[Stored], bool] = lambda _: True
+) -> Stored:
+    """Read something that another process may be replacing at the same time.
+
+    A reader that has the document of the old version can find its data files removed.  That is no damage:
+    if the reading fails, and what is there has changed meanwhile, it is read again.
+
+    Parameters
+    ----------
+    look : callable
+        Returns what identifies the version that is there now.
+    read : callable
+        Reads it; a failure is an `AsyncqnError`.
+    sound : callable
+        Whether a result is free of troubles, for readers that return them instead of raising.
+    """
+    for _ in range(_MOST_READINGS - 1):
+        version = look()
+        try:
+            result = read()
+        except AsyncqnError:
+            if look() == version:
+                raise
+        else:
+            if sound(result) or look() == version:
+                return result
+    return read()
+
+
+def version_of(folder: str | Path, kind: Kind) -> tuple[int, ...]:
+    """What identifies the version of a folder: every write replaces the document by a new file."""
+    try:
+        status = os.stat(Path(folder) / kind.document)
+    except (OSError, ValueError):
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager

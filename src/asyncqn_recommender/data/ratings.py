@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
+from asyncqn.kernels.sparse_layout import checked_csr
 from asyncqn_recommender.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
@@ -141,8 +142,7 @@ class Ratings:
 
         Stored entries are ratings, stored zeros too; entries stored twice are added, as SciPy means it.
         """
-        entries = matrix.tocsr().tocoo()
-        require(entries.ndim == 2, "the sparse array must have two dimensions, users x items.")
+        entries = checked_csr(matrix, "the sparse matrix").tocoo()
         require(entries.dtype.kind in "fiub", f"the sparse matrix holds {entries.dtype}: give numbers.")
         n_users, n_items = entries.shape
         rows, columns = entries.row.astype(np.int32), entries.col.astype(np.int32)

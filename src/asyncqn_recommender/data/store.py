@@ -30,7 +30,9 @@ from asyncqn.storage import (
     decode,
     npy,
     read_document,
+    read_settled,
     telling_damage,
+    version_of,
     write_folder,
 )
 from asyncqn_recommender.data.ratings import Ratings
@@ -94,6 +96,10 @@ def save_ratings(
 def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Ratings:
     """The stored ratings as memory maps; `verify` reads every byte once to compare checksums."""
     folder = Path(path)
+    return read_settled(lambda: version_of(folder, RATINGS), lambda: _read_columns(folder, verify))
+
+
+def _read_columns(folder: Path, verify: bool) -> Ratings:
     document = _document(folder)
     with telling_damage(folder, RATINGS):
         header = document.typed(Header)

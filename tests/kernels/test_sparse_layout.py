@@ -1,0 +1,109 @@
+"""Sparse matrices whose arrays were replaced are refused before compiled code reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import asyncqn as aq
+from asyncqn.kernels.sparse_layout import checked_csr
+from asyncqn_recommender import Recommender
+from asyncqn_recommender.data import Ratings
+
+FAR = 10**8
+"""An index far enough from any array that reading there ends the process."""
+
+
+def sparse(kind: str) -> Any:
+    rng = np.random.default_rng(0)
+    dense = rng.random((12, 8)) * (rng.random((12, 8)) < 0.4)
+    dense[0, 0] = 1.0
+    return sp.bsr_matrix(dense, blocksize=(2, 4)) if kind == "bsr" else sp.coo_matrix(dense).asformat(kind)
+
+
+def ends_beyond(X: Any) -> None:
+    X.indptr[-1] = FAR
+
+
+def runs_backwards(X: Any) -> None:
+    X.indptr[1] = X.indptr[-1] + 1
+
+
+def begins_before(X: Any) -> None:
+    X.indptr[0] = -FAR
+
+
+def names_a_far_column(X: Any) -> None:
+    X.indices[0] = FAR
+
+
+def names_a_negative_column(X: Any) -> None:
+    X.indices[-1] = -FAR
+
+
+def short_indptr(X: Any) -> None:
+    X.indptr = X.indptr[:-1]
+
+
+def short_indices(X: Any) -> None:
+    X.indices = X.indices[:-1]
+
+
+def indices_of_floats(X: Any) -> None:
+    X.indices = X.indices.astype(float)
+
+
+def far_row(X: Any) -> None:
+    X.row[0] = FAR
+
+
+def negative_column(X: Any) -> None:
+    X.col[0] = -FAR
+
+
+COMPRESSED = (ends_beyond, runs_backwards, begins_before, names_a_far_column, names_a_negative_column,
+              short_indptr, short_indices, indices_of_floats)  # fmt: skip
+BROKEN = [
+    *((kind, breaks) for kind in ("csr", "csc", "bsr") for breaks in COMPRESSED),
+    ("coo", far_row),
+    ("coo", negative_column),
+]
+
+
+@pytest.mark.parametrize(("kind", "breaks"), BROKEN)
+def test_a_broken_matrix_is_one_sentence_at_every_door(kind: str, breaks: Callable[[Any], None]) -> None:
+    X = sparse(kind)
+    breaks(X)
+    y = np.tile([1.0, -1.0], 6)
+    doors: list[Callable[[], Any]] = [
+        lambda: aq.LogisticRegression(X, y),
+        lambda: aq.LeastSquares(X, y),
+        lambda: Ratings.from_sparse(X),
+        lambda: Recommender(2).fit(X),
+    ]
+    for door in doors:
+        with pytest.raises(aq.BadInput, match="not a sound sparse matrix"):
+            door()
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia", "lil", "dok"])
+def test_every_sound_format_is_taken_as_it_means(kind: str) -> None:
+    X = sparse(kind)
+    assert np.array_equal(checked_csr(X, "X").toarray(), sparse("csr").toarray())
+    y = np.tile([1.0, -1.0], 6)
+    theta = np.linspace(-1, 1, 8)
+    assert aq.LogisticRegression(X, y).value(theta) == aq.LogisticRegression(sparse("csr"), y).value(theta)
+
+
+def test_a_matrix_in_csr_form_is_not_copied() -> None:
+    X = sparse("csr")
+    assert checked_csr(X, "X") is X
+
+
+def test_an_array_of_one_dimension_is_refused() -> None:
+    with pytest.raises(aq.BadInput, match="must have two dimensions, but it has 1"):
+        checked_csr(sp.coo_array(np.arange(4.0)), "X")
