@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import dense_rows, gram, sparse_rows
-from asyncqn.kernels.sparse_layout import checked_csr
+from asyncqn.models.sparse_layout import checked_csr
 from asyncqn.types import Array, Rows
 
 Loss: TypeAlias = tuple[int, float]

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import asyncqn as aq
-from asyncqn.kernels.sparse_layout import checked_csr
+from asyncqn.models.sparse_layout import checked_csr
 from asyncqn_recommender import Recommender
 from asyncqn_recommender.data import Ratings
 
