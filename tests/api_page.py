@@ -21,7 +21,7 @@ SECTIONS = {
     "Problems and data": ("models", "data", "recommender"),
     "Engines": ("engines",),
     "Times of a cluster": ("cluster.laws",),
-    "Protocols for your own classes": ("types",),
+    "Protocols for your own classes": ("core.problem", "core.algorithm", "core.request"),
     "Errors and warnings": ("errors",),
 }
 """The rooms whose public names a section shows; the longest part of a name that is listed decides."""

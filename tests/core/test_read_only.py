@@ -9,7 +9,7 @@ import pytest
 from numba import float64, int64, njit, void
 
 import asyncqn as aq
-from asyncqn.core.read_only import read_only
+from asyncqn.core.problem import read_only
 from asyncqn.core.worker import WorkerSteps
 
 ENGINES = {"simulator": aq.Simulator(aq.Cluster(2)), "one thread": aq.Threads(1), "threads": aq.Threads(2)}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.read_only import read_only
+from asyncqn.core.problem import read_only
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Potential, Rows, extra
 

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from asyncqn.core.algorithm import Algorithm, Task
 from asyncqn.core.master import KeptRows, Master, new_tuple, potential_stopped
 from asyncqn.core.outcome import Outcome
+from asyncqn.core.problem import Potential
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import DROPPED, Schedule, rows_computed
 from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import Float32Wire, WorkerSteps
 from asyncqn.errors import DamagedFile
-from asyncqn.types import Algorithm, Potential, Task
 
 
 class Segment(NamedTuple):

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.read_only import read_only
-from asyncqn.core.request import Request
+from asyncqn.core.problem import Array, Potential, read_only
+from asyncqn.core.request import Progress, Request
 from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
-from asyncqn.types import Algorithm, Array, Commit, Potential, Progress, Standing, extra
 
 new_tuple = tuple.__new__
 """Makes a named tuple from a plain one in a third of the time: there are some at every commit."""

@@ -1,15 +1,35 @@
-"""Request: what a run is asked for, whatever engine carries it out."""
+"""Request: what a run is asked for, what it tells while it lasts, and who carries it out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from asyncqn.core.algorithm import Algorithm
+from asyncqn.core.problem import Array, Potential
 from asyncqn.core.stopping import TO_THE_END, Stopping
-from asyncqn.types import Algorithm, Array, Callback, Potential
 
 if TYPE_CHECKING:
     from asyncqn.runs.checkpoint import Checkpoints
+    from asyncqn.runs.run import Run
+
+
+class Progress(NamedTuple):
+    """What a callback is shown: the state right after commit `commit`; `theta` is a copy.
+
+    staleness: the mean over the updates since the last call; workers: how many are there.
+    """
+
+    commit: int
+    time: float
+    theta: Array
+    metrics: dict[str, float]
+    staleness: float = 0.0
+    workers: int = 0
+
+
+Callback: TypeAlias = Callable[[Progress], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +50,21 @@ class Request:
     keep: int | None = None
     open_ended: bool = False
     """Whether `commits` is a default bound and not a wish: making them all is then a stop, not an end."""
+
+
+class Engine(Protocol):
+    """Decides who computes what when, carries the messages, returns a `Run`.
+
+    >>> import asyncqn as aq
+    >>> class Serial:
+    ...     workers = 1
+    ...     def minimize(self, request):
+    ...         return aq.Simulator(aq.Cluster(workers=1)).minimize(request)
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> aq.minimize(problem, engine=Serial()).status
+    'converged'
+    """
+
+    @property
+    def workers(self) -> int: ...
+    def minimize(self, request: Request) -> Run: ...

@@ -1,7 +1,8 @@
 """When a run ends by itself: converged, stalled, at its target, or at a limit.
 
-A method with exact gradients tells where it stands (`types.Standing`).  With g its gradient and U its
-value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged when
+A method with exact gradients tells where it stands (`core.algorithm.Standing`).  With g its gradient and U
+its value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
+when
 
     |g| max(1, |theta|) <= t max(1, |U|)                         the slope is small against U itself,
     and  |g| <= t |g_first|  or  decrease <= 10 eps |U|          and against the first slope, or what is
@@ -21,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asyncqn.core.algorithm import Standing
 from asyncqn.core.outcome import Outcome
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.types import Standing
 
 _LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
 """In units of eps: the smallest tolerance that can be met, and the decrease of U that cannot be seen."""

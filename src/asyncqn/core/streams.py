@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asyncqn.core.problem import Array, Rows
 from asyncqn.errors import is_count, require
 from asyncqn.kernels import random, shuffling
-from asyncqn.types import Array, Rows
 
 _FILL: dict[str, Callable[[int, int, int, int, Rows], None]] = {
     "replacement": random.fill_rows,

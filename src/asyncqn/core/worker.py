@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.read_only import read_only
+from asyncqn.core.algorithm import Algorithm, Task, extra
+from asyncqn.core.problem import Array, Potential, read_only
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.vectors import sum_of_squares, sum_of_two_squares
-from asyncqn.types import Algorithm, Array, Potential, Task, extra
 
 EXPLOSION = 1e12
 """An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from asyncqn.core.master import Master
-from asyncqn.core.read_only import OF_ROWS, read_only
+from asyncqn.core.problem import OF_ROWS, read_only
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream

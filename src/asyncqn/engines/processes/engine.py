@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from asyncqn.core.read_only import read_only
+from asyncqn.core.problem import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock

@@ -1,16 +1,96 @@
-"""A user's potential is handed arrays that it cannot write to: one that changes theta is told at once."""
+"""Problem: what is minimised, as a user writes it, and how a run calls it.
+
+A run hands a user's class arrays that it cannot write to, so that one that changes theta is told at once.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput
-from asyncqn.types import Potential
+
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
+Rows: TypeAlias = npt.NDArray[np.int64]
+Counters: TypeAlias = npt.NDArray[np.int64]
+
+
+@runtime_checkable
+class Potential(Protocol):
+    """What is minimised: U(theta) = -log p(theta) - sum_i log p(Y_i | theta), a sum over `n_data` points.
+
+    These four are all a user must write.  Everything must be pure: equal arguments give equal
+    bits, and no argument but `out` is written to: a run hands out read-only views (`read_only`).
+
+    Extras that are used where they exist (`POTENTIAL_EXTRAS`), asked for by `core.algorithm.extra`:
+
+    * `dtype`: of theta (float64 when absent);
+    * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
+    * `metrics(theta)`: a dict of further numbers for the metric table;
+    * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
+    * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
+      `BlockLBFGS` judges its steps by it;
+    * `grad_with_value(theta, rows, out)`: `grad` that returns `value_rows`, for the price of one pass;
+    * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
+      `initial_scale="diagonal"`;
+    * `curvature_size`, `grad_with_curvature(theta, rows, out, curvature)` and `inverse_metric_from(curvature,
+      step, batch)`: a structured H0 from short summaries that add up over data points as gradients do (see
+      `ProfiledFactorization`), for `StagedLBFGS`;
+    * `sampled_metric`: True where the summary of a sample of rows serves for all, so that samples may grow;
+      `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
+      `curvature` where none is wanted: for `MetricLBFGS`;
+    * `names`: a name for each number of theta, for tables and ArviZ;
+    * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes it again.
+
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> class Mean:
+    ...     def __init__(self, y):
+    ...         self.y, self.dim, self.n_data = y, 1, len(y)
+    ...     def value(self, theta):
+    ...         return 0.5 * float(((self.y - theta) ** 2).sum())
+    ...     def grad(self, theta, rows, out):
+    ...         out[:] = self.n_data / len(rows) * (theta - self.y[rows]).sum()
+    >>> run = aq.minimize(Mean(np.array([1.0, 2.0, 6.0])), engine=aq.Simulator(aq.Cluster(workers=1)))
+    >>> round(float(run.theta[0]), 6)
+    3.0
+    """
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def n_data(self) -> int: ...
+    def value(self, theta: Array) -> float:
+        """U(theta) over all data."""
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> Any:
+        """Write into `out` the estimate of grad U(theta) from the data points `rows`.
+
+        out = -grad log p(theta) - (n_data / len(rows)) * sum_{i in rows} grad log p(Y_i | theta).
+        A row may occur more than once; `rows = arange(n_data)` gives the exact gradient.
+        """
+
+
+POTENTIAL_EXTRAS = (
+    "dtype",
+    "initial",
+    "metrics",
+    "optimum",
+    "value_rows",
+    "grad_with_value",
+    "curvature_diagonal",
+    "curvature_size",
+    "grad_with_curvature",
+    "inverse_metric_from",
+    "sampled_metric",
+    "names",
+    "reference",
+)
+"""What a potential may offer beyond its protocol."""
 
 _OF_THETA = ("value", "metrics", "curvature_diagonal")
 OF_ROWS = ("grad", "value_rows", "grad_with_value", "grad_with_curvature")

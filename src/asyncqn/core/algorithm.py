@@ -1,0 +1,151 @@
+"""Algorithm: what a user writes to say how it is minimised, and what passes between master and workers.
+
+An algorithm never asks for the time, a random source or its neighbours: all that it may know stands in its
+arguments.  So the numbers of a run are a function of (algorithm, potential, theta0, seed, schedule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from asyncqn.core.problem import POTENTIAL_EXTRAS, Array, Potential
+
+if TYPE_CHECKING:
+    from asyncqn.core.stages import Stages
+    from asyncqn.core.streams import Stream
+
+
+class Task(NamedTuple):
+    """What a worker is asked to compute: its own k-th step, from version `read` of the iterate."""
+
+    worker: int
+    read: int
+    stream: Stream
+    part: int | None = None
+    """Which fixed part of the data to use, where the stage cuts them (`core.stages`); None: fresh rows."""
+
+
+class Commit(NamedTuple):
+    """What the master knows of the commit under way, for `Algorithm.apply`."""
+
+    version: int
+    """The version that this commit makes."""
+    staleness: Sequence[int]
+    """l_n of each update, in their order: commits between the version it was computed from and this one."""
+    value: Callable[[Array], float]
+    """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
+    inverse_metric_from: Callable[..., Any] | None = None
+    """The potential's own, where it has one; the last answer is kept."""
+
+
+class Standing(NamedTuple):
+    """Where a method with exact gradients stands: at the last point it kept, judged on all rows."""
+
+    point: Array
+    value: float
+    """U(point)."""
+    grad_norm: float
+    """|grad U(point)|."""
+    first_grad_norm: float
+    """The same at the first point judged on all rows."""
+    decrease: float
+    """How much lower than `value` U may still lie, judged by the least curvature seen: |g|^2 / 2 times the
+    largest s's / s'y of the pairs in use; infinite where nothing is known."""
+    stalled: bool
+    """No step from `point` moves it or lowers U any more."""
+
+
+class Algorithm(Protocol):
+    """An optimizer as four pure functions; implemented by frozen dataclasses of parameters.
+
+    `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of
+    arrays, which `learn` and `apply` may write in place.  `Iterate` has at least a field `theta`.
+    `step` returns an update that stays valid until the same worker's next `step`.  Where workers read
+    only some fields of the iterate, an attribute `sent` names them; real engines send no others.
+
+    A run reports `iterate.theta` when it ends.  Where that may be a trial, an optional method
+    `answers(iterate)` lists further points, such as the last one kept; the lowest of all is reported.
+    An algorithm with exact gradients has a method `standing(iterate)`: a `Standing`, or None while
+    nothing was judged on all rows; by it a run ends as converged or stalled.
+
+    Further extras (`ALGORITHM_EXTRAS`), none of which a user must write:
+
+    * `requires`: the extras that a potential must have, by name; `algorithms.fit` checks them;
+    * `max_workers`: how many workers it can use (any number when absent);
+    * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
+    * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence;
+    * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
+      dim * temperature above its start (`algorithms.noise`); without it, a run that rises has diverged;
+    * `noise_floor(potential, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
+      minibatches may lift U, where the parameters are stable, else 0; `iterate` and `locals_` are the
+      states at the end;
+    * `finished(iterate)`: why the run ends as completed before its last commit; None: it goes on;
+    * `results(iterate)`: arrays by name that the run reports besides theta, as `Run.results`;
+    * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
+      versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
+
+    >>> import asyncqn as aq
+    >>> class DelayAdaptive(aq.AsyncSGD):
+    ...     def apply(self, iterate, updates, commit):
+    ...         for update, staleness in zip(updates, commit.staleness):
+    ...             iterate.theta[:] += update.d_theta / (1 + staleness)
+    ...         return iterate
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> algorithm = DelayAdaptive(h=1e-3, batch=20)
+    >>> run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers=4)), commits=300)
+    >>> run.success and run.fun < problem.value(run.theta0)
+    True
+    """
+
+    @property
+    def stages(self) -> Stages:
+        """How updates reach the master: `core.stages.ASYNCHRONOUS`, or what else is there."""
+
+    def check(self, potential: Potential) -> None:
+        """Raise `BadInput` when the parameters do not fit the potential."""
+
+    def init(self, theta0: Array) -> Any:
+        """The master's state at version 0, in arrays of its own."""
+
+    def init_worker(self, potential: Potential, theta0: Array) -> Any:
+        """The state of a worker that has not computed anything yet."""
+
+    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        """The update to send, from the iterate `view` (not to be written to)."""
+
+    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+        """What the worker does after sending; returns its new state."""
+
+    def forget(self, local: Any) -> Any:
+        """The worker's state with its curvature memory emptied, after a rejected update."""
+
+    def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
+        """The master's state after committing `updates`: one, or the answers of a round."""
+
+    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
+        """Totals worth reporting, such as pairs accepted and rejected."""
+
+
+ALGORITHM_EXTRAS = (
+    "sent",
+    "answers",
+    "standing",
+    "finished",
+    "results",
+    "rows_of",
+    "requires",
+    "max_workers",
+    "warnings",
+    "advice",
+    "temperature",
+    "noise_floor",
+)
+_EXTRAS = frozenset((*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS))
+
+
+def extra(of: Potential | Algorithm | None, name: str) -> Any:
+    """What a potential or an algorithm offers beyond its protocol; None where it does not."""
+    if name not in _EXTRAS:
+        raise KeyError(f"'{name}' is no extra: declare it in asyncqn.core.algorithm")
+    return getattr(of, name, None)
