@@ -121,6 +121,16 @@ def factor(gram, count, newest, scale, middle, work, slot):
             middle[m + slot[a], slot[b]] = -scale * inverse[a, b]
 
 
+def admissible(ss, sy, yy, epsilon, cosine):
+    """The rule of `algorithms.pair_memory.PairRule`, from the inner products of a pair."""
+    usable = ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
+    return usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)
+
+
+_admissible_piece = reducing_piece(admissible)
+"""The same for kernels; Python calls the above, for which nothing is compiled."""
+
+
 @reducing_kernel
 def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
     """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
@@ -132,8 +142,7 @@ def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
     epsilon, cosine = rule
     size = memory.shape[1]
     ss, sy, yy = pair_products(theta, theta_old, g, g_old)
-    usable = size > 0 and ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
-    if not (usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)):
+    if size == 0 or not _admissible_piece(ss, sy, yy, epsilon, cosine):
         ring[REJECTED] += 1
         return False
     slot = next_slot_piece(ring, size)

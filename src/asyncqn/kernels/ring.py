@@ -21,12 +21,6 @@ def forget_slots(ring: npt.NDArray[np.int64]) -> None:
     ring[COUNT], ring[NEWEST] = 0, -1
 
 
-def points_inside(ring: npt.NDArray[np.int64], size: int) -> bool:
-    """Whether the counters point into `size` slots, which kernels rely on; asked of what was loaded."""
-    count, newest = int(ring[COUNT]), int(ring[NEWEST])
-    return 0 <= count <= size and (0 if count else -1) <= newest < size
-
-
 def next_slot(ring, size):
     """Count a pair as admitted; the slot it goes to, where the oldest makes room once all are full."""
     slot = (ring[NEWEST] + 1) % size

@@ -1,0 +1,389 @@
+"""The L-BFGS memory: the last M curvature pairs, the rule that admits one, and the product H v.
+
+A pair is a difference of points and of gradients, s = theta - theta' and y = g - g'.  The BFGS matrix H of
+the stored pairs on top of an initial inverse H0 approximates the inverse Hessian; H v costs O(M d).
+
+Every quasi-Newton method of the package stores its pairs in `PairMemory`.  It has two forms, because two
+needs exclude each other:
+
+compact
+    H v from inner products and one small matrix (`kernels.memory`).  One pass over the pairs serves two
+    vectors at once, but the small matrix must be made anew with every pair, and H0 must be a scalar, a
+    diagonal, or a linear map whose image of every y is known when the pair arrives.
+recursive
+    H v by the two-loop recursion (`kernels.recursion`).  H0 may be any map and may change at any time,
+    because only (s, y) is stored.
+
+The forms are algebraically equal.  They add in different orders, and so does each of the compact products
+below; all are kept, because replays of earlier runs must agree in every bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncqn.errors import require
+from asyncqn.kernels import memory as kernels
+from asyncqn.kernels import pairs as pair_kernels
+from asyncqn.kernels import recursion
+from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot
+from asyncqn.kernels.vectors import add_scaled, dot
+from asyncqn.types import Array, Counters, Potential, extra
+
+QUADRATIC = 1e-3
+"""How far from symmetric pairs may be for U to count as a quadratic, on which the slopes give the rise."""
+
+InitialScale = float | str
+"""H0 of a compact memory: `"pair"` is (s'y / y'y) I of the newest pair, and I before there is one; a number c
+is c I; `"diagonal"` is 1 / curvature_diagonal(theta0) of the problem."""
+
+
+class PairRule(NamedTuple):
+    """When a pair (s, y) is admitted: s != 0, s'y >= epsilon |s|^2 and s'y >= cosine |s| |y|.
+
+    Parameters
+    ----------
+    epsilon : float
+        The constant of the cautious rule (Li and Fukushima 2001), a curvature.
+    cosine : float, default 0
+        The least cosine of the angle between s and y.  Our own option against pairs that a small sample
+        makes wild.
+    conjugacy : float, default 0
+        How far from symmetric the pair and the stored ones may be, relative to their curvature, to be made
+        conjugate first (0: never).  Only `PairMemory.admit` does so.
+
+    Notes
+    -----
+    H stays positive definite because s'y > 0 is required in any case.  Every stochastic gradient contains the
+    whole prior, so that with a prior N(0, I) and convex terms s'y >= |s|^2: an epsilon up to 1 then admits
+    every pair, and the default of 1e-4 only keeps H positive definite.  To reject pairs that few rows make
+    wild, epsilon must be of the order of the curvature that those rows show; the tuner searches it in units
+    of the largest curvature.
+    """
+
+    epsilon: float
+    cosine: float = 0.0
+    conjugacy: float = 0.0
+
+
+class PairMemory(NamedTuple):
+    """The last M curvature pairs, in the slots of a ring; all arrays are written in place.
+
+    Attributes
+    ----------
+    pairs : array, shape (2, M, d)
+        s_i, and y_i; in a compact memory with a diagonal or a mapped H0, H0 y_i in the place of y_i.
+    gram : array, shape (2, M, M), float64
+        Compact form: s_i'y_j for i not younger than j, and y_i'H0 y_j (H0 = I where it is a scalar).
+        Recursive form: shape (2, 0, 0).
+    middle : array, shape (2 M, 2 M), float64
+        Compact form: the small matrix N of `kernels.memory`.  Recursive form: shape (0, 0).
+    scale : array, shape (1,), float64
+        The factor c of H0.
+    diagonal : array, shape (d,) or (0,)
+        The diagonal H0 of a compact memory; empty where H0 is c I or lives elsewhere.
+    ring : array of int64, shape (4,)
+        The counters that `count`, `newest`, `accepted` and `rejected` read.
+    products : array, shape (3, M), float64
+        Recursive form: s'y, s's and y'y of every slot, 0 in empty ones.  Compact form: shape (3, 0).
+    """
+
+    pairs: Array
+    gram: Array
+    middle: Array
+    scale: Array
+    diagonal: Array
+    ring: Counters
+    products: Array
+
+    @classmethod
+    def compact(
+        cls, size: int, theta0: Array, scale: InitialScale = 1.0, problem: Potential | None = None
+    ) -> PairMemory:
+        """Return an empty memory for `size` pairs in the compact form; only `"diagonal"` asks the problem."""
+        return cls(
+            pairs=np.zeros((2, size, theta0.size), theta0.dtype),
+            gram=np.zeros((2, size, size)),
+            middle=np.zeros((2 * size, 2 * size)),
+            scale=np.array([1.0 if isinstance(scale, str) else float(scale)]),
+            diagonal=_initial_diagonal(problem, theta0) if scale == "diagonal" else theta0[:0].copy(),
+            ring=empty_ring(),
+            products=np.zeros((3, 0)),
+        )
+
+    @classmethod
+    def recursive(cls, size: int, theta0: Array) -> PairMemory:
+        """Return an empty memory for `size` pairs in the recursive form."""
+        return cls.compact(0, theta0)._replace(
+            pairs=np.zeros((2, size, theta0.size), theta0.dtype), products=np.zeros((3, size))
+        )
+
+    @property
+    def count(self) -> int:
+        """How many pairs are stored."""
+        return int(self.ring[COUNT])
+
+    @property
+    def newest(self) -> int:
+        """The slot of the newest pair; -1 where there is none."""
+        return int(self.ring[NEWEST])
+
+    @property
+    def accepted(self) -> int:
+        """How many pairs were ever admitted."""
+        return int(self.ring[ACCEPTED])
+
+    @property
+    def rejected(self) -> int:
+        """How many pairs were ever refused."""
+        return int(self.ring[REJECTED])
+
+    @property
+    def matrix(self) -> tuple[Any, ...]:
+        """The compact form as kernels take it: a plain tuple, which numba recognises faster than a named one."""
+        return self[:6]
+
+    def sound(self) -> bool:
+        """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
+        size = self.pairs.shape[1]
+        return 0 <= self.count <= size and (0 if self.count else -1) <= self.newest < size
+
+    def consider(
+        self, rule: PairRule, follow: bool, theta: Array, theta_old: Array, g: Array, g_old: Array
+    ) -> bool:
+        """Admit the pair (theta - theta_old, g - g_old) to a compact memory if the rule allows it.
+
+        Nothing but the slot of the pair is written, so that neither difference needs an array of its own.
+        The oldest pair makes room.
+
+        Parameters
+        ----------
+        rule : PairRule
+            Its `conjugacy` is not used.
+        follow : bool
+            Whether H0 = (s'y / y'y) I of this pair from now on.
+
+        Returns
+        -------
+        bool
+            Whether the pair was admitted.
+        """
+        work = pair_kernels.room(self.gram)
+        admitted: bool = pair_kernels.consider(
+            self.matrix, rule[:2], follow, theta, theta_old, g, g_old, *work
+        )
+        return admitted
+
+    def admit(self, rule: PairRule, s: Array, y: Array, image: Array | None = None) -> bool:
+        """Admit the pair (s, y) if the rule allows it; the oldest pair makes room.
+
+        Parameters
+        ----------
+        rule : PairRule
+            Where its `conjugacy` is positive, s and y may be overwritten.
+        image : array, optional
+            H0 y, for a compact memory whose H0 is a linear map that only the workers can apply; y'H0 y must
+            then be positive and finite as well.
+
+        Returns
+        -------
+        bool
+            Whether the pair was admitted.
+        """
+        if rule.conjugacy > 0.0:
+            own = self.products[0]
+            least = math.sqrt(np.finfo(s.dtype).eps)
+            room = np.zeros(own.size), np.zeros(own.size)
+            recursion.conjugate(self.pairs, own, s, y, rule.conjugacy, least, *room)
+        ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
+        mapped = image is None or 0.0 < dot(y, image) < math.inf
+        if not (mapped and pair_kernels.admissible(ss, sy, yy, rule.epsilon, rule.cosine)):
+            self.ring[REJECTED] += 1
+            return False
+        slot = next_slot(self.ring, self.pairs.shape[1])
+        self.pairs[0, slot], self.pairs[1, slot] = s, y if image is None else image
+        if image is None:
+            self.products[:, slot] = sy, ss, yy
+        else:
+            self._extend_gram(slot, y)
+        return True
+
+    def _extend_gram(self, slot: int, y: Array) -> None:
+        """Renew the Gram matrices and N for the pair in `slot`: `kernels.pairs.factor`, without compiling.
+
+        A pass over the data calls this once, so that the seconds of compiling the kernel would not pay.
+        `np.einsum` calls no BLAS, whose bits change with the number of its threads.
+        """
+        (S, images), (SY, YY), count, m = self.pairs, self.gram, self.count, self.pairs.shape[1]
+        for j in range(m):
+            SY[j, slot] = dot(S[j], y)
+            YY[j, slot] = YY[slot, j] = dot(images[j], y)
+        slots = (slot - count + 1 + np.arange(count)) % m  # the oldest first
+        R, inner = (gram[np.ix_(slots, slots)] for gram in self.gram)
+        inner += np.diag(R.diagonal())
+        inverse = np.zeros((count, count))  # R^-1, upper triangular
+        for j in range(count):
+            inverse[j, j] = 1.0 / R[j, j]
+            inverse[:j, j] = -np.einsum("iq,q->i", inverse[:j, :j], R[:j, j]) / R[j, j]
+        corner = np.einsum("ia,ib->ab", inverse, np.einsum("iq,qb->ib", inner, inverse))
+        self.middle[:] = 0.0
+        self.middle[np.ix_(slots, slots)] = corner
+        self.middle[np.ix_(slots, m + slots)] = -inverse.T
+        self.middle[np.ix_(m + slots, slots)] = -inverse
+
+    def product(
+        self,
+        v: Array,
+        out: Array,
+        apply: Callable[[Array], None] | None = None,
+        image: Array | None = None,
+    ) -> Array:
+        """Write H v into `out` and return it; out must not overlap v.
+
+        Parameters
+        ----------
+        apply : callable, optional
+            Replaces a vector by H0 times it; required by the recursive form, which computes in the precision
+            of `out`.
+        image : array, optional
+            H0 v, for a compact memory whose pairs were admitted with images.
+        """
+        if apply is not None:
+            return self._recursion(v, out, apply)
+        if image is None:
+            pairs, _, middle, scale, diagonal, _ = self.matrix
+            kernels.product(pairs, middle, scale[0], diagonal, v, out, np.empty(2 * len(middle)))
+            return out
+        vectors = self.pairs.reshape(-1, v.size)
+        shares = np.einsum("ij,j->i", self.middle, np.array([dot(x, v) for x in vectors]))
+        out[:] = image
+        for x, share in zip(vectors, shares):
+            if share:
+                add_scaled(out, share, x)
+        return out
+
+    def _recursion(self, v: Array, out: Array, apply: Callable[[Array], None]) -> Array:
+        own, newest = self.products[0], self.newest
+        shares = np.zeros(own.size)
+        out[...] = v
+        if newest >= 0:
+            recursion.first_loop(self.pairs, own, newest, out, shares)
+        apply(out)
+        if newest >= 0:
+            recursion.second_loop(self.pairs, own, newest, shares, out)
+        return out
+
+    def fits(self, s: Array, y: Array) -> bool:
+        """Whether one quadratic fits (s, y) and all stored pairs, of which there must be at least two."""
+        (S, Y), own, sy = self.pairs, self.products[0], dot(s, y)
+        used = np.flatnonzero(own > 0.0)
+        return used.size > 1 and all(
+            abs(dot(Y[i], s) - dot(S[i], y)) <= QUADRATIC * math.sqrt(max(own[i] * sy, 0.0)) for i in used
+        )
+
+    def softness(self) -> float:
+        """Return the largest s's / s'y in memory, one over the least curvature; infinite without any pair."""
+        own, lengths = self.products[:2]
+        if not own.size:
+            own, lengths = self.gram[0].diagonal(), np.array([dot(s, s) for s in self.pairs[0]])
+        known = own > 0.0
+        return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
+
+    def curvatures(self) -> Array:
+        """Return s'y / |s|^2 of the pairs in a compact memory, which the cautious rule compares with epsilon."""
+        lengths = np.einsum("ij,ij->i", self.pairs[0], self.pairs[0], dtype=np.float64)
+        known = lengths > 0.0
+        return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
+
+    def forget(self) -> None:
+        """Remove all pairs; H0 stays, and so do the counts of what was admitted and refused."""
+        for part in (self.pairs, self.gram, self.middle, self.products):
+            part[...] = 0
+        forget_slots(self.ring)
+
+
+def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
+    """Reject impossible memory parameters in one sentence each."""
+    require(
+        isinstance(size, Integral) and size >= 0, f"memory must be an integer of at least 0, not {size!r}."
+    )
+    require(0.0 < rule.epsilon < np.inf, f"epsilon must be a positive number, not {rule.epsilon!r}.")
+    require(0.0 <= rule.cosine < 1.0, f"cosine_floor must lie in [0, 1), not {rule.cosine!r}.")
+    if isinstance(scale, str):
+        require(
+            scale in ("pair", "diagonal"),
+            f"initial_scale must be 'pair', 'diagonal' or a positive number, not {scale!r}.",
+        )
+    else:
+        require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
+
+
+def _initial_diagonal(problem: Potential | None, theta0: Array) -> Array:
+    """Return 1 / curvature_diagonal(theta0), checked."""
+    diagonal = np.asarray(extra(problem, "curvature_diagonal")(theta0), dtype=theta0.dtype)
+    require(
+        diagonal.shape == theta0.shape and bool(np.all(diagonal > 0) and np.all(np.isfinite(diagonal))),
+        "curvature_diagonal(theta) must return one positive finite number per coordinate of theta.",
+    )
+    return 1.0 / diagonal
+
+
+def pair_totals(memories: Iterable[PairMemory]) -> dict[str, int]:
+    """Return how many pairs these memories admitted and refused in all: an algorithm's `counters`."""
+    memories = list(memories)
+    return {
+        "pairs_accepted": sum(memory.accepted for memory in memories),
+        "pairs_rejected": sum(memory.rejected for memory in memories),
+    }
+
+
+class CompactMemories:
+    """Base of the algorithms with compact memories: the paper's, momentum L-BFGS and the serial reference.
+
+    A worker keeps its memory as `Worker.memory`; mb-L-BFGS keeps its one memory at the master.
+    """
+
+    memory: int
+    epsilon: float
+    initial_scale: InitialScale
+    cosine_floor: float = 0.0
+
+    @cached_property
+    def rule(self) -> PairRule:
+        """When a pair is admitted."""
+        return PairRule(self.epsilon, self.cosine_floor)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Extras that the problem must offer."""
+        return ("curvature_diagonal",) if self.initial_scale == "diagonal" else ()
+
+    def empty_memory(self, theta0: Array, problem: Potential | None = None) -> PairMemory:
+        """Return a memory without pairs."""
+        return PairMemory.compact(self.memory, theta0, self.initial_scale, problem)
+
+    def consider(self, memory: PairMemory, theta: Array, theta_old: Array, g: Array, g_old: Array) -> bool:
+        """Offer the pair (theta - theta_old, g - g_old); return whether it was admitted."""
+        return memory.consider(self.rule, self.initial_scale == "pair", theta, theta_old, g, g_old)
+
+    def clear(self, memory: PairMemory) -> None:
+        """Remove all pairs, and with them the H0 that follows the newest."""
+        memory.forget()
+        if self.initial_scale == "pair":
+            memory.scale[0] = 1.0
+
+    def forget(self, local: Any) -> Any:
+        """Empty a worker's memory, and what it kept of its previous step."""
+        self.clear(local.memory)
+        local.steps[0] = 0
+        return local
+
+    def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
+        """Return the totals of all workers' memories."""
+        return pair_totals(local.memory for local in locals_)

@@ -1,0 +1,192 @@
+"""H0, the matrix on which the curvature pairs build, and H, both together as the safeguard uses them.
+
+An L-BFGS matrix is the BFGS update of an initial inverse H0 by the stored pairs.  The better H0 approximates
+the inverse Hessian, the fewer pairs are needed.  The kinds of H0:
+
+====================  ==========================================================  ======================
+kind                  what it is made of                                          file
+====================  ==========================================================  ======================
+`ScalarInverse`       the newest pair: c I                                        this one
+`LearnedDiagonal`     all stored pairs: c D                                       `learned_diagonal`
+`ScatterInverse`      differences of the updates: c F^-1                          `scatter_inverse`
+`SampledMetric`       curvature of the model, summed over a sample                `sampled_metric`
+`DifferencedHessian`  differences of gradients on a sample                        `differenced_hessian`
+`StructuredMetric`    curvature of a factorization, applied by the workers        `structured_metric`
+====================  ==========================================================  ======================
+
+A kind states what it needs: of a problem (`requires`), and of an update (`summary_size` numbers beside the
+gradient, which `evaluate` computes at the worker).  Its state is a NamedTuple in the iterate; an object of
+the kind is made for one commit from that state and the updates, and writes the state in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.types import Array, Commit, Rows, extra
+
+COSINE = 1e-5
+"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
+
+
+class Sampled(NamedTuple):
+    """What a worker evaluates: `rows` of a sample of `sample` rows, of which they are a `share`."""
+
+    rows: Rows
+    sample: int
+
+    @property
+    def share(self) -> float:
+        return self.rows.size / self.sample
+
+
+class NoState(NamedTuple):
+    """The state of an H0 that the pairs alone determine."""
+
+
+@dataclass
+class ScalarInverse:
+    """H0 = c I, c = s'y / y'y of the newest pair; and the interface of every other kind of H0.
+
+    Methods that a kind does not override do what suits c I.  `memory` is the pair memory on top of this H0;
+    its `scale` is c.
+    """
+
+    state: Any
+
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Extras that the problem must offer."""
+    slopes_suffice: ClassVar[bool] = True
+    """Whether the safeguard may take the rise of U from the slopes where all pairs fit one quadratic."""
+
+    @classmethod
+    def empty(cls, theta0: Array, summary_size: int) -> Any:
+        """Return the state before anything is known."""
+        return NoState()
+
+    @classmethod
+    def for_commit(
+        cls, state: Any, updates: Sequence[Any], summary: Array | None, commit: Commit
+    ) -> ScalarInverse:
+        """Return H0 with what the updates of a commit tell.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            As `empty` makes it.
+        updates : sequence
+            All updates of the commit.
+        summary : array or None
+            The sum of their summaries; None where none was asked for, or where an update was not finite.
+        commit : Commit
+            What the coordinator knows.
+        """
+        return cls(state)
+
+    @classmethod
+    def evaluate(
+        cls, problem: Any, theta: Array, at: Sampled, summary: Array
+    ) -> tuple[Array, float, bool]:
+        """Return a worker's share of the gradient and of U, and whether they are finite.
+
+        summary: zeros, to be filled with this share of the curvature; empty where none is asked for.
+        """
+        return share_of(problem, theta, at.rows, at.share)
+
+    def known(self, memory: PairMemory) -> bool:
+        """Whether H has a scale, so that H g is a step."""
+        return memory.count > 0
+
+    def apply(self, memory: PairMemory, v: Array) -> None:
+        """Replace v by H0 v."""
+        v *= v.dtype.type(memory.scale[0])
+
+    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
+        """Write H g into `out`; at: the gradient, and what else the kind needs of the point, row by row."""
+        memory.product(at[0], out, lambda v: self.apply(memory, v))
+
+    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+        """Look at a pair before it is judged; return whether pairs are of any use now."""
+        return True
+
+    def follow(self, memory: PairMemory) -> None:
+        """Take account of the newest pair, which has just been admitted."""
+        sy, _, yy = memory.products[:, memory.newest].tolist()
+        memory.scale[0] = sy / yy
+
+    def accept(self, memory: PairMemory) -> None:
+        """The trial was accepted: the moment to change H0."""
+
+    def grow(self, memory: PairMemory) -> None:
+        """The sample has grown: drop what does not serve on a larger one."""
+
+    def forget(self, memory: PairMemory) -> None:
+        """The steps kept failing and the pairs were removed: drop what may have been at fault."""
+
+
+@dataclass
+class InverseHessian:
+    """H, the BFGS matrix of the stored pairs on top of H0: a `safeguard.Metric`."""
+
+    memory: PairMemory
+    initial: ScalarInverse
+    rule: PairRule
+
+    def direction(self, at: Array, out: Array) -> bool:
+        """Write H g into `out`; return False where H has no scale yet."""
+        if not self.initial.known(self.memory):
+            return False
+        self.initial.product(self.memory, at, out)
+        return True
+
+    def learn(self, s: Array, change: Array) -> bool:
+        """Offer the pair (s, change of `at`), which may be overwritten; return whether it was admitted."""
+        if not (self.initial.offer(self.memory, s, change[0]) and self.memory.admit(self.rule, s, *change)):
+            return False
+        self.initial.follow(self.memory)
+        return True
+
+    def fits(self, s: Array, y: Array) -> bool:
+        """Whether one quadratic fits this pair and all stored ones, of which there are at least two."""
+        return self.initial.slopes_suffice and self.memory.fits(s, y)
+
+    def forget(self) -> None:
+        """Remove the pairs, and of H0 what may have been at fault."""
+        self.memory.forget()
+        self.initial.forget(self.memory)
+
+    def softness(self) -> float:
+        """Return the largest s's / s'y in memory; infinite where it is empty."""
+        return self.memory.softness()
+
+    def keep(self) -> None:
+        """The trial was accepted."""
+        self.initial.accept(self.memory)
+
+
+def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:
+    """Return `share` of the estimates of the gradient and of U from `rows`, and whether they are finite.
+
+    U is NaN where the problem offers neither `grad_with_value` nor `value_rows`.
+    """
+    g, value = np.empty_like(theta), math.nan
+    both, value_rows = (extra(problem, name) for name in ("grad_with_value", "value_rows"))
+    if both is not None:
+        value = share * float(both(theta, rows, g))
+    else:
+        problem.grad(theta, rows, g)
+        if value_rows is not None:
+            value = share * float(value_rows(theta, rows))
+    g *= share
+    silent = both is None and value_rows is None
+    finite = math.isfinite(sum_of_squares(g)) and (silent or math.isfinite(value))
+    if not finite:  # the coordinator must hear of it, to turn back
+        g[...] = 0.0
+    return g, value, finite
