@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
-from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
@@ -17,7 +17,6 @@ from asyncqn.core.stages import ASYNCHRONOUS, blocks
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
-from asyncqn.kernels.ring import NEWEST
 from benchmarks.speed.compiled_as_lbfgs import compiled_as_lbfgs
 from benchmarks.timing import mover, seconds, side_by_side
 
@@ -39,14 +38,14 @@ class Case:
         rng = np.random.default_rng(0)
         self.d, self.M = d, M
         draw = lambda: rng.standard_normal(d).astype(dtype)  # noqa: E731
-        self.memory = empty_memory(M, "pair", None, draw())
+        self.memory = PairMemory.compact(M, draw(), "pair")
         zero = np.zeros(d, dtype)
         for _ in range(M + 1):
             s = draw()
-            consider_pair(self.memory, PairRule(1e-8), "pair", s, zero, s + 0.3 * draw(), zero)
+            self.memory.consider(PairRule(1e-8), True, s, zero, s + 0.3 * draw(), zero)
         self.u, self.g_O, self.g_S = draw(), draw(), draw()
         self.out = Update(draw(), draw())
-        newest = int(self.memory.ring[NEWEST])
+        newest = self.memory.newest
         order = [(newest - a) % M for a in range(M)]  # newest first
         self.S = [self.memory.pairs[0, j] for j in order]
         self.Y = [self.memory.pairs[1, j] for j in order]
@@ -54,7 +53,7 @@ class Case:
 
     def fused(self, noise: float = 0.0) -> None:
         numbers, stream = tuple(Langevin(0.0, 1e-3, 0.1, noise)), tuple(Stream(1, 3, 2))
-        H, out = tuple(self.memory), tuple(self.out)
+        H, out = self.memory.matrix, tuple(self.out)
         work = np.empty(8 * self.M)
         langevin_update(H, numbers, self.u, self.g_O, self.g_S, 1 / 3, stream, out, work)
 

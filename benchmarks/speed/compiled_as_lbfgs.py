@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from asyncqn import ASLBFGS, LinearGaussian, Schedule
-from asyncqn.algorithms.memory import Memory
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.jit import kernel
@@ -57,7 +56,7 @@ def _loop(A, y, noise_var, theta, h, gamma, noise, M, batch, overlap, epsilon, s
             fill_rows(seed, k[w], w, n, rows)
             gradient(A, y, noise_var, theta, rows[:overlap], g_O[w, now])
             gradient(A, y, noise_var, theta, rows[overlap:], g_S)
-            H = Memory(memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
+            H = (memory[w], gram[w], middle[w], scale[w : w + 1], empty, count)
             numbers, stream = Langevin(0.0, h, gamma, noise), Stream(seed, w, k[w])
             update = Update(d_theta[w], d_u[w])
             langevin_update(H, numbers, u, g_O[w, now], g_S, share, stream, update, work)

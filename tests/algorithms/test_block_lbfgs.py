@@ -19,7 +19,6 @@ from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks
 from asyncqn.core.streams import Stream
-from asyncqn.kernels.ring import COUNT
 from asyncqn.types import Task
 
 
@@ -71,7 +70,7 @@ def test_stored_pairs_are_conjugate_on_a_quadratic():
     potential = aq.LinearGaussian.random(dim=30, n_data=60, seed=2, spectrum=np.geomspace(2.0, 500.0, 30))
     theta0 = np.random.default_rng(1).standard_normal(30)
     *_, last = versions(potential, BlockLBFGS(3, memory=4), theta0, 7)
-    assert last.memory.ring[COUNT] == 4
+    assert last.memory.stored == 4
     S, Y = last.memory.pairs
     gram = S @ Y.T
     scale = np.sqrt(np.outer(np.diag(gram), np.diag(gram)))

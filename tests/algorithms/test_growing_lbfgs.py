@@ -41,7 +41,7 @@ def versions(potential, algorithm, theta0, commits, seed=0):
 def parts_of(algorithm, n_data, read, seed=0):
     """The rows of all parts of a version, with their shares."""
     parts = range(algorithm.blocks * algorithm.pieces)
-    found = [algorithm._rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
+    found = [algorithm.plan.rows(n_data, Task(0, read, Stream(seed, 0, 0), part)) for part in parts]
     return [(rows, rows.size / sample) for rows, sample in found]
 
 

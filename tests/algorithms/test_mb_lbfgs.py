@@ -90,4 +90,4 @@ def test_pairs_that_overflow_are_forgotten_and_theta_stays_finite():
         iterate, [Update(np.ones(8), np.zeros(8), 0, False)], Commit(1, [0], problem().value)
     )
     np.testing.assert_allclose(after.theta, THETA0 - 0.05)
-    assert after.memory.ring[0] == 0
+    assert after.memory.stored == 0

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import AGAIN, MetricLBFGS
-from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, empty_memory
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import RENEWAL_PERIOD, MetricLBFGS
+from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric, Summary
 from asyncqn.core.streams import Stream
-from asyncqn.kernels.ring import NEWEST
 from asyncqn.types import Task
 
 ONE = aq.Simulator(aq.Cluster(workers=1))
+
+
+def over_metric(problem, summary, theta0):
+    """H of three pairs at most over the metric of a summary that came with the trial."""
+    state = Summary(np.zeros(problem.curvature_size))
+    initial = SampledMetric(state, summary, problem.inverse_metric_from)
+    return InverseHessian(PairMemory.recursive(3, theta0), initial, PairRule(0.0, COSINE))
 
 
 @pytest.mark.parametrize("model", [aq.LogisticRegression, aq.PoissonRegression, aq.RobustRegression])
@@ -31,11 +39,11 @@ def test_summaries_come_by_a_timetable_and_are_zero_at_other_versions():
     iterate = algorithm.init(np.zeros(3))
     local = algorithm.init_worker(problem, np.zeros(3))
     asked = []
-    for read in range(4 + 2 * AGAIN + 1):
+    for read in range(4 + 2 * RENEWAL_PERIOD + 1):
         update = algorithm.step(iterate, local, problem, Task(0, read, Stream(0, 0, read), 1))
         if update.summary.any():
             asked.append(read)
-    assert asked == [0, 2, 4, 6, 4 + AGAIN, 4 + 2 * AGAIN]
+    assert asked == [0, 2, 4, 6, 4 + RENEWAL_PERIOD, 4 + 2 * RENEWAL_PERIOD]
 
 
 def test_directions_are_those_of_the_dense_recursion_over_the_metric():
@@ -47,14 +55,14 @@ def test_directions_are_those_of_the_dense_recursion_over_the_metric():
     H = np.empty((6, 6))
     for j, e in enumerate(np.eye(6)):
         H0.apply(e, H[j])
-    metric = PairsOverMetric(empty_memory(3, problem.curvature_size, g), summary, problem.inverse_metric_from)
+    metric = over_metric(problem, summary, g)
     metric.keep()
     for _ in range(5):  # two more than there is room for
         s = rng.standard_normal(6)
         y = s * np.arange(1.0, 7.0)
         assert metric.learn(s.copy(), y[None].copy())
     S, Y = metric.memory.pairs
-    newest = int(metric.memory.ring[NEWEST])
+    newest = metric.memory.newest
     for back in (2, 1, 0):
         s, y = S[(newest - back) % 3], Y[(newest - back) % 3]
         V = np.eye(6) - np.outer(y, s) / (s @ y)
@@ -69,7 +77,7 @@ def test_a_metric_that_fails_is_dropped_with_its_pairs():
     problem = aq.LeastSquares.random(50, 6, seed=0)
     summary, g = np.zeros(problem.curvature_size), np.ones(6)
     problem.grad_with_curvature(np.zeros(6), np.arange(50), g, summary)
-    metric = PairsOverMetric(empty_memory(3, problem.curvature_size, g), summary, problem.inverse_metric_from)
+    metric = over_metric(problem, summary, g)
     metric.keep()
     metric.forget()
     assert not metric.direction(g[None], np.empty(6))

@@ -11,27 +11,26 @@ from hypothesis import strategies as st
 from oracles import Quadratic
 
 import asyncqn as aq
-from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory, product
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.kernels.memory import correlate
-from asyncqn.kernels.ring import COUNT, NEWEST
 
 
 def filled(size: int, pairs: int, d: int, rng: np.random.Generator):
     """A memory of pairs (s, B s) of one positive definite B, after any number of ring turns."""
     root = rng.standard_normal((d, d))
     B = root @ root.T + np.eye(d)
-    memory = empty_memory(size, "pair", None, np.zeros(d))
+    memory = PairMemory.compact(size, np.zeros(d), "pair")
     zero = np.zeros(d)
     for _ in range(pairs):
         s = rng.standard_normal(d)
-        consider_pair(memory, PairRule(1e-10), "pair", s, zero, B @ s, zero)
+        memory.consider(PairRule(1e-10), True, s, zero, B @ s, zero)
     return memory
 
 
 def dense(memory, d: int) -> np.ndarray:
-    return np.column_stack([product(memory, column, np.empty(d)) for column in np.eye(d)])
+    return np.column_stack([memory.product(column, np.empty(d)) for column in np.eye(d)])
 
 
 @given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 999))
@@ -41,8 +40,8 @@ def test_the_noise_is_a_linear_map_of_normals_whose_square_is_H(size, pairs, see
     columns = []
     for basis in np.eye(d + size):
         x = basis[:d].copy()
-        ring = memory.ring
-        correlate(memory.pairs, memory.gram, ring[COUNT], ring[NEWEST], memory.scale[0], basis[d:], x)
+        scale = memory.scale[0]
+        correlate(memory.pairs, memory.gram, memory.stored, memory.newest, scale, basis[d:], x)
         columns.append(x)
     L = np.column_stack(columns)
     H = dense(memory, d)

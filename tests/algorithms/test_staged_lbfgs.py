@@ -9,8 +9,8 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.fit import check_fit
-from asyncqn.algorithms.memory import empty_memory
-from asyncqn.algorithms.quasi_newton.exact_passes import consider_pair, product
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.core.master import Master
 from asyncqn.core.request import Request
@@ -132,22 +132,22 @@ def test_the_product_with_images_equals_the_dense_recursion_at_every_ring_offset
     d, M = 7, 3
     root = rng.standard_normal((d, d))
     H0, B = root @ root.T + np.eye(d), np.diag(np.linspace(1.0, 3.0, d))
-    memory = empty_memory(M, 1.0, None, np.zeros(d))
+    memory = PairMemory.compact(M, np.zeros(d))
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(2 * M + 1):
         s = rng.standard_normal(d)
         y = B @ s
-        assert consider_pair(memory, s, y, H0 @ y)
+        assert memory.admit(PairRule(0.0, COSINE), s, y, H0 @ y)
         pairs = [*pairs, (s, y)][-M:]
         H = H0.copy()
         for s, y in pairs:
             V = np.eye(d) - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
         v = rng.standard_normal(d)
-        found = product(memory, v, H0 @ v, np.empty(d))
+        found = memory.product(v, np.empty(d), image=H0 @ v)
         # d = 7 and condition numbers below 1e3: 1e4 eps.
         np.testing.assert_allclose(found, H @ v, rtol=1e-11, atol=1e-11 * np.abs(H @ v).max())
-    assert not consider_pair(memory, s, -y, -H0 @ y)
+    assert not memory.admit(PairRule(0.0, COSINE), s, -y, -H0 @ y)
 
 
 def test_a_warm_up_that_did_harm_is_undone() -> None:
@@ -263,13 +263,13 @@ def test_a_curvature_that_has_become_another_calls_for_a_new_metric(change: floa
     for version in range(3):
         update = algorithm.step(iterate, None, potential, Task(0, version, Stream(0, 0, 0), 0))
         if version == 2:
-            update = update._replace(curvature=change * iterate.curvature)
-        before = iterate.curvature.copy()
+            update = update._replace(curvature=change * iterate.initial.curvature)
+        before = iterate.initial.curvature.copy()
         iterate = algorithm.apply(iterate, [update], Commit(version + 1, [0], potential.value))
     assert iterate.trial.kept == 3
-    assert iterate.blind == anew
-    assert (iterate.curvature.tobytes() != before.tobytes()) == anew
-    assert (iterate.memory.ring[0] == 0) == anew
+    assert iterate.initial.blind[0] == anew
+    assert (iterate.initial.curvature.tobytes() != before.tobytes()) == anew
+    assert (iterate.memory.stored == 0) == anew
 
 
 @pytest.mark.parametrize(("times", "turned"), [(3.0, False), (5.0, True)])
@@ -283,4 +283,4 @@ def test_a_batch_with_several_times_the_loss_turns_the_warm_up_back(times: float
     worse = first._replace(value=times * first.value, read=1)
     iterate = algorithm.apply(iterate, [worse], Commit(2, [0], potential.value))
     assert (iterate.theta.tobytes() == start.tobytes()) == turned
-    assert iterate.warm_up.gain == (0.5 if turned else 1.0)
+    assert iterate.course.gain == (0.5 if turned else 1.0)

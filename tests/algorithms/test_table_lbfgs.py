@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.centred_table import TURNS
-from asyncqn.algorithms.quasi_newton.table_lbfgs import Iterate, Update, place_of
-from asyncqn.algorithms.scatter_metric import (
-    RATE,
-    apply_inverse,
-    make_metric,
-    new_metric,
-    note_answer,
-    note_from_mean,
-)
+from asyncqn.algorithms.quasi_newton.centred_table import TURNS, Update
+from asyncqn.algorithms.quasi_newton.composition import Iterate
+from asyncqn.algorithms.quasi_newton.scatter_inverse import RATE, ScatterMatrix
+from asyncqn.algorithms.quasi_newton.table_plan import place_of
 from asyncqn.core.stages import Growth, stage_at
 from asyncqn.types import Commit
 
@@ -41,9 +35,9 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
     for version in range(1, 12):
         part, z = (version - 1) % 8, 0.0 if version <= 8 else float(rng.standard_normal())
         it = _answer(algorithm, it, part, [3.0 * (z - minima[part])], [z], version)
-    assert it.memory.ring[2] == 1
+    assert it.memory.accepted == 1
     assert abs(it.theta[0] - minima.mean()) < 1e-12
-    assert len(set(it.table.z[:3, 0])) == 3
+    assert len(set(it.course.table.z[:3, 0])) == 3
 
 
 def test_the_sums_are_those_of_the_table() -> None:
@@ -54,10 +48,10 @@ def test_the_sums_are_those_of_the_table() -> None:
         it = _answer(
             algorithm, it, int(rng.integers(5)), rng.standard_normal(3), rng.standard_normal(3), version
         )
-        known = it.table.read >= 0
-        assert np.allclose(it.table.sums[0], it.table.g[known].sum(axis=0), atol=1e-12)
-        assert np.allclose(it.table.sums[1], it.table.z[known].sum(axis=0), atol=1e-12)
-        assert it.course.seen == known.sum()
+        known = it.course.table.read >= 0
+        assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
+        assert np.allclose(it.course.table.z_sum, it.course.table.z[known].sum(axis=0), atol=1e-12)
+        assert it.course.progress.seen == known.sum()
 
 
 def test_an_answer_that_is_older_than_the_entry_of_its_part_is_void() -> None:
@@ -67,20 +61,20 @@ def test_an_answer_that_is_older_than_the_entry_of_its_part_is_void() -> None:
         it = _answer(algorithm, it, version % 2, [1.0 + version], [0.1 * version], version)
     late = Update(np.array([9.0]), np.array([9.0]), math.nan, 0, True, 1)
     after = algorithm.apply(it, [late], _commit(5))
-    assert after.table.g[0, 0] == 5.0
-    assert after.course == it.course
+    assert after.course.table.g[0, 0] == 5.0
+    assert after.course.progress == it.course.progress
 
 
 def test_scatter_gives_the_inverse_covariance_of_the_answers() -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((3, 3))
-    metric = new_metric(np.zeros(3))
+    metric = ScatterMatrix.empty(np.zeros(3))
     for _ in range(4000):
-        note_answer(metric, half @ rng.standard_normal(3) + 5.0)
-    assert make_metric(metric)
+        metric.note(half @ rng.standard_normal(3) + 5.0)
+    assert metric.renew()
     inverse = np.eye(3)
     for row in inverse:
-        apply_inverse(metric, row)
+        metric.solve(row)
     # 1000 differences in the window: entries are known to about sqrt(2 / 500) = 6 %, off by d / k = 0.3 %.
     assert np.allclose(half @ half.T @ inverse, np.eye(3), atol=0.35)
 
@@ -88,10 +82,10 @@ def test_scatter_gives_the_inverse_covariance_of_the_answers() -> None:
 @pytest.mark.parametrize("length", [3, 300])
 def test_scatter_about_the_running_mean_is_that_of_a_plain_loop(length: int) -> None:
     rng = np.random.default_rng(0)
-    metric, F, mean = new_metric(np.zeros(length)), np.zeros((length, length)), np.zeros(length)
+    metric, F, mean = ScatterMatrix.empty(np.zeros(length)), np.zeros((length, length)), np.zeros(length)
     for k in range(30):
         answer = rng.standard_normal(length)
-        note_from_mean(metric, answer)
+        metric.note_deviation(answer)
         x = answer - mean
         if k > 0:
             F += (np.outer(x, x) / (1.0 + max(1.0 / k, RATE / (2.0 - RATE))) - F) / k
@@ -106,10 +100,10 @@ def test_scatter_about_the_running_mean_is_sharper_than_that_of_differences() ->
     rng = np.random.default_rng(0)
     errors = np.zeros(2)
     for _ in range(300):
-        metrics = new_metric(np.zeros(2)), new_metric(np.zeros(2))
+        metrics = ScatterMatrix.empty(np.zeros(2)), ScatterMatrix.empty(np.zeros(2))
         for answer in rng.standard_normal((100, 2)) + 5.0:
-            note_answer(metrics[0], answer)
-            note_from_mean(metrics[1], answer)
+            metrics[0].note(answer)
+            metrics[1].note_deviation(answer)
         errors += [np.sum((np.tril(metric.F) - np.eye(2)) ** 2) for metric in metrics]
     assert errors[1] < 0.85 * errors[0]
 
@@ -124,19 +118,19 @@ def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_answers_as_numbe
     for version in range(1, 100):
         z = np.zeros(length) if version <= 40 else 0.3 + 0.05 * rng.standard_normal(length)
         it = _answer(algorithm, it, (version - 1) % 40, 2.0 * z - 1.0, z, version)
-        pairs.append(int(it.memory.ring[2]))
+        pairs.append(it.memory.accepted)
     assert pairs.index(2) - pairs.index(1) == moved
 
 
 def test_long_thetas_keep_the_diagonal_alone() -> None:
-    metric = new_metric(np.zeros(300))
+    metric = ScatterMatrix.empty(np.zeros(300))
     assert metric.F.shape == (1, 300)
     rng = np.random.default_rng(0)
     for _ in range(50):
-        note_answer(metric, rng.standard_normal(300) * np.linspace(1.0, 3.0, 300))
-    assert make_metric(metric)
+        metric.note(rng.standard_normal(300) * np.linspace(1.0, 3.0, 300))
+    assert metric.renew()
     v = np.ones(300)
-    apply_inverse(metric, v)
+    metric.solve(v)
     assert v[:50].mean() > 3.0 * v[-50:].mean()  # about 9
 
 

@@ -8,16 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import dense_bfgs, two_loop
 
-from asyncqn.algorithms.memory import (
-    PairRule,
-    clear,
-    consider_pair,
-    empty_memory,
-    product,
-)
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
-from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED
 
 RULE = PairRule(1e-4)
 
@@ -36,7 +29,7 @@ def filled(M, count, d, seed, scale="pair", dtype=np.float64, rule=RULE):
     """A memory after `count` accepted pairs, with the list of those pairs and the dense H0."""
     rng = np.random.default_rng(seed)
     curvature = rng.uniform(0.5, 2.0, d)
-    memory = empty_memory(M, scale, Diagonal(curvature), np.zeros(d, dtype))
+    memory = PairMemory.compact(M, np.zeros(d, dtype), scale, Diagonal(curvature))
     root = rng.standard_normal((d, min(d, 12))) / np.sqrt(min(d, 12))
     pairs = []
     for _ in range(count):
@@ -44,7 +37,7 @@ def filled(M, count, d, seed, scale="pair", dtype=np.float64, rule=RULE):
         s = rng.standard_normal(d) * rng.uniform(0.1, 3.0)
         y = root @ (root.T @ s) + 0.5 * s + 0.1 * np.linalg.norm(s) / np.sqrt(d) * rng.standard_normal(d)
         theta, g = (theta_old + s).astype(dtype), (g_old + y).astype(dtype)
-        if consider_pair(memory, rule, scale, theta, theta_old, g, g_old):
+        if memory.consider(rule, scale == "pair", theta, theta_old, g, g_old):
             pairs.append(((theta - theta_old).astype(float), (g - g_old).astype(float)))
     kept = pairs[len(pairs) - min(M, len(pairs)) :]
     if scale == "diagonal":
@@ -71,7 +64,7 @@ def test_the_product_is_that_of_the_dense_recursion_at_every_ring_offset(M, coun
     H = dense_bfgs(pairs, np.diag(h0))
     v = np.random.default_rng(seed + 1).standard_normal(d).astype(dtype)
     out = np.full(d, np.nan, dtype)
-    product(memory, v, out)
+    memory.product(v, out)
     bound = error_bound(H, v, dtype)
     assert np.linalg.norm(out - H @ v) <= bound
     np.testing.assert_allclose(two_loop(pairs, h0, v), H @ v, atol=error_bound(H, v, np.float64))
@@ -83,7 +76,7 @@ def test_a_long_memory_is_the_two_loop_recursion_too(M, count):
     v = np.random.default_rng(0).standard_normal(60)
     expected = two_loop(pairs, h0, v)
     # R^-1 of thirty pairs magnifies roundings of 1e-16 by far less than 1e6.
-    np.testing.assert_allclose(product(memory, v, np.empty(60)), expected, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(memory.product(v, np.empty(60)), expected, atol=1e-9 * np.abs(expected).max())
 
 
 @settings(max_examples=60)
@@ -103,7 +96,7 @@ def test_the_fused_update_is_both_equations_of_the_paper(M, count, d, seed, scal
     numbers = Langevin(rho, h, gamma, noise)
     stream = tuple(Stream(5, 2, 7))
     update, work = (d_theta, d_u), np.empty(8 * M)
-    langevin_update(tuple(memory), tuple(numbers), u, g_O, g_S, share, stream, update, work)
+    langevin_update(memory.matrix, tuple(numbers), u, g_O, g_S, share, stream, update, work)
     assert (u.tobytes(), g_O.tobytes(), g_S.tobytes(), memory.pairs.tobytes()) == before
     g = share * g_O.astype(float) + (1 - share) * g_S
     Z = Stream(5, 2, 7).normals(np.empty(d))
@@ -127,7 +120,7 @@ def test_the_secant_equation_holds_for_the_newest_pair(M, count, d, seed, scale)
         return
     s, y = pairs[-1]
     out = np.empty(d)
-    product(memory, y, out)
+    memory.product(y, out)
     assert np.linalg.norm(out - s) <= error_bound(dense_bfgs(pairs, np.diag(h0)), y, np.float64)
 
 
@@ -137,7 +130,7 @@ def test_the_secant_equation_holds_for_the_newest_pair(M, count, d, seed, scale)
 )  # fmt: skip
 def test_the_matrix_is_symmetric_and_positive_definite_after_every_pair(M, count, d, seed, scale):
     memory, _, _ = filled(M, count, d, seed, scale)
-    H = np.array([product(memory, e, np.empty(d)) for e in np.eye(d)])
+    H = np.array([memory.product(e, np.empty(d)) for e in np.eye(d)])
     assert np.abs(H - H.T).max() <= 1e-9 * np.abs(H).max()
     assert np.linalg.eigvalsh((H + H.T) / 2).min() > 0
 
@@ -152,10 +145,10 @@ def test_the_ring_gives_the_oldest_slot_to_the_newest_pair(slot):
 
 def consider(s, y, rule, size=2):
     s, y = np.asarray(s, float), np.asarray(y, float)
-    memory = empty_memory(size, "pair", None, s)
-    accepted = consider_pair(memory, rule, "pair", s, np.zeros_like(s), y, np.zeros_like(y))
-    assert memory.ring[ACCEPTED] + memory.ring[REJECTED] == 1
-    assert memory.ring[COUNT] == memory.ring[ACCEPTED] == int(accepted)
+    memory = PairMemory.compact(size, s, "pair")
+    accepted = memory.consider(rule, True, s, np.zeros_like(s), y, np.zeros_like(y))
+    assert memory.accepted + memory.rejected == 1
+    assert memory.stored == memory.accepted == int(accepted)
     return accepted
 
 
@@ -190,18 +183,20 @@ def test_a_memory_without_room_admits_nothing():
 @pytest.mark.parametrize("scale", ["pair", 0.3, "diagonal"])
 def test_a_cleared_memory_is_a_new_one_that_keeps_its_counts(scale):
     memory, _, _ = filled(3, 7, 6, 2, scale)
-    clear(memory, scale)
+    memory.forget()
+    if scale == "pair":
+        memory.scale[0] = 1.0
     fresh, _, h0 = filled(3, 0, 6, 2, scale)
     v = np.arange(6.0)
-    np.testing.assert_array_equal(product(memory, v, np.empty(6)), product(fresh, v, np.empty(6)))
-    np.testing.assert_allclose(product(memory, v, np.empty(6)), h0 * v, rtol=1e-15)
-    assert memory.ring[COUNT] == 0
-    assert memory.ring[NEWEST] == -1
-    assert memory.ring[ACCEPTED] == 7
+    np.testing.assert_array_equal(memory.product(v, np.empty(6)), fresh.product(v, np.empty(6)))
+    np.testing.assert_allclose(memory.product(v, np.empty(6)), h0 * v, rtol=1e-15)
+    assert memory.stored == 0
+    assert memory.newest == -1
+    assert memory.accepted == 7
 
 
 def test_a_rejected_pair_leaves_the_matrix_as_it_was():
     memory, _, _ = filled(3, 5, 6, 2)
     before = [part.tobytes() for part in memory[:5]]
-    assert not consider_pair(memory, RULE, "pair", np.ones(6), np.zeros(6), -np.ones(6), np.zeros(6))
+    assert not memory.consider(RULE, True, np.ones(6), np.zeros(6), -np.ones(6), np.zeros(6))
     assert [part.tobytes() for part in memory[:5]] == before

@@ -9,7 +9,6 @@ import pytest
 from oracles import Quadratic
 
 from asyncqn import ASLBFGS, SGLD, Cluster, Simulator, minimize
-from asyncqn.algorithms.memory import product
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.streams import Stream
@@ -250,7 +249,7 @@ def test_the_integrator_in_p_and_the_algorithm_s_own_steps_are_the_same():
         H = np.empty((3, 3))
         for column, unit in zip(H.T, np.eye(3), strict=True):
             out = np.empty(3)
-            product(local.memory, unit, out)
+            local.memory.product(unit, out)
             column[...] = out
         rows, g = stream.rows(30, np.zeros(12, np.int64)), np.empty(3)
         problem.grad(iterate.theta, rows, g)

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton import block_lbfgs as exact
-from asyncqn.algorithms.quasi_newton.exact_gradients import share_of
+from asyncqn.algorithms.quasi_newton.initial_inverse import InverseHessian, share_of
+from asyncqn.algorithms.quasi_newton.samples import Update
 from asyncqn.algorithms.safeguard import rebase
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Commit
@@ -75,7 +75,7 @@ class Loop:
 
     def __init__(self, potential: Any, theta0: np.ndarray, variant: Variant, seed: int) -> None:
         self.potential, self.variant, self.seed, self.passes = potential, variant, seed, 0.0
-        self.method = exact.BlockLBFGS(1, variant.memory)
+        self.method = aq.BlockLBFGS(1, variant.memory)
         self.iterate = self.method.init(theta0)
 
     def rows(self, stride: int) -> np.ndarray:
@@ -84,17 +84,18 @@ class Loop:
             fill_strata(self.seed, stride, 0, self.potential.n_data, rows)
         return rows
 
-    def ask(self, rows: np.ndarray) -> exact.Update:
+    def ask(self, rows: np.ndarray) -> Update:
         self.passes += rows.size / self.potential.n_data
         g, value, finite = share_of(self.potential, self.iterate.theta, rows, 1.0)
-        return exact.Update(g, value, 0, finite)
+        return Update(g, value, 0, finite, 0, np.empty(0))
 
-    def apply(self, update: exact.Update) -> None:
+    def apply(self, update: Update) -> None:
         self.iterate = self.method.apply(self.iterate, [update], Commit(1, [0], self.potential.value))
 
     def rebase(self, g: np.ndarray, value: float) -> None:
         """Go on from theta with another sample's value and gradient."""
-        pairs = exact.Pairs(self.iterate.memory, self.method.conjugacy)
+        initial = self.method.initial_inverse(self.iterate.initial)
+        pairs = InverseHessian(self.iterate.memory, initial, self.method.rule)
         if self.variant.forget:
             pairs.forget()
         trial = rebase(self.iterate, pairs, g[None], value, self.potential.value)

@@ -15,11 +15,12 @@ from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from asyncqn.algorithms.quasi_newton.growth import FACTOR
 from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
+from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric
+from asyncqn.algorithms.quasi_newton.samples import GROWTH
+from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
-from asyncqn.algorithms.quasi_newton.table_lbfgs import TableLBFGS
-from asyncqn.algorithms.scatter_metric import LONGEST
+from asyncqn.algorithms.quasi_newton.structured_metric import StructuredMetric
 from asyncqn.core.stages import Stages
 from asyncqn.errors import is_count, require
 from asyncqn.types import Potential
@@ -44,8 +45,6 @@ USUAL_MEMORY = 20
 """And beyond: pairs take room."""
 SCATTERED = 32
 """Pieces of a version from which on growing samples take their H0 from the scatter of the answers."""
-EVALUATE = 25
-"""Commits between two evaluations while samples grow: an evaluation looks at all rows."""
 
 
 def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
@@ -62,7 +61,7 @@ def growths(dim: int, n_data: int, workers: int) -> int:
     """How often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
     wave = max(WAVE, ROWS_PER_WORKER * workers, int(ROWS_PER_NUMBER * dim))
     levels = 0
-    while n_data > wave * FACTOR ** (levels + 1):
+    while n_data > wave * GROWTH ** (levels + 1):
         levels += 1
     return levels
 
@@ -77,20 +76,20 @@ def default_algorithm(
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
     require(is_count(workers), f"there must be at least one worker, not {workers!r}.")
-    if offers(potential, MetricLBFGS.requires):
+    if offers(potential, SampledMetric.requires):
         pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
         return default_metric_algorithm(potential, workers, pieces)
-    if offers(potential, StagedLBFGS.requires):
+    if offers(potential, StructuredMetric.requires):
         return default_factorization_algorithm(potential, workers)
     dim, n_data = potential.dim, potential.n_data
     levels = growths(dim, n_data, workers)
-    pieces = pieces_of_a_block(dim, n_data // FACTOR**levels, workers)
+    pieces = pieces_of_a_block(dim, n_data // GROWTH**levels, workers)
     memory = next((pairs for length, pairs in MEMORIES if dim <= length), USUAL_MEMORY)
     by_differences = default_difference_algorithm(potential, workers, pieces) if levels else None
     if by_differences is not None:
         return by_differences
     if levels:
-        scattered = dim <= LONGEST and workers * pieces >= SCATTERED
+        scattered = dim <= LONGEST_MATRIX and workers * pieces >= SCATTERED
         scale: H0 = "scatter" if scattered else "pairs"
         return GrowingLBFGS(workers, levels, memory=memory, pieces=pieces, initial_scale=scale)
     return BlockLBFGS(min(workers, n_data), memory, pieces=pieces)
@@ -104,6 +103,5 @@ def most_commits(algorithm: object) -> int:
 
 def default_evaluate(algorithm: object, commits: int | None) -> int:
     """Commits between two rows of the metric table when the user does not say (commits None: open)."""
-    least = EVALUATE if isinstance(algorithm, (GrowingLBFGS, MetricLBFGS)) else 1
-    least = max(EVALUATE, algorithm.parts // 4) if isinstance(algorithm, TableLBFGS) else least
+    least: int = getattr(algorithm, "evaluate_every", 1)
     return least if commits is None else max(least, commits // 200)

@@ -23,25 +23,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.parameters import InitialScale
 from asyncqn.errors import require
 from asyncqn.kernels import memory as kernels
 from asyncqn.kernels import pairs as pair_kernels
 from asyncqn.kernels import recursion
 from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot
 from asyncqn.kernels.vectors import add_scaled, dot
+from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Potential, extra
 
 QUADRATIC = 1e-3
 """How far from symmetric pairs may be for U to count as a quadratic, on which the slopes give the rise."""
-
-InitialScale = float | str
-"""H0 of a compact memory: `"pair"` is (s'y / y'y) I of the newest pair, and I before there is one; a number c
-is c I; `"diagonal"` is 1 / curvature_diagonal(theta0) of the problem."""
 
 
 class PairRule(NamedTuple):
@@ -89,7 +86,7 @@ class PairMemory(NamedTuple):
     diagonal : array, shape (d,) or (0,)
         The diagonal H0 of a compact memory; empty where H0 is c I or lives elsewhere.
     ring : array of int64, shape (4,)
-        The counters that `count`, `newest`, `accepted` and `rejected` read.
+        The counters that `stored`, `newest`, `accepted` and `rejected` read.
     products : array, shape (3, M), float64
         Recursive form: s'y, s's and y'y of every slot, 0 in empty ones.  Compact form: shape (3, 0).
     """
@@ -125,7 +122,7 @@ class PairMemory(NamedTuple):
         )
 
     @property
-    def count(self) -> int:
+    def stored(self) -> int:
         """How many pairs are stored."""
         return int(self.ring[COUNT])
 
@@ -146,13 +143,14 @@ class PairMemory(NamedTuple):
 
     @property
     def matrix(self) -> tuple[Any, ...]:
-        """The compact form as kernels take it: a plain tuple, which numba recognises faster than a named one."""
+        """The compact form as kernels take it: numba recognises a plain tuple faster than a named one."""
         return self[:6]
 
     def sound(self) -> bool:
         """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
         size = self.pairs.shape[1]
-        return 0 <= self.count <= size and (0 if self.count else -1) <= self.newest < size
+        stored, newest = self.stored, self.newest
+        return bool(0 <= stored <= size and (0 if stored else -1) <= newest < size)
 
     def consider(
         self, rule: PairRule, follow: bool, theta: Array, theta_old: Array, g: Array, g_old: Array
@@ -220,7 +218,7 @@ class PairMemory(NamedTuple):
         A pass over the data calls this once, so that the seconds of compiling the kernel would not pay.
         `np.einsum` calls no BLAS, whose bits change with the number of its threads.
         """
-        (S, images), (SY, YY), count, m = self.pairs, self.gram, self.count, self.pairs.shape[1]
+        (S, images), (SY, YY), count, m = self.pairs, self.gram, self.stored, self.pairs.shape[1]
         for j in range(m):
             SY[j, slot] = dot(S[j], y)
             YY[j, slot] = YY[slot, j] = dot(images[j], y)
@@ -296,7 +294,7 @@ class PairMemory(NamedTuple):
         return float(np.max(lengths[known] / own[known], initial=0.0)) or math.inf
 
     def curvatures(self) -> Array:
-        """Return s'y / |s|^2 of the pairs in a compact memory, which the cautious rule compares with epsilon."""
+        """Return s'y / |s|^2 of the pairs in a compact memory, which the cautious rule looks at."""
         lengths = np.einsum("ij,ij->i", self.pairs[0], self.pairs[0], dtype=np.float64)
         known = lengths > 0.0
         return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
@@ -306,22 +304,6 @@ class PairMemory(NamedTuple):
         for part in (self.pairs, self.gram, self.middle, self.products):
             part[...] = 0
         forget_slots(self.ring)
-
-
-def check_memory(size: int, scale: InitialScale, rule: PairRule) -> None:
-    """Reject impossible memory parameters in one sentence each."""
-    require(
-        isinstance(size, Integral) and size >= 0, f"memory must be an integer of at least 0, not {size!r}."
-    )
-    require(0.0 < rule.epsilon < np.inf, f"epsilon must be a positive number, not {rule.epsilon!r}.")
-    require(0.0 <= rule.cosine < 1.0, f"cosine_floor must lie in [0, 1), not {rule.cosine!r}.")
-    if isinstance(scale, str):
-        require(
-            scale in ("pair", "diagonal"),
-            f"initial_scale must be 'pair', 'diagonal' or a positive number, not {scale!r}.",
-        )
-    else:
-        require(0.0 < scale < np.inf, f"initial_scale must be positive and finite, not {scale!r}.")
 
 
 def _initial_diagonal(problem: Potential | None, theta0: Array) -> Array:
@@ -343,7 +325,7 @@ def pair_totals(memories: Iterable[PairMemory]) -> dict[str, int]:
     }
 
 
-class CompactMemories:
+class CompactMemories(Checked):
     """Base of the algorithms with compact memories: the paper's, momentum L-BFGS and the serial reference.
 
     A worker keeps its memory as `Worker.memory`; mb-L-BFGS keeps its one memory at the master.

@@ -7,24 +7,25 @@ from asyncqn.kernels.jit import kernel
 
 @kernel
 def replace_entry(gradients, points, sums, part, g, z, first):
-    """Put (g, z) in the place of a part's entry; `sums` are of g, of z, and of their changes, S and Y.
+    """Put (g, z) in the place of a part's entry; `sums`: of g, of z, and of the changes of z and g.
 
     first: the part has no entry yet.  Returns whether z has moved since the entry was made, and how much the
     part's share of U has risen since then, by the mean of the slopes at both ends.
     """
     old_g, old_z = gradients[part], points[part]
+    g_sum, z_sum, S, Y = sums
     moved, rise = False, 0.0
     for j in range(g.size):
         new_g, new_z = float(g[j]), float(z[j])
         if first:
-            sums[0, j] += new_g
-            sums[1, j] += new_z
+            g_sum[j] += new_g
+            z_sum[j] += new_z
         else:
             y, s = new_g - float(old_g[j]), new_z - float(old_z[j])
-            sums[0, j] += y
-            sums[1, j] += s
-            sums[2, j] += s
-            sums[3, j] += y
+            g_sum[j] += y
+            z_sum[j] += s
+            S[j] += s
+            Y[j] += y
             moved |= s != 0.0
             rise += 0.5 * s * (new_g + float(old_g[j]))
         old_g[j], old_z[j] = g[j], z[j]

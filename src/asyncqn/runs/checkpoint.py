@@ -107,8 +107,8 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
             raise DamagedFile(f"the checkpoint is damaged: '{name}' holds numbers that it cannot have.")
         return tree
     if name not in arrays:
-        if template is None:
-            return None
+        if template is None or (isinstance(template, np.ndarray) and template.size == 0):
+            return template  # an older version may not have had a field that is empty here
         raise DamagedFile(f"the checkpoint lacks '{name}': it was written with another algorithm.")
     stored = arrays[name]
     if isinstance(template, frozenset):

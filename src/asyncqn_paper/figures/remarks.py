@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.memory import product
 from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
@@ -98,7 +97,7 @@ class TwiceLBFGS(MomentumLBFGS):
     def step(self, view: Any, local: Any, potential: Any, task: Task) -> Any:
         update = super().step(view, local, potential, task)
         once = update.d.copy()
-        product(local.memory, once, update.d)
+        local.memory.product(once, update.d)
         return update
 
 

@@ -21,15 +21,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Beta, beta_at
-from asyncqn.algorithms.memory import (
-    Memory,
-    WorkerMemories,
-    consider_pair,
-    empty_memory,
-    pair_curvatures,
-    product,
-)
 from asyncqn.algorithms.noise import minibatch_band
+from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -70,7 +63,7 @@ class Worker(NamedTuple):
     The first N_O rows of Omega are O, the others S.
     """
 
-    memory: Memory
+    memory: PairMemory
     update: Update
     theta_old: Array
     Omega: tuple[Rows, Rows]
@@ -80,13 +73,13 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ASLBFGS(OverlappingBatches, WorkerMemories):
+class ASLBFGS(OverlappingBatches, CompactMemories):
     """The paper's as-L-BFGS.
 
     h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
     temperature (`inf`: no noise; or an `Annealing`, which is not the paper's); memory: M; batch:
     N_Omega; overlap: N_O; rho: added to H as rho I; epsilon: the cautious rule y's >= epsilon |s|^2;
-    cosine_floor and initial_scale: see `algorithms.memory`.  epsilon's default and cosine_floor are
+    cosine_floor and initial_scale: see `algorithms.pair_memory`.  epsilon's default and cosine_floor are
     our own choices: where gradients contain a prior, an epsilon below its curvature rejects nothing.
 
     >>> import asyncqn as aq
@@ -152,7 +145,7 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            memory=self.empty_memory(theta0, potential),
             update=Update(vector(), vector()),
             theta_old=vector(),
             Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
@@ -171,7 +164,7 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
         # Line 6, equations (5) and (6), with g = (N_O g_O + N_S g_S) / N_Omega:
         #     d_theta = (H + rho I) u
         #     d_u     = -h (H + rho I) g - gamma u + sqrt(2 h gamma / beta) Z
-        H, u, share = tuple(local.memory), view.u, self.overlap / self.batch
+        H, u, share = local.memory.matrix, view.u, self.overlap / self.batch
         numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `Langevin`
         g_S, out = local.g_S, tuple(local.update)
         langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, np.empty(8 * self.memory))
@@ -183,10 +176,7 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
             # The overlapping gradient (line 11), s and y (line 12), cautious update (line 13).
             g_prime = local.g_S  # free again once the update is sent
             potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
-            before_theta, before_g = local.theta_old, local.g_O[before]
-            consider_pair(
-                local.memory, self.rule, self.initial_scale, view.theta, before_theta, g_prime, before_g
-            )
+            self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
         # Keep theta, O and g_O for the next step (line 8); O and g_O stay where they are.
         local.theta_old[...] = view.theta
         local.steps[0] += 1
@@ -230,7 +220,7 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
 
     def _larger_epsilon(self, locals_: Sequence[Worker]) -> str:
         """Words for a cautious rule that could not have rejected any of the pairs in memory."""
-        found = np.concatenate([np.zeros(0), *(pair_curvatures(w.memory) for w in locals_)])
+        found = np.concatenate([np.zeros(0), *(w.memory.curvatures() for w in locals_)])
         found = found[np.isfinite(found)]
         if not found.size or found.min() < 2.0 * self.epsilon:
             return ""
@@ -246,5 +236,5 @@ class ASLBFGS(OverlappingBatches, WorkerMemories):
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:
         """Write (H + rho I) v into `out`, by the worker's own H."""
-        product(local.memory, v, out)
+        local.memory.product(v, out)
         out += self.rho * v

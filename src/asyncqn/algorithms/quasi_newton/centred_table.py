@@ -32,15 +32,16 @@ not judged so: the pair corrects it.  After `TURNS` turns theta stays there, and
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter
+from asyncqn.algorithms.pair_memory import PairRule
+from asyncqn.algorithms.quasi_newton.composition import Iterate
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
+from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.safeguard import FIRST, LONGEST
-from asyncqn.algorithms.scatter_metric import note_from_mean
-from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.table import replace_entry
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array
@@ -55,22 +56,45 @@ TOLERATED, ERRORS = 10.0, 2.0
 FAR = 1e6
 """A step further than this times 1 plus the largest number of the start has gone astray."""
 BELIEF = 2.0
-"""How soon the scatter of the answers is believed, see `scatter_metric`."""
+"""How soon the scatter of the answers is believed, see `scatter_inverse`."""
 TURNS = 5
 """After so many turns the table has done what it could."""
 
 
 class Table(NamedTuple):
-    """One entry per part."""
+    """One entry per part, and sums over the entries."""
 
-    g: Array  # (P, d)
-    z: Array  # (P, d)
-    values: npt.NDArray[np.float64]  # (P,): the part's estimate of U at z; NaN where there is none
-    read: npt.NDArray[np.int64]  # (P,): the version that is z; -1: there is no entry
-    sums: npt.NDArray[np.float64]  # (4, d): of g, of z, S, Y
+    g: Array
+    """Shape (P, d): the newest gradient of every part."""
+    z: Array
+    """Shape (P, d): the point where it was taken."""
+    values: npt.NDArray[np.float64]
+    """Shape (P,): the part's estimate of U at z; NaN where there is none."""
+    read: npt.NDArray[np.int64]
+    """Shape (P,): the version that is z; -1: there is no entry."""
+    g_sum: npt.NDArray[np.float64]
+    """Shape (d,): the sum of all g_i."""
+    z_sum: npt.NDArray[np.float64]
+    """Shape (d,): the sum of all z_i."""
+    S: npt.NDArray[np.float64]
+    """Shape (d,): the sum of the changes of z since the last pair."""
+    Y: npt.NDArray[np.float64]
+    """Shape (d,): the sum of the changes of g since the last pair."""
+
+    @classmethod
+    def empty(cls, parts: int, theta0: Array) -> Table:
+        """Return a table without entries."""
+        entries = np.zeros((parts, theta0.size), theta0.dtype)
+        sums = (np.zeros(theta0.size) for _ in range(4))
+        return cls(entries, entries.copy(), np.full(parts, math.nan), np.full(parts, -1, np.int64), *sums)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self.read[:], self.values[:] = -1, math.nan
+        self.g_sum[:], self.z_sum[:], self.S[:], self.Y[:] = 0.0, 0.0, 0.0, 0.0
 
 
-class Course(NamedTuple):
+class Progress(NamedTuple):
     """How the steps on the table have gone."""
 
     seen: int = 0
@@ -94,120 +118,121 @@ class Course(NamedTuple):
     """The version of the last turn: answers that read earlier ones are void."""
 
 
-def empty_table(parts: int, theta0: Array) -> Table:
-    """No part has answered."""
-    d = theta0.size
-    return Table(
-        np.zeros((parts, d), theta0.dtype),
-        np.zeros((parts, d), theta0.dtype),
-        np.full(parts, math.nan),
-        np.full(parts, -1, np.int64),
-        np.zeros((4, d)),
-    )
+class Course(NamedTuple):
+    """The state of a plan with a table."""
 
-
-class Steps(NamedTuple):
-    """What the table's steps read and write in place: all of the iterate but `course`."""
-
-    start: Array
-    theta: Array
-    base: Array
-    """The last mean z that did no harm; the start before there is one."""
     table: Table
-    memory: Memory
+    progress: Progress
 
 
-def take_answer(steps: Steps, course: Course, update: Any, version: int, first: int) -> Course:
-    """Enter an answer, and set theta; returns how it goes.
+class Update(NamedTuple):
+    """Of a part of the table: its estimates of the gradient and of U at z; of a block: its share of both."""
 
+    g: Array
+    z: Array
+    value: float
+    part: int
+    finite: bool
+    read: int
+
+
+def take_update(iterate: Iterate, progress: Progress, update: Update, version: int, first: int) -> Progress:
+    """Enter an update and set theta, in place; return how it goes.
+
+    iterate: `base` is the last mean z that did no harm, or the start before there is one.
     version: the one that this commit makes; first: how many parts are active at the start.
     """
-    table, part = steps.table, update.part
-    if update.read < max(course.turned, int(table.read[part])) or course.turns > TURNS:
-        return course  # void, or older than what another worker answered
+    table, part = iterate.course.table, update.part
+    if update.read < max(progress.turned, int(table.read[part])) or progress.turns > TURNS:
+        return progress  # void, or older than what another worker answered
     if not update.finite:
-        return _turn_back(steps, course, version)
-    note_from_mean(steps.memory.metric, update.g)
+        return _turn_back(iterate, progress, version)
+    iterate.initial.note_deviation(update.g)
     new = bool(table.read[part] < 0)
-    moved, rise = replace_entry(table.g, table.z, table.sums, part, update.g, update.z, new)
+    sums = table.g_sum, table.z_sum, table.S, table.Y
+    moved, rise = replace_entry(table.g, table.z, sums, part, update.g, update.z, new)
     before = 0.0 if new else float(table.values[part])
     table.values[part], table.read[part] = update.value, update.read
-    course = course._replace(seen=course.seen + new, value=course.value + (update.value - before))
+    progress = progress._replace(seen=progress.seen + new, value=progress.value + (update.value - before))
     if moved:
         rise = rise if math.isnan(update.value) else update.value - before
-        course = course._replace(
-            moved=course.moved + 1, rise=course.rise + rise, squares=course.squares + rise * rise
+        progress = progress._replace(
+            moved=progress.moved + 1, rise=progress.rise + rise, squares=progress.squares + rise * rise
         )
-    known = steps.memory.ring[COUNT] > 0
-    enough = max(SHARE * course.seen, HALF * min(first, steps.theta.size)) if known else SHARE * first
-    if course.moved >= max(enough, 2.0):
-        if known and _harmful(steps, course):
-            return _turn_back(steps, course, version)
-        course = _close(steps, course)
-    return course if course.seen < max(2.0, EARLY * first) else _aim(steps, course, version)
+    known = iterate.memory.stored > 0
+    enough = max(SHARE * progress.seen, HALF * min(first, iterate.theta.size)) if known else SHARE * first
+    if progress.moved >= max(enough, 2.0):
+        if known and _harmful(iterate, progress):
+            return _turn_back(iterate, progress, version)
+        progress = _close(iterate, progress)
+    return progress if progress.seen < max(2.0, EARLY * first) else _aim(iterate, progress, version)
 
 
-def _harmful(steps: Steps, course: Course) -> bool:
+def _initial(iterate: Iterate) -> ScatterInverse:
+    """Return H0 as the table uses it."""
+    return ScatterInverse(iterate.initial, BELIEF, cautious=True)
+
+
+def _harmful(iterate: Iterate, progress: Progress) -> bool:
     """Whether the parts that have moved are worse off, beyond error and sampling."""
-    count, d = course.moved, steps.theta.size
-    mean = course.rise / count
-    error = math.sqrt(max(course.squares / count - mean * mean, 0.0) / count)
-    sampling = 0.5 * float(steps.memory.scale[0]) * d / max(course.seen, 1)
+    count, d = progress.moved, iterate.theta.size
+    mean = progress.rise / count
+    error = math.sqrt(max(progress.squares / count - mean * mean, 0.0) / count)
+    sampling = 0.5 * float(iterate.memory.scale[0]) * d / max(progress.seen, 1)
     return not (mean <= ERRORS * error or mean <= TOLERATED * sampling)
 
 
-def _close(steps: Steps, course: Course) -> Course:
+def _close(iterate: Iterate, progress: Progress) -> Progress:
     """Learn a pair, and remember where the table stands."""
-    sums, kind = steps.table.sums, steps.theta.dtype
-    s, y = ((sums[k] / course.moved).astype(kind) for k in (2, 3))
-    PairsOverScatter(steps.memory, 0.0, BELIEF, cautious=True).learn(s, y[None])
-    sums[2:] = 0.0
-    if course.rise <= 0.0:
-        steps.base[...] = sums[1] / course.seen
-    stride = max(course.stride, course.longest)
-    return course._replace(moved=0, rise=0.0, squares=0.0, stride=stride, longest=0.0)
+    table, kind = iterate.course.table, iterate.theta.dtype
+    s, y = ((total / progress.moved).astype(kind) for total in (table.S, table.Y))
+    InverseHessian(iterate.memory, _initial(iterate), PairRule(0.0, COSINE)).learn(s, y[None])
+    table.S[:], table.Y[:] = 0.0, 0.0
+    if progress.rise <= 0.0:
+        iterate.base[...] = table.z_sum / progress.seen
+    stride = max(progress.stride, progress.longest)
+    return progress._replace(moved=0, rise=0.0, squares=0.0, stride=stride, longest=0.0)
 
 
-def _aim(steps: Steps, course: Course, version: int) -> Course:
+def _aim(iterate: Iterate, progress: Progress, version: int) -> Progress:
     """theta = mean z - H mean g."""
-    table, memory = steps.table, steps.memory
-    g, z = table.sums[0] / course.seen, table.sums[1] / course.seen
-    known = bool(memory.ring[COUNT] > 0)
+    table, memory = iterate.course.table, iterate.memory
+    g, z = table.g_sum / progress.seen, table.z_sum / progress.seen
+    known = memory.stored > 0
     if not known:
         memory.scale[0] = len(table.read)
-    step = PairsOverScatter(memory, 0.0, BELIEF, cautious=True).product(g)
-    step *= 0.5**course.turns
+    step = _initial(iterate).times(memory, g)
+    step *= 0.5**progress.turns
     length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
     if not (0.0 < length < math.inf and norm < math.inf):
-        return course
-    most = math.inf if course.stride == 0.0 else LONGEST * max(course.stride, far)
+        return progress
+    most = math.inf if progress.stride == 0.0 else LONGEST * max(progress.stride, far)
     if not known:
         promised = 0.5 * dot(g, step)
-        if not memory.metric.known or math.isnan(course.value):
+        if not iterate.initial.known or math.isnan(progress.value):
             most = min(most, max(1.0 / norm, FIRST * far), max(1.0, far))
         elif promised > 0.0:
-            most = min(most, length * 0.5 * abs(course.value / course.seen) / promised)
+            most = min(most, length * 0.5 * abs(progress.value / progress.seen) / promised)
     if length > most:
         step *= most / length
         length = most
-    bound = FAR * (1.0 + float(np.abs(steps.start).max(initial=0.0)))
-    if not float(np.abs(z - step - steps.start).max(initial=0.0)) <= bound:
-        return _turn_back(steps, course, version)
-    steps.theta[...] = z - step
-    if course.first_norm == 0.0:
-        course = course._replace(first_norm=norm, first_value=course.value / course.seen)
-    return course._replace(longest=max(course.longest, length))
+    bound = FAR * (1.0 + float(np.abs(iterate.start).max(initial=0.0)))
+    if not float(np.abs(z - step - iterate.start).max(initial=0.0)) <= bound:
+        return _turn_back(iterate, progress, version)
+    iterate.theta[...] = z - step
+    if progress.first_norm == 0.0:
+        progress = progress._replace(first_norm=norm, first_value=progress.value / progress.seen)
+    return progress._replace(longest=max(progress.longest, length))
 
 
-def _turn_back(steps: Steps, course: Course, version: int) -> Course:
+def _turn_back(iterate: Iterate, progress: Progress, version: int) -> Progress:
     """Empty the table and begin again at the base, with half the step."""
-    table = steps.table
-    table.read[:], table.values[:], table.sums[...] = -1, math.nan, 0.0
-    PairsOverScatter(steps.memory, 0.0).forget()
-    steps.theta[...] = steps.base
-    return Course(
-        turns=course.turns + 1,
+    iterate.course.table.clear()
+    iterate.memory.forget()
+    iterate.theta[...] = iterate.base
+    return Progress(
+        turns=progress.turns + 1,
         turned=version,
-        first_norm=course.first_norm,
-        first_value=course.first_value,
+        first_norm=progress.first_norm,
+        first_value=progress.first_value,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,18 +28,16 @@ STEPS = {8: 1e-6, 4: 3e-3}
 
 @dataclass
 class DifferencedHessian(SampledMetric):
-    """H0 = the inverse of the Hessian of a sample, from differences of gradients; it needs gradients alone."""
+    """H0 = the inverse Hessian of a sample, by differences of gradients: it needs nothing else."""
 
-    requires = ()
+    requires: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def _maker(cls, commit: Commit) -> Callable[[Array], Any]:
         return inverse_of_hessian
 
     @classmethod
-    def evaluate(
-        cls, problem: Any, theta: Array, at: Sampled, summary: Array
-    ) -> tuple[Array, float, bool]:
+    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> tuple[Array, float, bool]:
         g, value, finite = share_of(problem, theta, at.rows, 1.0)
         if finite and summary.size:
             differences(problem, theta, at.rows[:: stride_of(at.sample, theta.size)], summary)

@@ -1,15 +1,9 @@
 """Growing L-BFGS: Block L-BFGS on samples of the data that grow fourfold, until they are all of it.
 
-Sample j of J holds one row of every 4^(J-j) consecutive ones, drawn anew for every j by the seed, and
-serves a number of versions that is fixed beforehand: `versions` the largest sample, twice as many each
-smaller one, at most four times as many.  On sample S
-
-    U_S(theta) = prior + (n / |S|) sum_{i in S} U_i(theta)
-
-is minimised as `BlockLBFGS` does: its gradients are exact, nothing is noise, no gradient is stale and no
-step size is needed.  When the sample grows, U and its gradient are asked for once more at the last point
-kept, now on the larger sample, and pairs are kept: U_S estimates U itself, so their curvature is nearly
-right there.  From the last growth on this is Block L-BFGS on all rows; what it returns minimises U.
+The plan is `samples`.  Sample j of J holds one row of every 4^(J-j) consecutive ones and serves a number of
+versions that is fixed beforehand: `versions` the largest sample, twice as many each smaller one, at most four
+times as many.  Pairs are kept when the sample grows: U of a sample estimates U itself, so their curvature is
+nearly right there.  From the last growth on this is Block L-BFGS on all rows; what it returns minimises U.
 
 A long memory is what makes cheap versions pay: they learn the curvature that the expensive ones use.  The
 timetable is ours; a test of the gradient against its sampling error (Byrd, Chin, Nocedal and Wu 2012) would
@@ -19,34 +13,25 @@ is moved halfway back to the start until it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
 
+from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
-from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS, metric_of, note_scatter
-from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, share_of, whole_sum
-from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
-from asyncqn.core.stages import Stages
+from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, INITIAL_INVERSES
+from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, GROWING_EVALUATE, QuasiNewton
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
+from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, GROWTH, Sample, Samples
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Potential
 
-_DOUBLINGS = 2
+DOUBLINGS = 2
 """The smallest samples serve at most 2 to this power times as many versions as the largest."""
 
 
-class Update(NamedTuple):
-    """A piece's share of the gradient and of U on the sample of version `read`."""
-
-    g: Array
-    value: float
-    part: int
-    finite: bool
-    read: int
-
-
 @dataclass(frozen=True)
-class GrowingLBFGS(GrowingSamples):
+class GrowingLBFGS(QuasiNewton):
     """Block L-BFGS on samples that grow to all rows; it has no step size.
 
     blocks, pieces, backup_after, initial_scale: as in `BlockLBFGS`; levels: J, how often the sample grows.
@@ -71,42 +56,27 @@ class GrowingLBFGS(GrowingSamples):
     backup_after: BackupAfter | None = None
     initial_scale: H0 = "pairs"
 
+    evaluate_every = GROWING_EVALUATE
+    rule = PairRule(0.0, COSINE, CONJUGACY)
+
     @classmethod
     def example(cls, potential: Potential) -> GrowingLBFGS:
         """Small parameters that run on any potential, for tests."""
-        return cls(blocks=min(4, max(1, potential.n_data // FACTOR)), levels=1, versions=8)
+        return cls(blocks=min(4, max(1, potential.n_data // GROWTH)), levels=1, versions=8)
 
-    def _exact(self) -> BlockLBFGS:
-        return BlockLBFGS(
-            self.blocks, self.memory, self.backup_after, pieces=self.pieces, initial_scale=self.initial_scale
+    @cached_property
+    def plan(self) -> Samples:
+        growing = (
+            Sample(GROWTH**j, self.versions << min(j - 1, DOUBLINGS)) for j in range(self.levels, 0, -1)
         )
-
-    def _strides(self) -> list[int]:
-        return [FACTOR**j for j in range(self.levels, -1, -1)]
+        fewer = "use fewer levels or blocks."
+        return Samples((*growing, ALL_ROWS), self.blocks, self.pieces, self.backup_after, fewer)
 
     @property
-    def stages(self) -> Stages:
-        (exact,) = self._exact().stages
-        samples = [
-            replace(exact, share=float(FACTOR) ** -j, commits=self.versions << min(j - 1, _DOUBLINGS))
-            for j in range(self.levels, 0, -1)
-        ]
-        return (*samples, exact)
+    def initial_inverse(self) -> type[ScalarInverse]:
+        return INITIAL_INVERSES[self.initial_scale]
 
-    def check(self, potential: Potential) -> None:
-        self._check_parts(potential, "levels")
-
-    def init(self, theta0: Array) -> Iterate:
-        return Iterate(*self._exact().init(theta0), start=theta0.copy())
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        rows, sample = self._rows(potential.n_data, task)
-        g, value, finite = share_of(potential, view.theta, rows, rows.size / sample)
-        assert task.part is not None
-        return Update(g, value, task.part, finite, task.read)
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        at, value = whole_sum(updates, self.blocks * self.pieces)
-        note_scatter(iterate.memory, updates)
-        pairs = metric_of(iterate.memory, BlockLBFGS.conjugacy)
-        return self._judged(iterate, pairs, at, value, updates[0].read, commit)
+    @property
+    def growing_versions(self) -> int:
+        """How many versions there are before those on all rows."""
+        return sum(sample.commits or 0 for sample in self.plan.samples)

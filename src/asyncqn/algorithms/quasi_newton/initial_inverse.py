@@ -91,9 +91,7 @@ class ScalarInverse:
         return cls(state)
 
     @classmethod
-    def evaluate(
-        cls, problem: Any, theta: Array, at: Sampled, summary: Array
-    ) -> tuple[Array, float, bool]:
+    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> tuple[Array, float, bool]:
         """Return a worker's share of the gradient and of U, and whether they are finite.
 
         summary: zeros, to be filled with this share of the curvature; empty where none is asked for.
@@ -102,7 +100,7 @@ class ScalarInverse:
 
     def known(self, memory: PairMemory) -> bool:
         """Whether H has a scale, so that H g is a step."""
-        return memory.count > 0
+        return memory.stored > 0
 
     def apply(self, memory: PairMemory, v: Array) -> None:
         """Replace v by H0 v."""

@@ -13,17 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import (
-    Memory,
-    WorkerMemories,
-    consider_pair,
-    empty_memory,
-    product,
-    softness,
-)
+from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.parameters import Epsilon, InitialScale, MemorySize
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.kernels.ring import COUNT
 from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
 
@@ -63,7 +55,7 @@ class Update(NamedTuple):
 class Worker(NamedTuple):
     """The memory, and the point and gradient of the previous step."""
 
-    memory: Memory
+    memory: PairMemory
     theta_old: Array
     g: Array
     g_old: Array
@@ -73,7 +65,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LBFGS(WorkerMemories):
+class LBFGS(CompactMemories):
     """Serial L-BFGS with a line search, the reference for one worker.
 
     memory: M.  It needs a single worker, because its line search must not be stale.
@@ -111,7 +103,7 @@ class LBFGS(WorkerMemories):
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            memory=self.empty_memory(theta0, potential),
             theta_old=vector(),
             g=vector(),
             g_old=vector(),
@@ -124,15 +116,15 @@ class LBFGS(WorkerMemories):
         theta, g, d_theta = view.theta, local.g, local.d_theta
         potential.grad(theta, local.rows, g)
         if local.steps[0] > 0:
-            consider_pair(local.memory, self.rule, self.initial_scale, theta, local.theta_old, g, local.g_old)
-        product(local.memory, g, d_theta)
+            self.consider(local.memory, theta, local.theta_old, g, local.g_old)
+        local.memory.product(g, d_theta)
         slope = dot(g, d_theta)
-        start, norm, soft = float(potential.value(theta)), math.sqrt(dot(g, g)), softness(local.memory)
+        start, norm, soft = float(potential.value(theta)), math.sqrt(dot(g, g)), local.memory.softness()
         if slope <= 0.0:
             d_theta[...] = 0.0
             return Update(d_theta, start, norm, soft, moved=False)
         alpha = 1.0
-        if local.memory.ring[COUNT] == 0 and self.initial_scale == "pair":
+        if local.memory.stored == 0 and self.initial_scale == "pair":
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
         for _ in range(_HALVINGS):
             if potential.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:

@@ -65,7 +65,7 @@ class LearnedDiagonal(ScalarInverse):
 
     def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
         """Test whether D of the pairs so far fits this one better than I does."""
-        if memory.count > 0:
+        if memory.stored > 0:
             (_, sDs), (yDy, _) = weighed(s, self.state.D), weighed(y, self.state.D)
             gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if sDs > 0.0 and yDy > 0.0 else 0.0
             if 0.0 < gain < math.inf:

@@ -22,16 +22,12 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.memory import (
-    Memory,
-    PairRule,
-    clear,
-    consider_pair,
-    empty_memory,
-    pair_totals,
-    product,
-)
 from asyncqn.algorithms.noise import minibatch_band
+from asyncqn.algorithms.pair_memory import (
+    CompactMemories,
+    PairMemory,
+    pair_totals,
+)
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -55,7 +51,7 @@ class Iterate(NamedTuple):
 
     theta: Array
     theta_old: Array
-    memory: Memory
+    memory: PairMemory
     work: Array  # (3, d): mean gradient, mean difference, product
     answered: frozenset[int]
 
@@ -80,7 +76,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MBLBFGS(OverlappingBatches):
+class MBLBFGS(OverlappingBatches, CompactMemories):
     """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
 
     h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
@@ -136,10 +132,6 @@ class MBLBFGS(OverlappingBatches):
         return cls(h=0.01, memory=3, batch=10, overlap=4)
 
     @property
-    def rule(self) -> PairRule:
-        return PairRule(self.epsilon, self.cosine_floor)
-
-    @property
     def stages(self) -> Stages:
         return (rounds(self.timeout, self.quorum),)
 
@@ -147,7 +139,7 @@ class MBLBFGS(OverlappingBatches):
         return Iterate(
             theta=theta0.copy(),
             theta_old=theta0.copy(),
-            memory=empty_memory(self.memory, self.initial_scale, None, theta0),
+            memory=self.empty_memory(theta0),
             work=np.zeros((3, theta0.size), theta0.dtype),
             answered=frozenset(),
         )
@@ -168,7 +160,7 @@ class MBLBFGS(OverlappingBatches):
         self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
     ) -> float:
         def times_H(v: Array, out: Array) -> None:
-            product(iterate.memory, v, out)
+            iterate.memory.product(v, out)
             out += self.rho * v
 
         limit = delay_limit(0) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
@@ -217,12 +209,12 @@ class MBLBFGS(OverlappingBatches):
                 y += update.y
             y /= len(both)
             Hg[...] = 0.0  # stands for the subtracted gradient: y is a difference already
-            consider_pair(memory, self.rule, self.initial_scale, theta, theta_old, y, Hg)
-        product(memory, g, Hg)
+            self.consider(memory, theta, theta_old, y, Hg)
+        memory.product(g, Hg)
         if not sum_of_squares(Hg) < np.inf:
             # The answers were finite, so the pairs are to blame: go on without them, theta stays finite.
-            clear(memory, self.initial_scale)
-            product(memory, g, Hg)
+            self.clear(memory)
+            memory.product(g, Hg)
         theta_old[...] = theta
         theta -= self.h * (Hg + self.rho * g if self.rho else Hg)
         return iterate._replace(answered=frozenset(update.worker for update in updates))

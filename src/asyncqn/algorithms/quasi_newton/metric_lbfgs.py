@@ -1,17 +1,15 @@
-"""Metric L-BFGS: growing samples and then all rows, in a metric that the potential's own curvature makes.
+"""Metric L-BFGS: growing samples and then all rows, in a metric that the problem's own curvature makes.
 
-Samples hold one row of every 4^J, ..., 64, 16 consecutive ones, then all rows follow (no n / 4: it costs a
-quarter of a pass per version and brings less than that).  With every answer of some versions comes a summary
-of the curvature, which adds up over the rows as the gradient does; H0 is made of it,
-
-    theta <- base - H g,        H of the last M pairs on top of H0
+The plan is `samples`: one row of every 4^J, ..., 64, 16 consecutive ones, then all rows (no n / 4: it costs a
+quarter of a pass per version and brings less than that).  With every update of some versions comes a summary
+of the curvature, of which H0 is made (`sampled_metric`).
 
 When the sample grows, H0 is made anew and pairs are forgotten: over an H0 that is nearly right, those of a
 smaller sample do harm.  The first sample serves `versions` versions and asks for a summary at those of
 `renewals`, the others three with one summary each, all rows as many as it takes, with a summary at the
 versions of `last_renewals` and at every sixteenth; all this is fixed beforehand, so that schedules do not
-depend on numbers.  A trial is judged by `algorithms.safeguard`, and only where it is kept is its summary
-taken up.
+depend on numbers.  A trial is judged by `algorithms.safeguard`, and its summary is used only where it is
+accepted.
 
 The timetable and the constants are our own; sums of a subsample in the place of the Hessian are those of
 subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Montanari 2015).
@@ -19,46 +17,29 @@ subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Mon
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize, Pieces
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.exact_gradients import Worker, whole_sum
-from asyncqn.algorithms.quasi_newton.growth import FACTOR, GrowingSamples, Iterate
-from asyncqn.algorithms.quasi_newton.pairs_over_metric import PairsOverMetric, empty_memory
-from asyncqn.core.stages import Stages, stage_index
+from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, QuasiNewton
+from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric
+from asyncqn.algorithms.quasi_newton.samples import GROWTH, Sample, Samples
 from asyncqn.errors import require
-from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Potential, Rows, Task, extra
+from asyncqn.types import Potential, extra
 
 Versions = tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
-LATER = 3
+LATER_VERSIONS = 3
 """Versions on each sample but the first."""
-AGAIN = 16
+RENEWAL_PERIOD = 16
 """Versions on all rows between two summaries."""
 
 
-class Update(NamedTuple):
-    """A piece's share of the gradient, of U and of the summary (zeros where it is not asked for)."""
-
-    g: Array
-    value: float
-    part: int
-    finite: bool
-    read: int
-    summary: Array
-
-
 @dataclass(frozen=True)
-class MetricLBFGS(GrowingSamples):
+class MetricLBFGS(QuasiNewton):
     """L-BFGS in the metric of the potential's own curvature, on growing samples; it has no step size.
 
     blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the potential's `curvature_size`.
@@ -87,18 +68,14 @@ class MetricLBFGS(GrowingSamples):
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None
 
-    requires: ClassVar[tuple[str, ...]] = (
-        "curvature_size",
-        "grad_with_curvature",
-        "inverse_metric_from",
-        "sampled_metric",
-    )
+    evaluate_every = GROWING_EVALUATE
+    initial_inverse = SampledMetric
 
     @classmethod
     def example(cls, potential: Potential) -> MetricLBFGS:
         """Small parameters that run on any potential with a sampled metric, for tests."""
         return cls(
-            blocks=min(3, max(1, potential.n_data // FACTOR**2)),
+            blocks=min(3, max(1, potential.n_data // GROWTH**2)),
             curvature=extra(potential, "curvature_size"),
             samples=1,
             versions=4,
@@ -110,82 +87,24 @@ class MetricLBFGS(GrowingSamples):
             versions = getattr(self, name)
             require(0 in versions, f"{name} must be versions, one of them 0, not {versions!r}.")
 
-    def _exact(self) -> BlockLBFGS:
-        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
-
-    def _strides(self) -> list[int]:
-        return [FACTOR ** (j + 1) for j in range(self.samples, 0, -1)] + [1]
+    @property
+    def summary_size(self) -> int:
+        return self.curvature
 
     @cached_property
-    def stages(self) -> Stages:
-        (whole,) = self._exact().stages
-        samples = [
-            replace(whole, share=1.0 / stride, commits=self._versions(j))
-            for j, stride in enumerate(self._strides()[:-1])
-        ]
-        return (*samples, whole)
+    def plan(self) -> Samples:
+        strides = [GROWTH ** (j + 1) for j in range(self.samples, 0, -1)]
+        growing = [Sample(stride, LATER_VERSIONS, (0,)) for stride in strides]
+        growing[:1] = [first._replace(commits=self.versions, renewals=self.renewals) for first in growing[:1]]
+        last = self.last_renewals if growing else (*self.last_renewals, *self.renewals)
+        fewer = "use fewer samples or blocks."
+        samples = (*growing, Sample(renewals=last, period=RENEWAL_PERIOD))
+        return Samples(samples, self.blocks, self.pieces, self.backup_after, fewer)
 
-    def _versions(self, stage: int) -> int:
-        """How many a sample serves."""
-        return LATER if stage else self.versions
-
-    def _asks(self, read: int) -> bool:
-        """Whether the answers on version `read` bring a summary."""
-        stages = self.stages
-        stage = stage_index(stages, read)
-        version = read - sum(before.commits or 0 for before in stages[:stage])
-        if stage == self.samples and (version in self.last_renewals or version % AGAIN == 0):
-            return True
-        return version == 0 or (stage == 0 and version in self.renewals)
-
-    def check(self, potential: Potential) -> None:
-        size = extra(potential, "curvature_size")
+    def check(self, problem: Potential) -> None:
+        size = extra(problem, "curvature_size")
         require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
-        self._check_parts(potential, "samples")
-
-    def init(self, theta0: Array) -> Iterate:
-        memory = empty_memory(self.memory, self.curvature, theta0)
-        fresh = self._exact().init(theta0)
-        return Iterate(*fresh, start=theta0.copy())._replace(memory=memory)
-
-    def step(self, view: Iterate, local: Worker, potential: Any, task: Task) -> Update:
-        rows, sample = self._rows(potential.n_data, task)
-        g, summary, share = np.empty_like(view.theta), np.zeros(self.curvature), rows.size / sample
-        asked = summary if self._asks(task.read) else summary[:0]
-        value, finite = self._computed(potential, view.theta, rows, sample, g, asked)
-        if not finite:  # the master must hear of it, to turn back
-            g[...], asked[...], value = 0.0, 0.0, 0.0
-        g *= g.dtype.type(share)
-        asked *= share
-        assert task.part is not None
-        return Update(g, share * value, task.part, finite, task.read, summary)
-
-    def _computed(
-        self, potential: Any, theta: Array, rows: Rows, sample: int, g: Array, asked: Array
-    ) -> tuple[float, bool]:
-        """U, whether all is finite; the gradient and the summary of `rows` are written."""
-        value = float(potential.grad_with_curvature(theta, rows, g, asked, sample))
-        return value, math.isfinite(value + sum_of_squares(g) + sum_of_squares(asked))
-
-    def _metric(self, commit: Commit) -> Callable[[Array], Any]:
-        """What makes H0 of a summary; it may answer None, where the summary is no good."""
-        assert commit.inverse_metric_from is not None
-        return commit.inverse_metric_from
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        read = updates[0].read
-        at, value = whole_sum(updates, self.blocks * self.pieces)
-        metric = self._metric(commit)
-        fresh: Array | None = None
-        if at is not None and self._asks(read):  # the summary of all parts, in the parts' own order
-            summed: Any = sum(update.summary for update in sorted(updates, key=lambda update: update.part))
-            fresh = None if metric(summed) is None else summed
-        pairs = PairsOverMetric(iterate.memory, fresh, metric)
-        return self._judged(iterate, pairs, at, value, read, commit)
-
-    def _forget_at_growth(self, pairs: PairsOverMetric) -> None:
-        if pairs.fresh is not None or pairs.known:
-            pairs.forget_pairs()
+        super().check(problem)
 
 
 SMALLEST, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100
@@ -198,7 +117,7 @@ def samples_before_all(n: int, dim: int, workers: int) -> int:
     """As many as leave the first one enough rows."""
     least = max(SMALLEST, ROWS_PER_NUMBER * dim, ROWS_PER_WORKER * workers)
     samples = 0
-    while n // FACTOR ** (samples + 2) >= least:
+    while n // GROWTH ** (samples + 2) >= least:
         samples += 1
     return samples
 

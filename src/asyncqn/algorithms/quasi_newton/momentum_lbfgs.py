@@ -20,14 +20,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import ConstantBeta
-from asyncqn.algorithms.memory import (
-    Memory,
-    WorkerMemories,
-    consider_pair,
-    empty_memory,
-    product,
-)
 from asyncqn.algorithms.noise import minibatch_band
+from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -42,7 +36,6 @@ from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.memory import correlate
-from asyncqn.kernels.ring import COUNT, NEWEST
 from asyncqn.kernels.vectors import add_one, add_scaled
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
@@ -57,7 +50,7 @@ class Update(NamedTuple):
 class Worker(NamedTuple):
     """A worker's memory and what it keeps of its previous step, as in `as_lbfgs`."""
 
-    memory: Memory
+    memory: PairMemory
     d: Array
     theta_old: Array
     Omega: tuple[Rows, Rows]
@@ -68,12 +61,12 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MomentumLBFGS(OverlappingBatches, WorkerMemories):
+class MomentumLBFGS(OverlappingBatches, CompactMemories):
     """Asynchronous L-BFGS with H used once and momentum kept at the master.
 
     h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
     batch: N_Omega; overlap: N_O; beta: inverse temperature (`inf`: no noise); epsilon, initial_scale
-    and cosine_floor: see `algorithms.memory`.
+    and cosine_floor: see `algorithms.pair_memory`.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -120,7 +113,7 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
         memory = locals_[0].memory
 
         def times_H(v: Array, out: Array) -> None:
-            product(memory, v, out)
+            memory.product(v, out)
 
         delay = max(workers - 1, 0) + round(1.0 / self.gamma)
         limit = delay_limit(delay) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
@@ -134,7 +127,7 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=empty_memory(self.memory, self.initial_scale, potential, theta0),
+            memory=self.empty_memory(theta0, potential),
             d=vector(),
             theta_old=vector(),
             Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
@@ -153,13 +146,12 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
         share = self.overlap / self.batch
         g *= 1.0 - share
         add_scaled(g, share, g_O)
-        product(memory, g, d)
+        memory.product(g, d)
         d *= -self.h
         if self.beta < math.inf:
             normals, size = task.stream.normals(local.normals), d.size
-            count, newest = int(memory.ring[COUNT]), int(memory.ring[NEWEST])
             noise, scale = normals[:size], memory.scale[0]
-            correlate(memory.pairs, memory.gram, count, newest, scale, normals[size:], noise)
+            correlate(memory.pairs, memory.gram, memory.stored, memory.newest, scale, normals[size:], noise)
             add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), noise)
         return Update(d)
 
@@ -168,8 +160,7 @@ class MomentumLBFGS(OverlappingBatches, WorkerMemories):
         if local.steps[0] >= 1 and self.memory > 0:
             g_prime = local.g  # free again once the update is sent
             potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
-            theta_old, g_old = local.theta_old, local.g_O[before]
-            consider_pair(local.memory, self.rule, self.initial_scale, view.theta, theta_old, g_prime, g_old)
+            self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
         local.theta_old[...] = view.theta
         local.steps[0] += 1
         return local

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,12 @@ class SampledMetric(ScalarInverse):
     fresh: Array | None
     make: Callable[[Array], Any]
 
-    requires = ("curvature_size", "grad_with_curvature", "inverse_metric_from", "sampled_metric")
+    requires: ClassVar[tuple[str, ...]] = (
+        "curvature_size",
+        "grad_with_curvature",
+        "inverse_metric_from",
+        "sampled_metric",
+    )
     slopes_suffice = False
 
     @classmethod
@@ -63,9 +68,7 @@ class SampledMetric(ScalarInverse):
         return cls(state, None if summary is None or make(summary) is None else summary, make)
 
     @classmethod
-    def evaluate(
-        cls, problem: Any, theta: Array, at: Sampled, summary: Array
-    ) -> tuple[Array, float, bool]:
+    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> tuple[Array, float, bool]:
         g = np.empty_like(theta)
         value = float(problem.grad_with_curvature(theta, at.rows, g, summary, at.sample))
         finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(summary))
@@ -76,7 +79,7 @@ class SampledMetric(ScalarInverse):
         return bool(self.state.summary[-1] > 0.0)
 
     def known(self, memory: PairMemory) -> bool:
-        return self._from_summary or memory.count > 0
+        return self._from_summary or memory.stored > 0
 
     def apply(self, memory: PairMemory, v: Array) -> None:
         if not self._from_summary:
@@ -100,7 +103,7 @@ class SampledMetric(ScalarInverse):
 
 
 def scaled(g: Array, value: float, finite: bool, share: float, summary: Array) -> tuple[Array, float, bool]:
-    """Return the share of what a worker found, and scale the summary in place; zeros where it is not finite."""
+    """Return a share of what a worker found, zeros where it is not finite; scale the summary in place."""
     if not finite:  # the coordinator must hear of it, to turn back
         g[...], summary[...], value = 0.0, 0.0, 0.0
     g *= g.dtype.type(share)

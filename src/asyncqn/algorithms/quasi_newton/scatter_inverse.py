@@ -140,7 +140,7 @@ class ScatterMatrix(NamedTuple):
         self.factored[0] = seen
         return True
 
-    def solve(self, v: npt.NDArray[np.float64]) -> None:
+    def solve(self, v: Array) -> None:
         """Replace v by H0 v / c, which is v itself before H0 was made."""
         if self.known and self.whole:
             solve(self.factor, v)
@@ -214,6 +214,6 @@ class ScatterInverse(ScalarInverse):
             memory.scale[0] = math.sqrt(before * said) if rises else said
 
     def forget(self, memory: PairMemory) -> None:
-        """Keep c, which comes with the next pair, and the scatter, which is no guess, unless it is at fault."""
+        """Keep c, which comes with the next pair, and the scatter, unless it may be at fault."""
         if self.at_fault:
             self.state.drop()

@@ -1,18 +1,9 @@
 """Table L-BFGS: asynchronous quasi-Newton steps on a centred table of gradients, then exact passes.
 
-The rows are cut into P parts.  Each answer is a commit: a worker is handed the active part whose newest
-answer is oldest, and sends its gradient g with the point z where it took it.  The master keeps the last
-(g_i, z_i) of every part and steps at once, with means over the parts that have answered,
-
     theta = mean z - H mean g,        H learns (S, Y) / count,  S = sum (z - z_i),  Y = sum (g - g_i)
 
-on an H0 from the scatter of the answers (`algorithms.scatter_metric`).  Nobody waits, staleness does not
-shrink the step, and there is no step size.  `centred_table` has the rule and its safeguard.
-
-The sample grows while the run goes on: `first` parts are active at the start; after three answers for each of
-them every second answer makes one more active, and from a quarter of all parts on every answer does.  When
-all are active, `sweeps` answers per part follow.  Then exact passes in blocks, judged by
-`algorithms.safeguard`, go on from theta with the same memory: only they say that a run has converged.
+with H0 from the scatter of the updates (`scatter_inverse`).  `table_plan` has the stages, `centred_table` the
+rule and its safeguard.
 
 The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
 Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
@@ -24,73 +15,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, TypeVar
-
-import numpy as np
+from functools import cached_property
+from typing import Annotated
 
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Parts, Pieces
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.quasi_newton.centred_table import Course, Steps, Table, empty_table, take_answer
-from asyncqn.algorithms.quasi_newton.exact_gradients import (
-    ExactGradients,
-    Worker,
-    rows_of_parts,
-    share_of,
-    whole_sum,
-)
-from asyncqn.algorithms.quasi_newton.pairs_over_scatter import Memory, PairsOverScatter, empty_memory
-from asyncqn.algorithms.safeguard import Trial, advance
-from asyncqn.algorithms.scatter_metric import drop_metric
-from asyncqn.core.stages import Growth, Order, Stages, batches
+from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, Iterate, QuasiNewton, Worker
+from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
+from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
+from asyncqn.algorithms.quasi_newton.table_plan import LARGEST_TABLE, TablePlan
 from asyncqn.errors import is_count, require
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
-
-LARGEST_TABLE = 2**30
-"""Bytes of the table at the master beyond which a number of parts is refused."""
-QUICK = 4
-"""From one part in so many on, every answer makes another active."""
-GOLDEN = 0.6180339887498949
-PartNumber = TypeVar("PartNumber", int, Rows)
+from asyncqn.types import Potential
 
 
 @dataclass(frozen=True)
-class _OfPasses(PairsOverScatter):
-    """What exact passes go on with: the table's pairs and scatter."""
-
-    def forget(self) -> None:
-        """Where steps kept failing, it may have been the scatter's fault."""
-        self.forget_pairs()
-        drop_metric(self.memory.metric)
-
-
-class Iterate(NamedTuple):
-    """The fields of `block_lbfgs.Iterate`, the start, and the table with how it goes."""
-
-    theta: Array
-    base: Array
-    at_base: Array
-    anchor: Array
-    memory: Memory
-    trial: Trial
-    start: Array
-    table: Table
-    course: Course
-
-
-class Update(NamedTuple):
-    """Of a part of the table: its estimates of the gradient and of U at z; of a block: its share of both."""
-
-    g: Array
-    z: Array
-    value: float
-    part: int
-    finite: bool
-    read: int
-
-
-@dataclass(frozen=True)
-class TableLBFGS(ExactGradients):
+class TableLBFGS(QuasiNewton):
     """Asynchronous L-BFGS on a centred table of gradients, then exact passes; it has no step size.
 
     parts: P, of the table; the master holds 2 P dim numbers, and an answer has 2 dim.  Parts whose gradient
@@ -116,6 +55,8 @@ class TableLBFGS(ExactGradients):
     pieces: Pieces = 1
     backup_after: BackupAfter | None = None
 
+    initial_inverse = ScatterInverse
+
     @classmethod
     def example(cls, potential: Potential) -> TableLBFGS:
         """Small parameters that run on any potential, for tests."""
@@ -129,112 +70,22 @@ class TableLBFGS(ExactGradients):
             f"first must be at most the {self.parts} parts, not {self.first}: all are active then.",
         )
 
-    def _exact(self) -> BlockLBFGS:
-        return BlockLBFGS(self.blocks, self.memory, self.backup_after, pieces=self.pieces)
-
-    @property
-    def _growth(self) -> Growth:
-        return Growth(self.first, quick=max(self.first, self.parts // QUICK))
+    @cached_property
+    def plan(self) -> TablePlan:
+        passes = Samples((ALL_ROWS,), self.blocks, self.pieces, self.backup_after)
+        return TablePlan(self.parts, self.first, self.sweeps, passes)
 
     @property
     def table_commits(self) -> int:
         """How many commits there are before the exact passes."""
-        return self._growth.answers(self.parts) + self.sweeps * self.parts
+        return self.plan.table_commits
 
     @property
-    def stages(self) -> Stages:
-        growing = batches(self.parts, self.table_commits, Order.BY_AGE, self._growth)
-        return (growing, *self._exact().stages)
-
-    def check(self, potential: Potential) -> None:
-        n, d = int(potential.n_data), int(potential.dim)
-        most = max(self.parts, self.blocks * self.pieces)
-        require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
-        require(
-            16 * self.parts * d <= LARGEST_TABLE,
-            f"a table of {self.parts} gradients and points of {d} numbers is too large for the master: use "
-            "fewer parts.",
-        )
-
-    def init(self, theta0: Array) -> Iterate:
-        fresh = self._exact().init(theta0)
-        return Iterate(
-            theta=fresh.theta,
-            base=fresh.base,
-            at_base=fresh.at_base,
-            anchor=fresh.anchor,
-            memory=empty_memory(self.memory, theta0),
-            trial=fresh.trial,
-            start=theta0.copy(),
-            table=empty_table(self.parts, theta0),
-            course=Course(),
-        )
-
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        n, part = potential.n_data, task.part
-        assert part is not None
-        table = task.read < self.table_commits
-        parts = self.parts if table else self.blocks * self.pieces
-        place = place_of(part, parts) if table else part
-        first, last = place * n // parts, (place + 1) * n // parts
-        share = (last - first) * parts / n if table else (last - first) / n
-        g, value, finite = share_of(potential, view.theta, np.arange(first, last), share)
-        return Update(g, view.theta.copy(), value, part, finite, task.read)
-
-    def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        if updates[0].read >= self.table_commits:
-            return self._take_pass(iterate, updates, commit)
-        steps = Steps(iterate.start, iterate.theta, iterate.base, iterate.table, iterate.memory)
-        course = iterate.course
-        for update in updates:
-            course = take_answer(steps, course, update, commit.version, self.first)
-        return iterate._replace(course=course)
-
-    def _take_pass(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
-        """Judge the trial by the exact gradient; the first one is where the table's steps have led."""
-        at, value = whole_sum(updates, self.blocks * self.pieces)
-        trial = iterate.trial
-        if trial.kept == 0:
-            trial = trial._replace(first_norm=iterate.course.first_norm)
-            if self._did_harm(iterate, at is not None, value, commit):
-                iterate.theta[...] = iterate.base[...] = iterate.start  # begin where it began
-                PairsOverScatter(iterate.memory, 0.0).forget()
-                return iterate
-        iterate = iterate._replace(trial=trial)
-        pairs = _OfPasses(iterate.memory, BlockLBFGS.conjugacy)
-        return iterate._replace(trial=advance(iterate, pairs, at, value, commit.value))
-
-    def _did_harm(self, iterate: Iterate, finite: bool, value: float, commit: Commit) -> bool:
-        """Whether U is higher where the table's steps have led than at the start.
-
-        It is asked for at the start only where an estimate, or the lack of one, leaves a doubt.
-        """
-        theta, start = iterate.theta, iterate.start
-        if theta.tobytes() == start.tobytes() or value <= iterate.course.first_value:
-            return False
-        value = value if finite and not math.isnan(value) else commit.value(theta)
-        return not (finite and value <= commit.value(start))
-
-    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
-        """The last point kept, or the last mean that did no harm, and the start."""
-        return iterate.base, iterate.start
-
-    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
-        table = read < self.table_commits
-        place = np.where(table, place_of(part.astype(np.int64), self.parts), part)
-        return rows_of_parts(n_data, np.where(table, self.parts, self.blocks * self.pieces), place)
+    def evaluate_every(self) -> int:
+        return max(GROWING_EVALUATE, self.parts // 4)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
-        return {**super().counters(iterate, locals_), "turns": iterate.course.turns}
-
-
-def place_of(part: PartNumber, parts: int) -> PartNumber:
-    """Where the rows of a part lie: parts with numbers in a row lie far apart, so that the first few are a
-    sample of all rows even where these are sorted."""
-    stride = max(1, round(GOLDEN * parts))
-    while math.gcd(stride, parts) > 1:
-        stride += 1
-    return part * stride % parts
+        return {**super().counters(iterate, locals_), "turns": iterate.course.progress.turns}
 
 
 MESSAGES, MASTERS = 4.0, 1.0

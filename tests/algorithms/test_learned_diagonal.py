@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.scaled_pairs import Pairs, empty_memory
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
+from asyncqn.algorithms.quasi_newton.learned_diagonal import LearnedDiagonal
 from asyncqn.kernels.recursion import conjugate
-from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED
 
 DIM = 6
+
+
+def untaught(size: int, theta0: Any, conjugacy: float = 0.0) -> InverseHessian:
+    """H without pairs on a diagonal that they are to teach."""
+    initial = LearnedDiagonal(LearnedDiagonal.empty(theta0, 0))
+    return InverseHessian(PairMemory.recursive(size, theta0), initial, PairRule(0.0, COSINE, conjugacy))
 
 
 def quadratic(seed: int = 0) -> Any:
@@ -21,9 +28,9 @@ def quadratic(seed: int = 0) -> Any:
     return B @ B.T + np.eye(DIM)
 
 
-def taught(hessian: Any, count: int, size: int = 4, conjugacy: float = 0.0, dtype: Any = np.float64) -> Pairs:
+def taught(hessian: Any, count: int, dtype: Any = np.float64) -> Any:
     """A memory after `count` random steps on a quadratic."""
-    pairs = Pairs(empty_memory(size, np.zeros(len(hessian), dtype)), conjugacy)
+    pairs = untaught(4, np.zeros(len(hessian), dtype))
     rng = np.random.default_rng(7)
     for _ in range(count):
         s = rng.standard_normal(len(hessian))
@@ -36,11 +43,11 @@ def taught(hessian: Any, count: int, size: int = 4, conjugacy: float = 0.0, dtyp
 def test_the_direction_is_the_dense_recursion_at_every_ring_offset(count: int, lead: float) -> None:
     pairs = taught(quadratic(), count)
     memory = pairs.memory
-    memory.numbers[1] = lead
+    pairs.initial.state.lead[0] = lead
     stored = min(count, 4)
-    slots = [(int(memory.ring[NEWEST]) - back) % 4 for back in range(stored)][::-1]
-    D = memory.diagonal if lead > 3.0 else np.ones(DIM)
-    H = float(memory.numbers[0]) * np.diag(D)
+    slots = [(memory.newest - back) % 4 for back in range(stored)][::-1]
+    D = pairs.initial.state.D if lead > 3.0 else np.ones(DIM)
+    H = float(memory.scale[0]) * np.diag(D)
     for i in slots:
         s, y = memory.pairs[:, i]
         V = np.eye(DIM) - np.outer(y, s) / (s @ y)
@@ -63,24 +70,24 @@ def test_without_pairs_there_is_no_direction() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_d_is_one_over_the_curvature_where_that_is_diagonal(dtype: Any) -> None:
     curvature = np.geomspace(1e-4, 1e4, DIM)
-    memory = taught(np.diag(curvature), 3, dtype=dtype).memory
+    D = taught(np.diag(curvature), 3, dtype=dtype).initial.state.D
     # Their geometric means are 1.  A few roundings each.
-    np.testing.assert_allclose(memory.diagonal * curvature, 1.0, rtol=20 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(D * curvature, 1.0, rtol=20 * np.finfo(dtype).eps)
 
 
 def test_d_is_what_its_formula_says() -> None:
-    memory = taught(quadratic(), 3).memory
-    S, Y = memory.pairs[:, :3]
+    pairs = taught(quadratic(), 3)
+    S, Y = pairs.memory.pairs[:, :3]
     own = np.einsum("ij,ij->i", S, Y)[:, None]
     D = np.sqrt((S**2 / own).sum(axis=0) / (Y**2 / own).sum(axis=0))
-    np.testing.assert_allclose(memory.diagonal, D / np.exp(np.log(D).mean()), rtol=1e-12)
+    np.testing.assert_allclose(pairs.initial.state.D, D / np.exp(np.log(D).mean()), rtol=1e-12)
 
 
 def test_d_is_one_where_the_pairs_say_nothing_and_never_wider_than_a_million_millions() -> None:
-    pairs = Pairs(empty_memory(3, np.zeros(4)), 0.0)
+    pairs = untaught(3, np.zeros(4))
     s = np.array([1.0, 0.0, 1.0, 1.0])
     assert pairs.learn(s, (s * np.array([1e-20, 5.0, 1.0, 1e20]))[None])
-    np.testing.assert_allclose(pairs.memory.diagonal, [1e12, 1.0, 1.0, 1e-12], rtol=1e-12)
+    np.testing.assert_allclose(pairs.initial.state.D, [1e12, 1.0, 1.0, 1e-12], rtol=1e-12)
 
 
 def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
@@ -88,44 +95,45 @@ def test_a_new_pair_tests_d_against_the_identity_and_older_tests_fade() -> None:
     pairs, expected = taught(hessian, 1), 0.0
     rng = np.random.default_rng(3)
     for _ in range(4):
-        D, s = pairs.memory.diagonal.copy(), rng.standard_normal(DIM)
+        D, s = pairs.initial.state.D.copy(), rng.standard_normal(DIM)
         y = hessian @ s
         fits = [(s @ y) ** 2 / ((s @ (s / d)) * (y @ (d * y))) for d in (D, np.ones(DIM))]
         expected = 0.9 * expected + math.log(fits[0] / fits[1])
         pairs.learn(s.copy(), y.copy()[None])
-        assert pairs.memory.numbers[1] == pytest.approx(expected, rel=1e-10)
+        assert pairs.initial.state.lead[0] == pytest.approx(expected, rel=1e-10)
 
 
 def test_d_is_used_for_units_that_differ_and_not_for_a_curvature_across_the_coordinates() -> None:
-    assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).memory.numbers[1] > 3.0
+    assert taught(np.diag(np.geomspace(1.0, 1e6, DIM)), 3).initial.state.lead[0] > 3.0
     turned, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((40, 40)))
     across = turned @ np.diag(np.geomspace(1.0, 1e4, 40)) @ turned.T
     for count in range(30):
-        assert taught(across, count).memory.numbers[1] <= 3.0
+        assert taught(across, count).initial.state.lead[0] <= 3.0
 
 
 @pytest.mark.parametrize(("cosine", "admitted"), [(0.5e-5, False), (2e-5, True)])
 def test_a_pair_with_hardly_any_curvature_is_not_admitted(cosine: float, admitted: bool) -> None:
-    pairs = Pairs(empty_memory(2, np.zeros(2)), 0.03)
+    pairs = untaught(2, np.zeros(2), 0.03)
     assert pairs.learn(np.array([1.0, 0.0]), np.array([[cosine, 1.0]])) == admitted
     assert tuple(pairs.memory.ring) == ((1, 0, 1, 0) if admitted else (0, -1, 0, 1))
 
 
 def test_forgetting_leaves_nothing_but_the_counts() -> None:
     pairs = taught(quadratic(), 5)
-    pairs.memory.numbers[1] = 9.0
+    pairs.initial.state.lead[0] = 9.0
     pairs.forget()
-    fresh = empty_memory(4, np.zeros(DIM))
-    for left, new in zip(pairs.memory[:-1], fresh[:-1], strict=True):
+    fresh, memory = untaught(4, np.zeros(DIM)), pairs.memory
+    kept = [*memory._replace(ring=fresh.memory.ring), *pairs.initial.state]
+    for left, new in zip(kept, [*fresh.memory, *fresh.initial.state], strict=True):
         np.testing.assert_array_equal(left, new)
-    assert (pairs.memory.ring[COUNT], pairs.memory.ring[ACCEPTED], pairs.memory.ring[REJECTED]) == (0, 5, 0)
+    assert (memory.stored, memory.accepted, memory.rejected) == (0, 5, 0)
 
 
 @pytest.mark.parametrize(("skew", "fitting"), [(0.5e-3, True), (2e-3, False)])
 def test_a_pair_fits_where_it_is_symmetric_with_two_stored_ones_to_a_thousandth(
     skew: float, fitting: bool
 ) -> None:
-    pairs = Pairs(empty_memory(3, np.zeros(3)), 0.0)
+    pairs = untaught(3, np.zeros(3))
     e = np.eye(3)
     pairs.learn(e[0].copy(), e[:1].copy())
     assert not pairs.fits(e[2], e[2]), "one stored pair is no quadratic"
@@ -134,7 +142,7 @@ def test_a_pair_fits_where_it_is_symmetric_with_two_stored_ones_to_a_thousandth(
 
 
 def test_softness_is_one_over_the_least_curvature_seen() -> None:
-    pairs = Pairs(empty_memory(3, np.zeros(3)), 0.0)
+    pairs = untaught(3, np.zeros(3))
     for k, curvature in enumerate((4.0, 0.5, 2.0)):
         s = np.eye(3)[k] * 3.0
         pairs.learn(s, curvature * s[None])

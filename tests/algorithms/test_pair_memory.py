@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from asyncqn.algorithms.memory import PairRule, consider_pair, empty_memory, pair_curvatures
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 
 
 def test_the_curvature_of_a_pair_is_what_the_cautious_rule_compares_with_epsilon() -> None:
-    memory = empty_memory(3, "pair", None, np.zeros(4))
-    assert pair_curvatures(memory).size == 0
+    memory = PairMemory.compact(3, np.zeros(4), "pair")
+    assert memory.curvatures().size == 0
     zero = np.zeros(4)
     for number, curvature in enumerate((2.0, 5.0, 0.5), 1):
         s = np.full(4, float(number))
-        admitted = consider_pair(memory, PairRule(1.0), "pair", s, zero, curvature * s, zero)
+        admitted = memory.consider(PairRule(1.0), True, s, zero, curvature * s, zero)
         assert admitted == (curvature >= 1.0)
     # s'(c s) / s's = c up to the rounding of two sums of four.
-    np.testing.assert_allclose(np.sort(pair_curvatures(memory)), [2.0, 5.0], rtol=1e-15)
+    np.testing.assert_allclose(np.sort(memory.curvatures()), [2.0, 5.0], rtol=1e-15)

@@ -1,0 +1,185 @@
+"""A quasi-Newton method as plan x initial inverse x pair memory x safeguard.
+
+plan
+    A sequence of stages and what a worker computes in each: `Samples` (`samples`: blocks of all rows, or of
+    samples that grow), `StochasticStart` (`stochastic_start`) or `CentredTable` (`centred_table`), both of
+    which end in exact passes.
+initial inverse
+    H0, on which the pairs build: see `initial_inverse`.
+pair memory
+    The last M curvature pairs: `algorithms.pair_memory`.
+safeguard
+    Which point is accepted, what follows a failure, when to end: `algorithms.safeguard`.
+
+The public classes (`BlockLBFGS` and its siblings) hold parameters and name the parts; what makes an algorithm
+of them is here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from asyncqn.algorithms.pair_memory import PairMemory, PairRule, pair_totals
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
+from asyncqn.algorithms.safeguard import Trial
+from asyncqn.core.stages import Stages
+from asyncqn.parameters import Checked
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+
+RECENT_VALUES = 5
+"""A trial may lie above the last accepted point, but not above all of the last five."""
+CONJUGACY = 0.03
+"""How far from symmetric pairs may be to be made conjugate, where the user does not say."""
+
+
+GROWING_EVALUATE = 25
+"""Commits between two evaluations while samples grow: an evaluation looks at all rows."""
+
+
+class Worker(NamedTuple):
+    """A worker remembers nothing."""
+
+
+class Iterate(NamedTuple):
+    """The state of the coordinator; all arrays are written in place."""
+
+    theta: Array
+    """The trial under way, or the last stochastic iterate."""
+    base: Array
+    """The last accepted point; the start before there is one."""
+    at_base: Array
+    """Shape (k, d): the gradient at base and what else H0 needs of it."""
+    anchor: Array
+    """Shape (1 + k, d): see `safeguard.Walk`."""
+    memory: PairMemory
+    initial: Any
+    """The state of H0, as its kind defines it."""
+    trial: Trial
+    start: Array
+    course: Any
+    """The state of the plan."""
+
+
+class Plan(Protocol):
+    """A sequence of stages and what is computed in each."""
+
+    @property
+    def stages(self) -> Stages: ...
+    def check(self, problem: Potential) -> None:
+        """Raise `BadInput` where the rows cannot be cut as the plan wants."""
+
+    def course(self, theta0: Array) -> Any:
+        """Return the state of the plan at the start."""
+
+    def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Any:
+        """Return a worker's update."""
+
+    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Any], commit: Commit) -> Iterate:
+        """Return the iterate after a commit."""
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Return where the method stands; None while nothing was judged on all rows."""
+
+    def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
+        """Return the points of which the lowest is the result, beside theta."""
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        """Return of how many rows each computation takes the gradient."""
+
+
+class QuasiNewton(Checked, ABC):
+    """Base of the methods whose workers only compute: the coordinator tries points and accepts some of them.
+
+    A method states its `plan`, the kind of its `initial_inverse`, and its parameters.
+    """
+
+    memory: int
+    sent: ClassVar[tuple[str, ...]] = ("theta",)
+    recent_values: ClassVar[int] = RECENT_VALUES
+
+    @property
+    def summary_size(self) -> int:
+        """Numbers of curvature that an update brings beside the gradient."""
+        return 0
+
+    @property
+    def evaluate_every(self) -> int:
+        """Commits between two evaluations where the user does not say: an evaluation looks at all rows."""
+        return 1
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """The stages and what is computed in each."""
+
+    @property
+    @abstractmethod
+    def initial_inverse(self) -> type[ScalarInverse]:
+        """The kind of H0."""
+
+    @property
+    def rule(self) -> PairRule:
+        """When a pair is admitted: its cosine decides alone, whatever its scale."""
+        return PairRule(0.0, COSINE)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Extras that the problem must offer."""
+        return self.initial_inverse.requires
+
+    @property
+    def stages(self) -> Stages:
+        return self.plan.stages
+
+    def check(self, problem: Potential) -> None:
+        self.plan.check(problem)
+
+    def _empty_memory(self, theta0: Array) -> PairMemory:
+        return PairMemory.recursive(self.memory, theta0)
+
+    def init(self, theta0: Array, rows: int = 1) -> Iterate:
+        """Return the iterate at the start; rows: how many vectors H0 needs of a point."""
+        return Iterate(
+            theta=theta0.copy(),
+            base=theta0.copy(),
+            at_base=np.zeros((rows, theta0.size), theta0.dtype),
+            anchor=np.zeros((1 + rows, theta0.size), theta0.dtype),
+            memory=self._empty_memory(theta0),
+            initial=self.initial_inverse.empty(theta0, self.summary_size),
+            trial=Trial((-math.inf,) * self.recent_values),
+            start=theta0.copy(),
+            course=self.plan.course(theta0),
+        )
+
+    def init_worker(self, problem: Potential, theta0: Array) -> Worker:
+        return Worker()
+
+    def step(self, view: Iterate, local: Worker, problem: Potential, task: Task) -> Any:
+        return self.plan.step(self, view, problem, task)
+
+    def learn(self, view: Iterate, local: Worker, problem: Potential, task: Task) -> Worker:
+        return local
+
+    def forget(self, local: Worker) -> Worker:
+        return local
+
+    def apply(self, iterate: Iterate, updates: Sequence[Any], commit: Commit) -> Iterate:
+        return self.plan.apply(self, iterate, updates, commit)
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        return self.plan.standing(iterate)
+
+    def answers(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last accepted point and its like: theta itself is a trial that nobody has judged."""
+        return self.plan.candidates(iterate)
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return self.plan.rows_of(n_data, read, part)
+
+    def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
+        return pair_totals([iterate.memory])
