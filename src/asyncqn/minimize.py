@@ -14,6 +14,7 @@ from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_ev
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checks.first_calls import check_first_calls
+from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import check_seed
@@ -111,24 +112,13 @@ def minimize(
 
 
 def _check_objects(potential: Any, algorithm: Any, engine: Any, callback: Any, checkpoint: Any) -> None:
-    """The objects of a run are what they are taken for: a mistake is one sentence, not a strange run."""
-    for name in ("dim", "n_data", "value", "grad"):
-        require(
-            hasattr(potential, name), f"{type(potential).__name__} is not a potential: it has no '{name}'."
-        )
-    for what, given in (("potential", potential), ("algorithm", algorithm), ("engine", engine)):
+    """Validate the types of the arguments early, with readable errors."""
+    check_members(potential)
+    for what, given in (("algorithm", algorithm), ("engine", engine)):
         example = getattr(given, "__name__", what)
         require(
             not isinstance(given, type),
             f"the {what} is the class {example}: make an object of it, {example}(...).",
-        )
-    for name in ("value", "grad"):
-        require(callable(getattr(potential, name)), f"'{name}' of the potential must be a method.")
-    for name in ("dim", "n_data"):
-        count = getattr(potential, name)
-        require(
-            is_count(count),
-            f"the potential has {name} = {count!r}: it must be an integer of at least 1.",
         )
     require(
         algorithm is None or all(hasattr(algorithm, name) for name in ("init", "step", "apply", "check")),

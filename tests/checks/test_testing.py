@@ -152,21 +152,21 @@ class VectorMetrics(Quadratic):
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (WrongSign, "not the gradient of"),
+        (WrongSign, "has the wrong sign"),
         (SlightlyWrong, "not the gradient of"),
-        (MeanNotSum, "not unbiased"),
-        (PriorScaled, "not unbiased"),
+        (MeanNotSum, "does not scale the rows"),
+        (PriorScaled, "scales the prior with the rows"),
         (IgnoresRepeats, "occurs twice"),
-        (LeavesAHole, "unwritten or not finite"),
-        (Adds, "unwritten or not finite"),
-        (WritesTheta, "grad writes to its arguments"),
-        (SortsRows, "grad writes to its arguments"),
+        (LeavesAHole, "leaves entries of it unwritten"),
+        (Adds, "reads out"),
+        (WritesTheta, "grad changes theta"),
+        (SortsRows, "grad changes rows"),
         (NoisyGradient, "grad is not pure"),
         (NoisyValue, "value is not pure"),
-        (ValueWrites, "value writes to theta"),
-        (VectorValue, "must return a finite number"),
-        (NoData, "n_data must be an integer"),
-        (FractionalDim, "dim must be an integer"),
+        (ValueWrites, "value changes theta"),
+        (VectorValue, "must return a number"),
+        (NoData, "n_data = 0: it must be an integer"),
+        (FractionalDim, "dim = 4.0: it must be an integer"),
         (WrongStart, "must draw from its argument alone"),
         (NegativeCurvature, "one positive finite number"),
         (HighOptimum, "is above a value it takes"),
@@ -206,12 +206,12 @@ def test_our_own_potentials_keep_the_rules(kind, dtype):
 
 @dataclass(frozen=True)
 class HiddenCounter(AsyncSGD):
-    seen: list = field(default_factory=lambda: [0.0], compare=False)
+    seen: dict = field(default_factory=lambda: {"commits": 0}, compare=False)
 
     def apply(self, iterate, updates, commit):
-        self.seen[0] += 1.0
+        self.seen["commits"] += 1
         iterate = super().apply(iterate, updates, commit)
-        if self.seen[0] > 40:
+        if self.seen["commits"] > 40:
             iterate.theta[0] += 1e-9
         return iterate
 

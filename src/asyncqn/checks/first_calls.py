@@ -54,15 +54,21 @@ def check_first_calls(potential: Potential, theta0: Array) -> None:
         compare_functions(potential, theta0)
 
 
-def compare_functions(potential: Potential, theta0: Array) -> None:
-    """Raise `BadInput` with a sentence that names the mistake, where there clearly is one."""
+def compare_functions(potential: Potential, theta0: Array, *, strict: bool = False) -> None:
+    """Raise `BadInput` with a sentence that names the mistake, where there clearly is one.
+
+    strict: whether a function that raises an error, or is not finite, is a mistake as well.
+    """
     calls = ObservedCalls(potential)
     rng = np.random.default_rng(_SEED)
     try:
         with np.errstate(all="ignore"):
             _Comparison(calls, theta0, rng).run()
-    except NothingToJudge:
-        return
+    except NothingToJudge as nothing:
+        if strict:
+            cause = nothing.__cause__
+            reason = "it is not finite" if cause is None else f"{type(cause).__name__}: {cause}"
+            raise BadInput(f"{calls.name} cannot be checked near theta ({reason}).") from cause
 
 
 class _Slope(NamedTuple):

@@ -7,7 +7,6 @@ Every engine, and the replay, relies on the rules checked here.  A rule that is 
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,19 +15,21 @@ import numpy as np
 
 from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.checks.first_calls import compare_functions
 from asyncqn.checks.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.problem import check_members
 from asyncqn.core.stages import check_stages
 from asyncqn.core.streams import Stream
 from asyncqn.engines.named import ENGINES
 from asyncqn.engines.simulator import Simulator
-from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
+from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
 from asyncqn.types import Algorithm, Array, Commit, Potential, Rows, Task, extra
 
-_BLOCKS, _DIRECTIONS = 200, 5
-
+_BLOCKS = 200
+"""Into how many samples all rows are cut, whose mean gradient must be that of all rows."""
 
 IN_THIS_PROCESS = ("simulator", "threads")
 """Engines that start no other process, and take no time to start."""
@@ -44,28 +45,22 @@ def check_potential(
 ) -> dict[str, str]:
     """Check that `potential` keeps the rules of `asyncqn.Potential` at and around `theta`.
 
-    Its gradient is that of its value (central differences), unbiased over subsamples, pure, and
-    fills all of `out`; extras it offers make sense; with `travel` it gives the same bits in another
-    process; a short run of gradient steps on each of `engines` replays to the bit.
+    Its functions agree with each other (`checks.first_calls`, which `minimize` asks as well); its gradient
+    is unbiased over all subsamples; extras it offers make sense; with `travel` it gives the same bits in
+    another process; a short run of gradient steps on each of `engines` replays to the bit.
     theta: where to check; by default a random point near the start.
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
+    check_members(potential)
     name = type(potential).__name__
-    for attribute in ("dim", "n_data", "value", "grad"):
-        require(hasattr(potential, attribute), f"{name} is not a potential: it has no '{attribute}'.")
-    for attribute in ("dim", "n_data"):
-        count = getattr(potential, attribute)
-        require(is_count(count), f"{name}.{attribute} must be an integer of at least 1, not {count!r}.")
     rng = np.random.default_rng(seed)
     if theta is None:
         theta = starting_point(potential, None, seed)
         theta += 0.1 * rng.standard_normal(theta.size).astype(theta.dtype)
     theta = starting_point(potential, theta, seed)
     everything = np.arange(potential.n_data)
-    _check_purity(name, potential, theta, rng.integers(0, potential.n_data, 7))
-    g = _check_purity(name, potential, theta, everything)
-    _check_value(name, potential, theta)
-    _check_differences(name, potential, theta, g, rng)
+    compare_functions(potential, theta, strict=True)
+    g = _gradient(potential, theta, everything)
     _check_subsamples(name, potential, theta, g, everything)
     _check_extras(name, potential, theta, seed)
     if travel:
@@ -78,58 +73,6 @@ def _gradient(potential: Potential, theta: Array, rows: Rows) -> Array:
     out = np.full_like(theta, np.nan)
     potential.grad(theta, rows, out)
     return out
-
-
-def _check_purity(name: str, potential: Potential, theta: Array, rows: Rows) -> Array:
-    before = theta.tobytes(), rows.tobytes()
-    g = _gradient(potential, theta, rows)
-    require((theta.tobytes(), rows.tobytes()) == before, f"{name}.grad writes to its arguments: it must not.")
-    require(
-        bool(np.isfinite(g).all()),
-        f"{name}.grad leaves entries of `out` unwritten or not finite: it must write every one.",
-    )
-    require(
-        _gradient(potential, theta, rows).tobytes() == g.tobytes(),
-        f"{name}.grad is not pure: the same arguments gave other bits the second time.",
-    )
-    return g
-
-
-def _check_value(name: str, potential: Potential, theta: Array) -> None:
-    before = theta.tobytes()
-    U = potential.value(theta)
-    require(theta.tobytes() == before, f"{name}.value writes to theta: it must not.")
-    require(
-        np.ndim(U) == 0 and math.isfinite(float(U)), f"{name}.value must return a finite number, not {U!r}."
-    )
-    require(potential.value(theta) == U, f"{name}.value is not pure: the same theta gave another number.")
-
-
-def _check_differences(
-    name: str, potential: Potential, theta: Array, g: Array, rng: np.random.Generator
-) -> None:
-    """(U(theta + a v) - U(theta - a v)) / 2a = g'v + a^2 U'''/6, with rounding eps U / a."""
-    eps = float(np.finfo(theta.dtype).eps)
-    a = eps ** (1 / 3) * (1.0 + float(np.linalg.norm(theta)))
-    length = float(np.linalg.norm(g.astype(np.float64)))
-    directions = [rng.standard_normal(theta.size) for _ in range(_DIRECTIONS)]
-    directions += [g.astype(np.float64)] if length > 0 else []
-    for v in directions:
-        v = v / np.linalg.norm(v)
-
-        def slope(a: float, v: Array = v) -> float:
-            ahead, behind = ((theta + s * a * v).astype(theta.dtype) for s in (1, -1))
-            return float(potential.value(ahead) - potential.value(behind)) / (2 * a)
-
-        once, twice = slope(a), slope(2 * a)
-        curving = abs(twice - once)
-        rounding = 100 * eps * (1.0 + abs(float(potential.value(theta)))) / a
-        expected = float(g.astype(np.float64) @ v)
-        require(
-            abs(once - expected) <= curving + rounding + 1e-5 * length,
-            f"{name}.grad is not the gradient of {name}.value: along some direction it says {expected:.6g} "
-            f"where differences of values say {once:.6g}.",
-        )
 
 
 def _check_subsamples(name: str, potential: Potential, theta: Array, g: Array, everything: Rows) -> None:

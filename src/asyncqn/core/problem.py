@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, is_count, require
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -91,6 +91,23 @@ POTENTIAL_EXTRAS = (
     "reference",
 )
 """What a potential may offer beyond its protocol."""
+
+
+def check_members(potential: Any) -> None:
+    """Raise `BadInput` unless an object has the members of a `Potential`, of the right kinds."""
+    name = getattr(potential, "__name__", type(potential).__name__)
+    for member in ("dim", "n_data", "value", "grad"):
+        require(hasattr(potential, member), f"{name} is not a potential: it has no '{member}'.")
+    require(
+        not isinstance(potential, type),
+        f"the potential is the class {name}: make an object of it, {name}(...).",
+    )
+    for member in ("value", "grad"):
+        require(callable(getattr(potential, member)), f"'{member}' of the potential must be a method.")
+    for member in ("dim", "n_data"):
+        count = getattr(potential, member)
+        require(is_count(count), f"{name} has {member} = {count!r}: it must be an integer of at least 1.")
+
 
 _OF_THETA = ("value", "metrics", "curvature_diagonal")
 OF_ROWS = ("grad", "value_rows", "grad_with_value", "grad_with_curvature")
