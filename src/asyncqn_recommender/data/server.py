@@ -11,10 +11,13 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import socket
+import stat
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from threading import Event
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +28,8 @@ import numpy.typing as npt
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile, require
 from asyncqn_recommender.data.arrow import arrow
 from asyncqn_recommender.data.ratings import Ratings
-from asyncqn_recommender.data.store import SCHEMA, Header, columns_of
+from asyncqn_recommender.data.sources import MOST_SWELLING, SMALL
+from asyncqn_recommender.data.store import SCHEMA, Header, check_columns, columns_of
 
 SCHEME = "flight://"
 TOKEN = "ASYNCQN_DATA_TOKEN"
@@ -34,6 +38,10 @@ ROWS = 1 << 16
 """Rows of a message: at most 512 kB of numbers."""
 LONGEST_TEXT = 1 << 12
 """Letters of an id or title, at most."""
+LONGEST_MESSAGE = 1 << 28
+"""Bytes of a message that a reader accepts, at most."""
+_LONGEST_SHUTDOWN = 10.0
+_DTYPE = re.compile(r"<(i4|i8|f4|f8|U[0-9]{1,5})")
 _LOOPBACK, _EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")
 
 
@@ -61,7 +69,7 @@ class DataServer:
         `token`: a word that clients must show, `$ASYNCQN_DATA_TOKEN` by default.  Without one only this
         machine may be served.  Nothing is encrypted: use a private network.
         """
-        token = os.environ.get(TOKEN) if token is None else token
+        token = _known_token(token)
         require(bool(sets), "a data server needs at least one set of ratings.")
         require(0 <= port < 65536, f"port must lie in 0..65535, not {port!r}.")
         require(
@@ -78,7 +86,8 @@ class DataServer:
                 f"nothing can be served at {host}:{port} ({reason}): choose another port."
             ) from None
         reached = socket.gethostname() if host in _EVERYWHERE else host
-        self.address = f"{SCHEME}{_bracketed(reached)}:{self._server.port}"
+        self.port = int(self._server.port)
+        self.address = f"{SCHEME}{_bracketed(reached)}:{self.port}"
         self._closed = Event()
 
     def wait(self) -> None:
@@ -87,9 +96,18 @@ class DataServer:
             pass
 
     def close(self) -> None:
-        """End it; readings under way are cut off."""
+        """End it within a few seconds; readings under way are cut off.
+
+        Flight's own shutdown waits for every reader, also for one that has stalled and for which it would
+        wait for ever.  So it runs in a thread of its own while the connections are closed here.
+        """
         self._closed.set()
-        self._server.shutdown()
+        shutdown = Thread(target=self._server.shutdown, daemon=True)
+        shutdown.start()
+        ends = time.monotonic() + _LONGEST_SHUTDOWN
+        while shutdown.is_alive() and time.monotonic() < ends:
+            _close_connections(self.port)
+            shutdown.join(0.05)
 
     def __enter__(self) -> DataServer:
         return self
@@ -122,14 +140,38 @@ def _service(flight: Any, sets: dict[str, Ratings], location: str, token: str | 
                 values = columns_of(sets[name])[column]
             except (ValueError, TypeError, KeyError):
                 raise flight.FlightServerError("there is no such column") from None
-            lib = arrow()
-            kind = lib.string() if values.dtype.kind == "U" else lib.from_numpy_dtype(values.dtype)
+            lib, kind = arrow(), _arrow_type(values.dtype)
             schema = lib.schema([("values", kind)])
             parts = (values[i : i + ROWS] for i in range(0, len(values), ROWS))
             batches = (lib.record_batch([lib.array(part, kind)], schema=schema) for part in parts)
             return flight.GeneratorStream(schema, batches)
 
     return Service(location, middleware={"doorkeeper": Doorkeeper()})
+
+
+def _close_connections(port: int) -> None:
+    """Shut down every TCP connection of this process whose local port is `port`."""
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):
+            handle = os.dup(int(name))
+            if not stat.S_ISSOCK(os.fstat(handle).st_mode):
+                os.close(handle)
+                continue
+            with socket.socket(fileno=handle) as connection:
+                inet = connection.family in (socket.AF_INET, socket.AF_INET6)
+                if inet and connection.getsockname()[1] == port:
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _known_token(token: str | None) -> str:
+    """The token that was given, or else that of the environment; empty: none."""
+    word = os.environ.get(TOKEN, "") if token is None else token
+    require(
+        not word or (word.strip() == word and word.isascii() and word.isprintable()),
+        f"the token of a data server ({TOKEN}) is blank, begins or ends with a blank, or has letters that "
+        "are not printable ASCII: choose another.",
+    )
+    return word
 
 
 def _header(ratings: Ratings) -> Served:
@@ -155,10 +197,11 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
     `token`: `$ASYNCQN_DATA_TOKEN` by default; `timeout`: seconds for every column.
     """
     (where, name), flight = _place(address), arrow("pyarrow.flight")
-    token = os.environ.get(TOKEN) if token is None else token
+    token = _known_token(token)
     headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
     options = flight.FlightCallOptions(timeout=timeout, headers=headers)
-    with _telling(address, where), flight.connect(f"grpc://{where}") as client:
+    limits = [("grpc.max_receive_message_length", LONGEST_MESSAGE)]
+    with _telling(address, where), flight.connect(f"grpc://{where}", generic_options=limits) as client:
         action = flight.Action("describe", name.encode())
         answer = next(iter(client.do_action(action, options))).body.to_pybytes()
         header = _understood(answer, name)
@@ -169,18 +212,32 @@ def read_remote(address: str, *, token: str | None = None, timeout: float = 600.
             stream = (chunk.data for chunk in client.do_get(ticket, options))
             arrays[column] = _gathered(stream, size, np.dtype(dtype))
         ratings = Ratings(**arrays)
+        check_columns(address, ratings, ": ask whoever serves it")
     if ratings.digest != header.digest:
         raise DamagedFile(f"{address} gave other ratings than it announced: read it again.")
     return ratings
 
 
+def _arrow_type(dtype: np.dtype[Any]) -> Any:
+    """The type in which a column travels."""
+    return arrow().string() if dtype.kind == "U" else arrow().from_numpy_dtype(dtype)
+
+
 def _gathered(stream: Iterator[Any], size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One column; memory is taken as rows arrive, never for what is only announced."""
-    parts, rows = [], 0
+    """One column; memory is taken as rows arrive, never for what is only announced.
+
+    Short texts in a wide column take many times the bytes that arrived, so their ratio is bounded, as it is
+    for packed files.
+    """
+    parts, rows, received = [], 0, 0
     for batch in stream:
-        rows += batch.num_rows
+        rows, received = rows + batch.num_rows, received + batch.nbytes
         if batch.num_rows > ROWS or rows > size:
             raise ValueError("more rows than announced")
+        if rows * dtype.itemsize > max(SMALL, MOST_SWELLING * received):
+            raise ValueError("a column that is far wider than its texts")
+        if batch.num_columns != 1 or batch.column(0).type != _arrow_type(dtype) or batch.column(0).null_count:
+            raise ValueError("a column of another type than announced")
         parts.append(np.asarray(batch.column(0).to_numpy(zero_copy_only=False)).astype(dtype))
     if rows != size:
         raise ValueError("fewer rows than announced")
@@ -192,11 +249,14 @@ def _understood(answer: bytes, wanted: str) -> Served:
     plain = msgspec.json.decode(answer)
     if "sets" in plain:
         there = ", ".join(str(name)[:64] for name in plain["sets"][:10])
-        raise BadInput(f"the data server has no set {wanted!r}: it has {there}.")
+        shown = "".join(letter if letter.isprintable() else "?" for letter in there)
+        raise BadInput(f"the data server has no set {wanted!r}: it has {shown}.")
     header = msgspec.convert(plain, Served)
     for name, spec in SCHEMA.items():
         if name not in header.columns and spec.optional:
             continue
+        if _DTYPE.fullmatch(header.columns[name]) is None:
+            raise ValueError("a dtype that stored sets do not have")
         dtype = np.dtype(header.columns[name])
         known = dtype.str in spec.dtypes or dtype.kind in spec.dtypes
         if not known or dtype.itemsize > 4 * LONGEST_TEXT:
@@ -210,7 +270,10 @@ def _understood(answer: bytes, wanted: str) -> Served:
 def _telling(address: str, where: str) -> Iterator[None]:
     """Failures of the network in one sentence each."""
     flight, lib = arrow("pyarrow.flight"), arrow()
-    odd = (lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, KeyError, StopIteration)
+    odd = (
+        *(lib.ArrowException, msgspec.MsgspecError, ValueError, TypeError, LookupError, StopIteration),
+        *(RecursionError, MemoryError, OverflowError),
+    )
     try:
         yield
     except AsyncqnError:

@@ -111,12 +111,7 @@ def _read_columns(folder: Path, verify: bool) -> Ratings:
             arrays[name] = document.mapped(f"{name}.npy", name, SCHEMA, sizes, verify)
         ratings = Ratings(**arrays)
         if verify:
-            _check_range(folder, ratings.users, ratings.n_users)
-            _check_range(folder, ratings.items, ratings.n_items)
-            if not np.isfinite(ratings.values.sum(dtype=np.float64)):
-                raise DamagedFile(f"{folder} has ratings that are not finite: import them again.")
-            if ratings.times is not None and not np.isfinite(ratings.times).all():
-                raise DamagedFile(f"{folder} has times that are not finite: import the ratings again.")
+            check_columns(folder, ratings, RATINGS.advice)
     # The digest was computed when the columns were written: fill the cached property.
     ratings.__dict__["digest"] = header.digest
     return ratings
@@ -169,6 +164,15 @@ def _first_format(folder: Path, plain: dict[str, Any]) -> Document:
     return Document(folder, RATINGS, plain, files)
 
 
-def _check_range(folder: Path, indices: npt.NDArray[np.int32], size: int) -> None:
-    if len(indices) and not (indices.min() >= 0 and indices.max() < size):
-        raise DamagedFile(f"{folder} has indices outside its tables: import the ratings again.")
+def check_columns(place: str | Path, ratings: Ratings, advice: str) -> None:
+    """Refuse columns that do not belong together, wherever they came from: a folder or a data server.
+
+    `place` and `advice` are for the message.  Kernels take for granted that indices lie in their tables.
+    """
+    for indices, size in ((ratings.users, ratings.n_users), (ratings.items, ratings.n_items)):
+        if len(indices) and not (indices.min() >= 0 and indices.max() < size):
+            raise DamagedFile(f"{place} has indices outside its tables{advice}.")
+    if not np.isfinite(ratings.values.sum(dtype=np.float64)):
+        raise DamagedFile(f"{place} has ratings that are not finite{advice}.")
+    if ratings.times is not None and not np.isfinite(ratings.times).all():
+        raise DamagedFile(f"{place} has times that are not finite{advice}.")
