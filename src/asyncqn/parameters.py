@@ -17,11 +17,13 @@ import dataclasses
 import difflib
 import inspect
 import math
+import os
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial, wraps
 from numbers import Integral, Real
+from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
 
@@ -304,6 +306,12 @@ def _text(patterns: Sequence[str], value: Any) -> str:
     return str(value)
 
 
+def _path(value: Any) -> Any:
+    if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
+        raise Refused
+    return value
+
+
 def _word(words: tuple[Any, ...], value: Any) -> Any:
     if not isinstance(value, str) or value not in words:
         raise Refused
@@ -450,19 +458,23 @@ _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 def _instance(cls: type[Any]) -> Kind:
     """An object of a class, or of a dataclass its fields as a mapping; of a protocol any with its members."""
-    name = cls.__name__
-    article = "an" if name[0] in "AEIOU" else "a"
-    if getattr(cls, "_is_protocol", False):
-        members = [each for each in vars(cls) if not each.startswith("_")]
-        whole = partial(_that, lambda value: all(hasattr(value, each) for each in members))
-        return Kind((f"an object with {', '.join(members)}",), whole, None)
+    name, protocol = cls.__name__, getattr(cls, "_is_protocol", False)
+    words = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    members = [each for each in vars(cls) if not each.startswith("_")] if protocol else []
 
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
-        return _that(lambda given: isinstance(given, cls), value)
+        if isinstance(value, type) and (
+            all(map(partial(hasattr, value), members)) if protocol else issubclass(value, cls)
+        ):
+            raise Refused(f"the class {value.__name__}: make an object of it, {value.__name__}(...)")
+        lacking = [each for each in members if not hasattr(value, each)]
+        if lacking:
+            raise Refused(f"{brief(value)}, which has no {' and no '.join(lacking)}")
+        return value if protocol else _that(lambda given: isinstance(given, cls), value)
 
-    return Kind((f"{article} {name}",), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
+    return Kind((words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
 
 
 def real_array(value: Any) -> np.ndarray[Any, Any]:
@@ -479,12 +491,29 @@ def real_array(value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def array_like(value: Any) -> Any:
+    """What NumPy, a frame or a tensor library takes for an array; its numbers are looked at where it is used."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise Refused("a masked array with masked entries: fill or remove them")
+    if getattr(getattr(value, "dtype", None), "kind", "") == "c" or (
+        isinstance(value, (list, tuple)) and any(isinstance(each, complex) for each in value)
+    ):
+        raise Refused("an array of complex numbers")
+    if isinstance(value, (str, bytes, Mapping, type)) or not hasattr(value, "__len__"):
+        raise Refused
+    return value
+
+
+ARRAY = Kind(("an array",), array_like, None)
 REAL = Kind(("an array of real numbers",), real_array, tuple[float, ...])
 RealArray = Annotated[npt.ArrayLike, REAL]
 Precision = Annotated[
     npt.DTypeLike, Kind(("float64 or float32",), _dtype, Literal["float64", "float32"]), parameter("Of theta")
 ]
 Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
+Workers = Annotated[int, parameter("How many workers there are", ge=1, le=1_000_000)]
+Folder = Annotated[str | Path, Kind(("the path of a folder",), _path, str)]
+File = Annotated[str | Path, Kind(("the path of a file",), _path, str)]
 
 
 def _with_infinities(value: Any) -> Any:

@@ -6,22 +6,30 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.cluster.laws import TimeLaw, draw_times, law_from_json, law_to_json, mean_of, stretched
-from asyncqn.errors import BadInput, is_count, require
+from asyncqn.cluster.laws import Law, TimeLaw, draw_times, law_to_json, mean_of, stretched
+from asyncqn.errors import require
 from asyncqn.kernels.random import DELAYS, fill_normals
+from asyncqn.parameters import Checked, Workers, brief, checked, parameter
 from asyncqn.storage.serialise import Json, to_json
 
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
 
 
+Duration = Annotated[float, parameter("A time", unit="of time", ge=0.0)]
+PerWorker = Duration | Sequence[Duration]
+Worker = Annotated[int, parameter("Number of a worker, from 0 on", ge=0)]
+Moments = Mapping[Worker, Duration]
+_ONE_OR_EACH = "one finite number of at least 0, or one per worker"
+
+
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Checked):
     """A timing model of workers, messages and a master.
 
     workers: W; worker_mean: mu_w, one number or one per worker; worker_std: sigma_w, likewise: the short way
@@ -48,33 +56,33 @@ class Cluster:
     >>> crowded = aq.Cluster(workers=40, times=aq.Pareto(mean=40.0, shape=1.5), message=8.0, link=1.0)
     """
 
-    workers: int
-    worker_mean: float | Sequence[float] = 1.0
-    worker_std: float | Sequence[float] = 0.0
-    message: float = 0.0
-    master: float = 0.0
-    deaths: Mapping[int, float] = field(default_factory=dict)
-    joins: Mapping[int, float] = field(default_factory=dict)
-    times: TimeLaw | Sequence[TimeLaw] | None = None
-    recoveries: Mapping[int, float] = field(default_factory=dict)
-    link: float = 0.0
-    rows: float | None = None
-    fixed: float = 0.0
+    workers: Workers
+    worker_mean: Annotated[PerWorker, parameter("mu_w: mean time of a computation", words=_ONE_OR_EACH)] = 1.0
+    worker_std: Annotated[PerWorker, parameter("sigma_w: its standard deviation", words=_ONE_OR_EACH)] = 0.0
+    message: Annotated[float, parameter("tau: both messages together", unit="of time", ge=0.0)] = 0.0
+    master: Annotated[float, parameter("mu_m: service time of a commit", unit="of time", ge=0.0)] = 0.0
+    deaths: Annotated[
+        Mapping[Worker, Annotated[float, parameter("A time", unit="of time", ge=0.0, infinite=True)]],
+        parameter("When workers die"),
+    ] = field(default_factory=dict)
+    joins: Annotated[Moments, parameter("When workers come that are not there from the start")] = field(
+        default_factory=dict
+    )
+    times: Annotated[Law | Sequence[Law] | None, parameter("A law of the workers' times, or one each")] = None
+    recoveries: Annotated[Moments, parameter("When workers that died are there again")] = field(
+        default_factory=dict
+    )
+    link: Annotated[float, parameter("How long a message keeps the link", unit="of time", ge=0.0)] = 0.0
+    rows: Annotated[
+        float | None, parameter("Of how many rows the times are; None: of any", unit="rows", gt=0.0)
+    ] = None
+    fixed: Annotated[float, parameter("What every computation takes on top", unit="of time", ge=0.0)] = 0.0
 
     def __post_init__(self) -> None:
-        W = self.workers
-        require(is_count(W), f"a cluster needs at least one worker: workers = {W!r}.")
-        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
+        super().__post_init__()
         self._check_numbers()
         if self.times is not None:
             self._check_laws()
-        for name in ("message", "master", "link", "fixed"):
-            value = getattr(self, name)
-            require(0.0 <= value < math.inf, f"{name} must be finite and not negative, not {value!r}.")
-        require(
-            self.rows is None or 0 < self.rows < math.inf,
-            f"rows must be positive, not {self.rows!r}: the times are those of so many rows.",
-        )
         require(
             self.times is not None or bool(self.means().min() + self.message + self.master + self.link > 0),
             "an update must take some time: worker_mean, message and master are all zero for some worker.",
@@ -84,21 +92,11 @@ class Cluster:
     def _check_numbers(self) -> None:
         W = self.workers
         for name in ("worker_mean", "worker_std"):
-            try:
-                values = np.asarray(getattr(self, name), np.float64)
-            except (TypeError, ValueError):
-                given = getattr(self, name)
-                raise BadInput(f"{name} must be one number or one per worker ({W}), not {given!r}.") from None
+            given = getattr(self, name)
             require(
-                values.shape in ((), (W,)),
-                f"{name} must be one number or one per worker ({W}), not of shape {values.shape}.",
+                isinstance(given, float) or len(given) == W,
+                f"{name} must be one number or one per worker ({W}), not {brief(given)}.",
             )
-            require(
-                bool(np.isfinite(values).all() and (values >= 0).all()),
-                f"{name} must be finite and not negative.",
-            )
-            if values.ndim:
-                object.__setattr__(self, name, tuple(float(v) for v in values))
         mean, std = self._per_worker("worker_mean"), self._per_worker("worker_std")
         require(
             bool(((mean > 0) | (std == 0)).all()),
@@ -106,42 +104,23 @@ class Cluster:
         )
 
     def _check_laws(self) -> None:
-        """One law, or one per worker; plain data, as files have them, become laws."""
+        """One law, or one per worker."""
         W = self.workers
         require(
             self.worker_mean == 1.0 and self.worker_std == 0.0,
             "say how long workers take either by times or by worker_mean and worker_std, not by both.",
         )
-        several = isinstance(self.times, (list, tuple))
-        given: list[Any] = list(self.times) if several else [self.times]  # type: ignore[arg-type]
         require(
-            not several or len(given) == W,
-            f"times must be one law or one per worker ({W}), not {len(given)}.",
+            not isinstance(self.times, tuple) or len(self.times) == W,
+            f"times must be one law or one per worker ({W}), not {brief(self.times)}.",
         )
-        laws = tuple(law_from_json(law) if isinstance(law, Mapping) else law for law in given)
-        for law in laws:
-            require(
-                isinstance(law, TimeLaw) and not isinstance(law, type),
-                "times must be laws such as LogNormal(mean=1.0, std=0.2), or have a method times(z), "
-                f"not {law!r}.",
-            )
-        object.__setattr__(self, "times", laws if several else laws[0])
 
     def _check_presence(self) -> None:
         """Deaths, joins and recoveries."""
         W = self.workers
         for name in ("deaths", "joins", "recoveries"):
-            times = {int(w): float(t) for w, t in getattr(self, name).items()}
-            object.__setattr__(self, name, times)
-            for worker, time in times.items():
-                require(
-                    0 <= worker < W, f"{name} names worker {worker}, but workers are numbered 0 to {W - 1}."
-                )
-                require(time >= 0.0, f"{name}: the time of worker {worker} must not be negative.")
-                require(
-                    name == "deaths" or time < math.inf,
-                    f"{name}: the time of worker {worker} must be finite: leave out workers that never join.",
-                )
+            for worker in getattr(self, name):
+                require(worker < W, f"{name} names worker {worker}, but workers are numbered 0 to {W - 1}.")
         for worker, time in self.recoveries.items():
             require(
                 self.deaths.get(worker, math.inf) < time,
@@ -153,7 +132,14 @@ class Cluster:
         )
 
     @classmethod
-    def from_run(cls, run: Run, *, workers: int | None = None, per_worker: bool = False) -> Cluster:
+    @checked
+    def from_run(
+        cls,
+        run: Annotated[Run, parameter("On a real engine", words="a Run")],
+        *,
+        workers: Annotated[Workers | None, parameter("Of the cluster; None: as many as the run had")] = None,
+        per_worker: Annotated[bool, parameter("Whether every worker gets times of its own")] = False,
+    ) -> Cluster:
         """The cluster that a run on a real engine was made on, as far as its record tells; in the run's unit.
 
         The workers' times are log-normal, with the mean and the spread of the computations measured

@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.random import DELAYS, fill_normals, fill_upper_tails
-from asyncqn.parameters import from_json
+from asyncqn.parameters import REAL, Checked, Kind, Refused, from_json, parameter
 from asyncqn.storage.serialise import Json, is_own, make_own, own_kind, own_parameters, to_json
 
 Times = npt.NDArray[np.float64]
@@ -59,13 +59,11 @@ class TimeLaw(Protocol):
         """The first z.size times of a worker whose normals are z; positive and finite."""
 
 
-def _positive(law: str, name: str, value: float) -> None:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    require(number and 0.0 < value < math.inf, f"{law}: {name} must be positive and finite, not {value!r}.")
+Mean = Annotated[float, parameter("Mean time of a computation", unit="of time", gt=0.0)]
 
 
 @dataclass(frozen=True)
-class LogNormal:
+class LogNormal(Checked):
     """Log-normal times with this mean and standard deviation: what `worker_mean` and `worker_std` say.
 
     >>> import asyncqn as aq
@@ -74,12 +72,8 @@ class LogNormal:
     """
 
     kind: ClassVar[str] = "log-normal"
-    mean: float
-    std: float
-
-    def __post_init__(self) -> None:
-        _positive("LogNormal", "mean", self.mean)
-        require(0.0 <= self.std < math.inf, f"LogNormal: std must not be negative, not {self.std!r}.")
+    mean: Mean
+    std: Annotated[float, parameter("Standard deviation of a computation's time", unit="of time", ge=0.0)]
 
     def times(self, z: Times) -> Times:
         s2 = math.log1p((self.std / self.mean) ** 2)
@@ -89,7 +83,7 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Checked):
     """Exponential times: how much longer a computation takes does not depend on how long it has taken.
 
     >>> import numpy as np
@@ -99,17 +93,14 @@ class Exponential:
     """
 
     kind: ClassVar[str] = "exponential"
-    mean: float
-
-    def __post_init__(self) -> None:
-        _positive("Exponential", "mean", self.mean)
+    mean: Mean
 
     def times(self, z: Times) -> Times:
         return np.asarray(-self.mean * np.log(upper_tails(z)))
 
 
 @dataclass(frozen=True)
-class Pareto:
+class Pareto(Checked):
     """Pareto times, of which few are very long: P(time > t) falls as t^-shape; the mean needs shape > 1.
 
     The variance is infinite for shape <= 2.
@@ -122,13 +113,8 @@ class Pareto:
     """
 
     kind: ClassVar[str] = "pareto"
-    mean: float
-    shape: float
-
-    def __post_init__(self) -> None:
-        _positive("Pareto", "mean", self.mean)
-        _positive("Pareto", "shape", self.shape)
-        require(self.shape > 1.0, f"Pareto: the mean is finite only for shape > 1, not {self.shape!r}.")
+    mean: Mean
+    shape: Annotated[float, parameter("P(time > t) falls as t^-shape; the mean is finite above 1", gt=1.0)]
 
     def times(self, z: Times) -> Times:
         shortest = self.mean * (self.shape - 1.0) / self.shape
@@ -136,7 +122,7 @@ class Pareto:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Checked):
     """Times that are all the same.
 
     >>> import asyncqn as aq
@@ -146,17 +132,14 @@ class Constant:
     """
 
     kind: ClassVar[str] = "constant"
-    mean: float
-
-    def __post_init__(self) -> None:
-        _positive("Constant", "mean", self.mean)
+    mean: Mean
 
     def times(self, z: Times) -> Times:
         return np.full(z.size, float(self.mean))
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Checked):
     """Recorded times, played one after the other and again from the first after the last.
 
     A worker begins at a place of its own, drawn from its first normal, so that workers with one trace are not
@@ -169,13 +152,11 @@ class Trace:
     """
 
     kind: ClassVar[str] = "trace"
-    recorded: Sequence[float]
+    recorded: Annotated[Sequence[float], REAL, parameter("Times one after the other", unit="of time")]
 
     def __post_init__(self) -> None:
-        try:
-            values = np.asarray(self.recorded, np.float64)
-        except (TypeError, ValueError):
-            raise BadInput("Trace: recorded must be a list of times.") from None
+        super().__post_init__()
+        values = np.asarray(self.recorded, np.float64)
         require(
             values.ndim == 1 and values.size > 0 and bool((np.isfinite(values) & (values > 0)).all()),
             "Trace: recorded must be a list of at least one time, all positive and finite.",
@@ -264,13 +245,25 @@ def law_from_json(data: Any, *, allow_imports: bool = False) -> TimeLaw:
     """The inverse of `law_to_json`; a mistake gives one clear sentence."""
     if not isinstance(data, Mapping):
         raise BadInput(
-            f"times: a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
+            f"a law is a table such as {{kind = 'pareto', mean = 40.0, shape = 1.5}}, not {data!r}."
         )
     kind, parameters = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
     if is_own(kind):
-        law: TimeLaw = make_own(str(kind), parameters, "times:", allow_imports)
+        law: TimeLaw = make_own(str(kind), parameters, "law", allow_imports)
         return law
     if kind not in LAWS:
-        raise BadInput(f"times: there is no law of kind {kind!r}; there are {', '.join(LAWS)}.")
-    made: TimeLaw = from_json(LAWS[kind], parameters, f"times: law '{kind}'")
+        raise BadInput(f"there is no law of kind {kind!r}; there are {', '.join(LAWS)}.")
+    made: TimeLaw = from_json(LAWS[kind], parameters, f"law '{kind}'")
     return made
+
+
+def _law(value: Any) -> TimeLaw:
+    """A law, also of the plain data that stand for one in files."""
+    if isinstance(value, Mapping):
+        return law_from_json(value)
+    if not isinstance(value, TimeLaw) or isinstance(value, type):
+        raise Refused
+    return value
+
+
+Law = Annotated[TimeLaw, Kind(("a law such as LogNormal(mean=1.0, std=0.2)",), _law, None)]

@@ -5,18 +5,20 @@ Times never depend on the numbers computed, so nothing here knows of theta.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Closes, Order, Stage, Stages, check_stages
-from asyncqn.core.streams import check_seed
-from asyncqn.errors import BadInput, is_count, require
+from asyncqn.errors import BadInput
 from asyncqn.kernels import events
 from asyncqn.kernels.block_rule import new_parts
 from asyncqn.kernels.blocks import blocks, new_queue
 from asyncqn.kernels.events import Columns, Timing
 from asyncqn.kernels.random import BLOCK
+from asyncqn.parameters import Seed, checked, parameter
 
 _FEW_TIMES = 256
 """Drawn at first for every worker whose times follow a law."""
@@ -24,7 +26,13 @@ _LATER = 1 << 62
 """Times after a warm-up are drawn with the seed changed by this bit."""
 
 
-def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) -> Schedule:
+@checked
+def simulate(
+    cluster: Annotated[Cluster, parameter("Whose times are drawn")],
+    stages: Annotated[Stages | Stage, parameter("Of an algorithm, or one stage")],
+    commits: Annotated[int, parameter("How many commits are made", ge=1, le=2**31 - 1)],
+    seed: Seed,
+) -> Schedule:
     """The schedule of `commits` commits on the cluster; shorter if every worker dies before.
 
     stages: of an algorithm, or one stage.  They are answers committed one by one, or rounds, or versions of
@@ -36,9 +44,6 @@ def simulate(cluster: Cluster, stages: Stages | Stage, commits: int, seed: int) 
     >>> round(float(schedule.staleness.mean()))                       # W - 1
     9
     """
-    few = is_count(commits) and commits < 2**31
-    require(few, f"commits must be an integer of at least 1, not {commits!r}.")
-    seed = check_seed(seed)
     stages = (stages,) if isinstance(stages, Stage) else stages
     check_stages(stages, "the algorithm")
     first, rest, timing = stages[0], stages[1:], _Clocks(cluster, seed)

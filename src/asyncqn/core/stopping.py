@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from asyncqn.core.algorithm import Standing
 from asyncqn.core.outcome import Outcome
-from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.parameters import Checked, parameter
 
 _LEAST_TOLERANCE, _ROUNDING = 100.0, 10.0
 """In units of eps: the smallest tolerance that can be met, and the decrease of U that cannot be seen."""
@@ -43,8 +44,19 @@ class EndedByCallback(Ended):
     """The callback asked for the end, or failed: then its error is the cause of this one."""
 
 
+Tolerance = Annotated[
+    float | None, parameter("When a method with exact gradients has converged; None: never", gt=0.0)
+]
+MaxPasses = Annotated[float | None, parameter("Passes over the data at most; None: any number", gt=0.0)]
+MaxTime = Annotated[
+    float | None, parameter("How long a run lasts at most", unit="of the engine's clock", gt=0.0)
+]
+Target = Annotated[float | None, parameter("The metric at or below which a run ends; None: no target")]
+Metric = Annotated[str, parameter("Column of the metric table that the target is about")]
+
+
 @dataclass(frozen=True)
-class Stopping:
+class Stopping(Checked):
     """When to end before the last commit; None: not by this.
 
     tol: the tolerance above, for methods with exact gradients.  max_passes: rows whose gradient was
@@ -52,22 +64,11 @@ class Stopping:
     the metric table, `fun` where none is named) at or below which the run has what was asked for.
     """
 
-    tol: float | None = None
-    max_passes: float | None = None
-    max_time: float | None = None
-    target: float | None = None
-    metric: str = "fun"
-
-    def __post_init__(self) -> None:
-        for name in ("tol", "max_passes", "max_time"):
-            value = getattr(self, name)
-            positive = value is None or (_is_number(value) and 0.0 < value < math.inf)
-            require(positive, f"{name} must be a positive number, or None, not {value!r}.")
-        require(
-            self.target is None or (_is_number(self.target) and math.isfinite(self.target)),
-            f"target must be a finite number, not {self.target!r}.",
-        )
-        require(isinstance(self.metric, str), f"metric must be the name of a column, not {self.metric!r}.")
+    tol: Tolerance = None
+    max_passes: MaxPasses = None
+    max_time: MaxTime = None
+    target: Target = None
+    metric: Metric = "fun"
 
     def ends_at(self, standing: Standing) -> Ended | None:
         """How a run ends that stands so; None: it goes on."""
@@ -99,7 +100,3 @@ def converged(standing: Standing, tol: float) -> bool:
     length = math.sqrt(sum_of_squares(standing.point))
     flat = g * max(1.0, length) <= t * max(1.0, size)
     return flat and (g <= t * standing.first_grad_norm or standing.decrease <= _ROUNDING * eps * size)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

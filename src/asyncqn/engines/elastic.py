@@ -9,16 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import RealEngine, concluded, written_beside
-from asyncqn.errors import WorkerFailed, is_count, require
+from asyncqn.errors import WorkerFailed, require
+from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.runs.run import Run
 from asyncqn.types import extra
 
+StartTimeout = Annotated[
+    float, parameter("Within how long workers must be ready", unit="s", gt=0.0, infinite=True)
+]
 LONGEST_WAIT = 0.1
 """Seconds after which a master looks up at the latest."""
 
@@ -165,9 +169,9 @@ class ElasticEngine(RealEngine):
 
     under_way: RunsUnderWay = field(default_factory=RunsUnderWay, init=False, repr=False, compare=False)
 
-    def add(self, n: int = 1) -> None:
+    @checked
+    def add(self, n: Workers = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
-        require(is_count(n), f"at least one worker can be added, not {n!r}.")
         master = self.under_way.newest
         algorithm = master.core.algorithm
         require(

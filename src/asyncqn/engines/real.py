@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.outcome import Outcome
@@ -17,13 +17,14 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
+from asyncqn.parameters import Checked, parameter
 from asyncqn.runs.checkpoint import Saved
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class RealEngine:
+class RealEngine(Checked):
     """Options of every real engine.
 
     timing_model: a cluster whose drawn delays, messages and service times every computation is stretched
@@ -32,16 +33,21 @@ class RealEngine:
     worker reads anew; give_up_after: units of time after which a worker that does not answer is given up.
     """
 
-    timing_model: Cluster | None = None
-    time_unit: float = 1.0
-    max_staleness: int | None = None
-    give_up_after: float = math.inf
+    timing_model: Annotated[
+        Cluster | None, parameter("A cluster to whose drawn times every computation is stretched")
+    ] = None
+    time_unit: Annotated[float, parameter("Length of one unit of time", unit="s", gt=0.0)] = 1.0
+    max_staleness: Annotated[
+        int | None, parameter("Age beyond which an update is dropped; None: never", unit="commits", ge=0)
+    ] = None
+    give_up_after: Annotated[
+        float, parameter("Silence after which a worker is given up", unit="time_unit", gt=0.0, infinite=True)
+    ] = math.inf
 
     def check_options(self, workers: int | None, *, mortal: bool = False) -> None:
         """Raise `BadInput` for impossible options; workers: how many, where that is known beforehand;
         mortal: whether the engine can follow the deaths and joins of a timing model."""
         model = self.timing_model
-        require(model is None or isinstance(model, Cluster), "timing_model must be a Cluster, or None.")
         require(
             model is None or mortal or not (model.deaths or model.joins),
             f"under {type(self).__name__} timing_model cannot have deaths or joins: use Threads for those.",
@@ -54,12 +60,6 @@ class RealEngine:
             model is None or workers is None or model.workers == workers,
             f"timing_model describes {model.workers if model else 0} workers, but there are {workers}.",
         )
-        require(0.0 < self.time_unit < math.inf, f"time_unit must be positive, not {self.time_unit!r}.")
-        require(
-            self.max_staleness is None or self.max_staleness >= 0,
-            f"max_staleness must not be negative, not {self.max_staleness!r}.",
-        )
-        require(self.give_up_after > 0.0, f"give_up_after must be positive, not {self.give_up_after!r}.")
 
     def master_state(
         self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True

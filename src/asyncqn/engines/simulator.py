@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from asyncqn.core.request import Request
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stopping import TO_THE_END
 from asyncqn.engines.interrupts import listening_for_interrupts
-from asyncqn.errors import require
+from asyncqn.parameters import Checked, parameter
 from asyncqn.runs.conclude import conclude
 from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.execution import run_schedule
@@ -30,7 +31,7 @@ _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
 
 
 @dataclass(frozen=True)
-class Simulator:
+class Simulator(Checked):
     """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real.
 
     >>> import asyncqn as aq
@@ -41,13 +42,10 @@ class Simulator:
     True
     """
 
-    cluster: Cluster
-
-    def __post_init__(self) -> None:
-        require(
-            isinstance(self.cluster, Cluster),
-            f"the simulator needs a cluster, as in Simulator(Cluster(workers=4)), not {self.cluster!r}.",
-        )
+    cluster: Annotated[
+        Cluster,
+        parameter("Whose times are simulated", words="a Cluster, as in Simulator(Cluster(workers=4))"),
+    ]
 
     @property
     def workers(self) -> int:

@@ -6,6 +6,7 @@ Kernels, and NumPy on large arrays, let go of the interpreter lock, so that work
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
@@ -15,7 +16,8 @@ from asyncqn.engines.precompile import precompile
 from asyncqn.engines.real import RealEngine
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.engines.thread_workers import ThreadWorkers
-from asyncqn.errors import is_count, require
+from asyncqn.errors import require
+from asyncqn.parameters import parameter
 from asyncqn.runs.run import Run
 
 
@@ -32,14 +34,16 @@ class Threads(RealEngine):
     'converged'
     """
 
-    workers: int = 0
+    workers: Annotated[
+        int, parameter("How many workers; 0: as many as the timing model has", ge=0, le=1_000_000)
+    ] = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.workers == 0 and isinstance(self.timing_model, Cluster):
             object.__setattr__(self, "workers", self.timing_model.workers)
         W = self.workers
-        require(is_count(W), f"threads need at least one worker: workers = {W!r}.")
-        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
+        require(W > 0, "threads need at least one worker: workers = 0.")
         self.check_options(W, mortal=True)
 
     def minimize(self, request: Request) -> Run:

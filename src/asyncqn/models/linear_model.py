@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.models.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
+from asyncqn.models.parameters import Dim, Features, Prior, Recipe, Responses, Size, Weights
 from asyncqn.models.sampled_metric import (
     DENSE,
     InverseMetric,
@@ -31,7 +31,7 @@ from asyncqn.models.sampled_metric import (
     rows_for_metric,
 )
 from asyncqn.models.validation import misfit
-from asyncqn.parameters import Precision
+from asyncqn.parameters import Checked, Precision, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
 _CHUNK = 65_536
@@ -40,35 +40,32 @@ Model = TypeVar("Model", bound="LinearModel")
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
+class LinearModel(Checked):
     """A sum of losses of x_i'theta with a Gaussian prior; a subclass says which loss."""
 
-    X: Any = field(repr=False)
-    y: Any = field(repr=False)
-    prior: float = 1.0
-    recipe: dict[str, Any] | None = None
+    X: Features = field(repr=False)
+    y: Responses = field(repr=False)
+    prior: Prior = 1.0
+    recipe: Recipe = None
     """The arguments of `random` that made it, from which a saved run can make it again."""
-    weights: Any = field(default=None, repr=False, kw_only=True)
-    intercept: bool = field(default=False, kw_only=True)
+    weights: Weights = field(default=None, repr=False, kw_only=True)
+    intercept: Annotated[bool, parameter("Whether theta ends with an intercept, outside the prior")] = field(
+        default=False, kw_only=True
+    )
 
     kind: ClassVar[str]
     """Its name in `models.POTENTIALS`."""
     sampled_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         rows = feature_rows(self.X)
         n = rows.shape[0]
-        require(
-            isinstance(self.prior, (int, float, np.number)) and 0.0 <= self.prior < np.inf,
-            f"prior must be a number that is finite and not negative, not {self.prior!r}.",
-        )
-        require(isinstance(self.intercept, bool), f"intercept must be True or False, not {self.intercept!r}.")
         y = plain(self.y)
         require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights, n))
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
-        object.__setattr__(self, "prior", float(self.prior))
         object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
 
     _numbers_wanted: ClassVar[str] = "map yours to numbers."
@@ -100,16 +97,17 @@ class LinearModel:
     # -- made up
 
     @classmethod
+    @checked
     def random(
         cls: type[Model],
-        n_data: int = 10_000,
-        dim: int = 20,
-        condition: float = 10.0,
-        correlation: float = 0.5,
-        signal: float = 2.0,
-        scale: float = 1.0,
-        prior: float = 1.0,
-        seed: int = 0,
+        n_data: Size = 10_000,
+        dim: Dim = 20,
+        condition: Annotated[float, parameter("Largest over smallest deviation of a column", ge=1.0)] = 10.0,
+        correlation: Annotated[float, parameter("Of neighbouring columns", gt=-1.0, lt=1.0)] = 0.5,
+        signal: Annotated[float, parameter("Standard deviation of x'theta", gt=0.0)] = 2.0,
+        scale: Annotated[float, parameter("Standard deviation of the first column", gt=0.0)] = 1.0,
+        prior: Prior = 1.0,
+        seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:
         """Correlated Gaussian features, and responses from the model.
@@ -118,19 +116,11 @@ class LinearModel:
         fall from `scale` to scale / condition over the columns.  The true theta gives x'theta the standard
         deviation `signal`, shared evenly by the columns.
         """
-        for name, count in (("n_data", n_data), ("dim", dim)):
-            require(
-                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
-                f"{name} must be an integer of at least 1, not {count!r}.",
-            )
-        require(condition >= 1.0, f"condition must be at least 1, not {condition!r}.")
-        require(abs(correlation) < 1.0, f"correlation must lie between -1 and 1, not {correlation!r}.")
-        require(scale > 0.0 and signal > 0.0, f"scale and signal must be positive: {scale!r}, {signal!r}.")
         recipe: dict[str, Any] = {
             "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,
             "signal": signal, "scale": scale, "prior": prior, "seed": seed, "dtype": np.dtype(dtype).name,
         }  # fmt: skip
-        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x106]))
+        rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
         spread = scale * np.geomspace(1.0, 1.0 / condition, dim) if dim > 1 else np.array([scale])
         truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # of features with spread 1
         X, y = np.empty((n_data, dim), dtype), np.empty(n_data)

@@ -10,15 +10,15 @@ It has a second derivative everywhere; Huber's own has none where it bends.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import require
 from asyncqn.kernels.losses import ROBUST
 from asyncqn.models.feature_rows import Loss, Vector
 from asyncqn.models.linear_model import LinearModel
+from asyncqn.parameters import parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +39,11 @@ class RobustRegression(LinearModel):
     ('converged', [2.0, -1.0])
     """
 
-    width: float = field(default=1.0, kw_only=True)
+    width: Annotated[
+        float, parameter("Residual beyond which a row counts by its distance", unit="y", gt=0.0)
+    ] = field(default=1.0, kw_only=True)
 
     kind: ClassVar[str] = "robust-regression"
-
-    def __post_init__(self) -> None:
-        require(0.0 < self.width < np.inf, f"width must be positive and finite, not {self.width!r}.")
-        super().__post_init__()
 
     @property
     def _loss(self) -> Loss:

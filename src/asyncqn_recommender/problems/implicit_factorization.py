@@ -13,14 +13,15 @@ and C the plain mean of g_u g_u'.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import add_gram, cholesky, invert_lower
-from asyncqn.parameters import Precision, RealArray
+from asyncqn.models.parameters import Columns, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
+from asyncqn.parameters import Precision, checked, parameter
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled, whitened
@@ -90,25 +91,24 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
 
     kind = "implicit-factorization"
 
+    @checked
     def __init__(
         self,
-        users: RealArray,
-        items: RealArray,
-        values: RealArray,
+        users: Users,
+        items: Items,
+        values: Values,
         *,
-        n_users: int,
-        n_items: int,
-        rank: int,
-        prior: float = 1.0,
-        confidence: float = 1.0,
+        n_users: Count,
+        n_items: Count,
+        rank: Rank,
+        prior: Ridge = 1.0,
+        confidence: Annotated[float, parameter("A click of strength r counts 1 + r times it", gt=0.0)] = 1.0,
         dtype: Precision = np.float64,
-        seed: int | None = 0,
-        source: Any = None,
-        columns: RealArray | None = None,
-        test: Any = None,
+        seed: Shuffling = 0,
+        source: Source = None,
+        columns: Columns = None,
+        test: TestRatings = None,
     ) -> None:
-        sound = isinstance(confidence, int | float | np.floating) and 0.0 < confidence < np.inf
-        require(bool(sound), f"confidence must be positive and finite, not {confidence!r}.")
         require(test is None, "clicks have no errors to be tested by: compare lists, as Recommender does.")
         triples = joint.check_ratings(users, items, values, n_users, n_items, "clicks")
         super().__init__(triples, n_users, n_items, rank, prior, 0.0, dtype, seed, source, columns)

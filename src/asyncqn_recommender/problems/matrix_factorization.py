@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import is_range
-from asyncqn.parameters import Precision, RealArray
+from asyncqn.models.parameters import Alpha, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
+from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import factorization as kernels
 from asyncqn_recommender.problems.stored import OfRatings
@@ -43,11 +43,6 @@ class Triples(NamedTuple):
 
 def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: int, what: str) -> Triples:
     """The three columns as int32, int32 and float32, or `BadInput` that says what is wrong with `what`."""
-    for name, count in (("n_users", n_users), ("n_items", n_items)):
-        require(
-            isinstance(count, int | np.integer) and 0 < count < 2**31,
-            f"{name} must be a positive integer, not {count!r}.",
-        )
     columns = []
     for name, column, count in (("users", users, n_users), ("items", items, n_items)):
         ids = np.asarray(column)
@@ -83,31 +78,8 @@ def check_ratings(users: Any, items: Any, values: Any, n_users: int, n_items: in
 
 def check_test(test: Any, n_users: int, n_items: int) -> Triples:
     """The test ratings, given as three arrays or as an object that has them."""
-    columns = (test.users, test.items, test.values) if hasattr(test, "users") else tuple(test)
-    require(len(columns) == 3, "test must be three arrays (users, items, values) or an object with these.")
-    users, items, values = columns
+    users, items, values = (test.users, test.items, test.values) if hasattr(test, "users") else test
     return check_ratings(users, items, values, n_users, n_items, "test ratings")
-
-
-def check_model(rank: int, prior: float, alpha: float, dtype: Precision) -> np.dtype[Any]:
-    """The dtype of theta, or `BadInput` about a parameter of the model."""
-    require(
-        isinstance(rank, int | np.integer) and rank >= 1,
-        f"rank must be an integer of at least 1, not {rank!r}.",
-    )
-    number = (int, float, np.integer, np.floating)
-    sound = isinstance(prior, number) and 0.0 < prior < np.inf
-    require(bool(sound), f"prior must be positive and finite, not {prior!r}.")
-    sound = isinstance(alpha, number) and 0.0 <= alpha < np.inf
-    require(bool(sound), f"alpha must be at least 0 and finite, not {alpha!r}.")
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        raise BadInput(f"dtype must be float64 or float32, not {dtype!r}.") from None
-    require(
-        kind in (np.dtype(np.float64), np.dtype(np.float32)), f"dtype must be float64 or float32, not {kind}."
-    )
-    return kind
 
 
 def check_vectors(dim: int, dtype: np.dtype[Any], *vectors: Array) -> None:
@@ -170,29 +142,30 @@ class MatrixFactorization(OfRatings):
 
     kind = "matrix-factorization"
 
+    @checked
     def __init__(
         self,
-        users: RealArray,
-        items: RealArray,
-        values: RealArray,
+        users: Users,
+        items: Items,
+        values: Values,
         *,
-        n_users: int,
-        n_items: int,
-        rank: int,
-        prior: float = 1.0,
-        alpha: float = 0.0,
+        n_users: Count,
+        n_items: Count,
+        rank: Rank,
+        prior: Ridge = 1.0,
+        alpha: Alpha = 0.0,
         dtype: Precision = np.float64,
-        test: Any = None,
-        seed: int | None = 0,
-        source: Any = None,
+        test: TestRatings = None,
+        seed: Shuffling = 0,
+        source: Source = None,
     ) -> None:
-        self.dtype = check_model(rank, prior, alpha, dtype)
+        self.dtype = np.dtype(dtype)
         triples = check_ratings(users, items, values, n_users, n_items, "ratings")
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source
         self.ratings = pack(triples)
         if seed is not None:
-            self.ratings = shuffled(self.ratings, np.random.default_rng(check_seed(seed)))
+            self.ratings = shuffled(self.ratings, np.random.default_rng(seed))
         self.mean = float(np.add.reduce(triples.values, dtype=np.float64)) / len(triples.values)
         sides = ((triples.items, n_items), (triples.users, n_users))
         counts = np.concatenate([np.bincount(ids, minlength=n) for ids, n in sides])

@@ -9,12 +9,13 @@ with the solved g_u: see `eliminated_users`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from asyncqn.errors import require
-from asyncqn.parameters import Precision, RealArray
+from asyncqn.models.parameters import Alpha, Columns, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
+from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
@@ -52,22 +53,23 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
 
     kind = "profiled-factorization"
 
+    @checked
     def __init__(
         self,
-        users: RealArray,
-        items: RealArray,
-        values: RealArray,
+        users: Users,
+        items: Items,
+        values: Values,
         *,
-        n_users: int,
-        n_items: int,
-        rank: int,
-        prior: float = 1.0,
-        alpha: float = 0.0,
+        n_users: Count,
+        n_items: Count,
+        rank: Rank,
+        prior: Ridge = 1.0,
+        alpha: Alpha = 0.0,
         dtype: Precision = np.float64,
-        test: Any = None,
-        seed: int | None = 0,
-        source: Any = None,
-        columns: RealArray | None = None,
+        test: TestRatings = None,
+        seed: Shuffling = 0,
+        source: Source = None,
+        columns: Columns = None,
     ) -> None:
         triples = joint.check_ratings(users, items, values, n_users, n_items, "ratings")
         super().__init__(triples, n_users, n_items, rank, prior, alpha, dtype, seed, source, columns)

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.core.request import Request
@@ -29,6 +29,7 @@ from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
+from asyncqn.parameters import parameter
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 
@@ -57,11 +58,15 @@ class MPI(RealEngine):
     converged
     """
 
-    wire: str = "exact"
-    shared: bool = True
+    wire: Annotated[Literal["exact", "float32"], parameter("The precision that messages are sent in")] = (
+        "exact"
+    )
+    shared: Annotated[
+        bool, parameter("Whether ranks on the master's machine share memory with it for their messages")
+    ] = True
 
     def __post_init__(self) -> None:
-        require(self.wire in ("exact", "float32"), f"wire must be 'exact' or 'float32', not {self.wire!r}.")
+        super().__post_init__()
         self.check_options(None)
         _end_job_on_uncaught_exceptions(_mpi())
 

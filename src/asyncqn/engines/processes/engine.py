@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from asyncqn.core.problem import read_only
 from asyncqn.core.request import Request
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.elastic import ElasticEngine
+from asyncqn.engines.elastic import ElasticEngine, StartTimeout
 from asyncqn.engines.failures import failure
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.orders import Assign
@@ -24,7 +24,8 @@ from asyncqn.engines.processes.master import ProcessMaster
 from asyncqn.engines.processes.memory import pack
 from asyncqn.engines.processes.worker import Brief, life_of
 from asyncqn.engines.thread_pools import one_thread_pools
-from asyncqn.errors import WorkerFailed, is_count, require
+from asyncqn.errors import WorkerFailed, require
+from asyncqn.parameters import Workers, parameter
 from asyncqn.runs.run import Run
 
 
@@ -44,21 +45,16 @@ class Processes(ElasticEngine):
     'converged'
     """
 
-    workers: int
-    start_method: Literal["fork", "spawn"] | None = None
-    start_timeout: float = 120.0
+    workers: Workers
+    start_method: Annotated[
+        Literal["fork", "spawn"] | None, parameter("How workers are started; None: forked where that is safe")
+    ] = None
+    start_timeout: StartTimeout = 120.0
 
     def __post_init__(self) -> None:
-        W = self.workers
-        require(is_count(W), f"Processes needs at least one worker: workers = {W!r}.")
-        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
-        require(
-            self.start_method in (None, "fork", "spawn"),
-            f"start_method must be 'fork' or 'spawn', or None, not {self.start_method!r}.",
-        )
-        require(self.start_timeout > 0.0, f"start_timeout must be positive, not {self.start_timeout!r}.")
+        super().__post_init__()
         require(hasattr(os, "fork"), "this system cannot fork processes: use the engine threads.")
-        self.check_options(W)
+        self.check_options(self.workers)
 
     def minimize(self, request: Request) -> Run:
         checkpoints, clock = request.checkpoints, Clock(self.time_unit)

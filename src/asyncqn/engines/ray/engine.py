@@ -13,15 +13,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.elastic import ElasticEngine
+from asyncqn.engines.elastic import ElasticEngine, StartTimeout
 from asyncqn.engines.interrupts import listening_for_interrupts
 from asyncqn.engines.ray.master import RayMaster
 from asyncqn.engines.ray.watchdog import watched
-from asyncqn.errors import BadInput, MissingExtra, is_count, require
+from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.parameters import Workers, parameter
 from asyncqn.runs.run import Run
 
 _LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
@@ -47,34 +48,24 @@ class Ray(ElasticEngine):
     'converged'
     """
 
-    workers: int
-    address: str | None = None
-    restarts: int = 10
-    cpus: float | None = None
-    start_timeout: float = 120.0
+    workers: Workers
+    address: Annotated[str | None, parameter("Of a Ray cluster; None: one on this machine")] = None
+    restarts: Annotated[int, parameter("How often a worker that is lost is started again", ge=0)] = 10
+    cpus: Annotated[float | None, parameter("CPUs of a worker; None: as Ray chooses", ge=0.0)] = None
+    start_timeout: StartTimeout = 120.0
 
     def __post_init__(self) -> None:
-        W = self.workers
-        require(is_count(W), f"Ray needs at least one worker: workers = {W!r}.")
-        object.__setattr__(self, "workers", int(W))  # a count of NumPy overflows
+        super().__post_init__()
         require(
-            is_count(self.restarts, 0),
-            f"restarts must be an integer that is not negative, not {self.restarts!r}.",
-        )
-        require(
-            self.cpus is None or 0 <= self.cpus <= 1 or (self.cpus < math.inf and self.cpus % 1 == 0),
+            self.cpus is None or self.cpus <= 1 or self.cpus % 1 == 0,
             f"cpus must be a fraction, or a whole number of CPUs, not {self.cpus!r}.",
-        )
-        require(
-            0.0 < self.start_timeout < math.inf,
-            f"start_timeout must be positive, not {self.start_timeout!r}.",
         )
         require(
             self.address is None or not self.address.startswith("ray://"),
             "the Ray engine cannot work through a Ray client: run it on a machine of the cluster, with "
             "address 'auto'.",
         )
-        self.check_options(W)
+        self.check_options(self.workers)
 
     def minimize(self, request: Request) -> Run:
         ray, clock = _ray(), Clock(self.time_unit)

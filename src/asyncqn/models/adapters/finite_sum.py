@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.models.adapters.row_sums import RowSums
-from asyncqn.parameters import Precision, RealArray
+from asyncqn.models.parameters import Dim, Prior, Size
+from asyncqn.parameters import Precision, RealArray, checked, parameter
 from asyncqn.types import Array, Rows
 
 
@@ -36,19 +37,19 @@ class FiniteSum(RowSums):
     ('converged', 3.0)
     """
 
+    @checked
     def __init__(
         self,
-        value: Callable[[Array, Rows], Any],
-        grad: Callable[[Array, Rows], Any],
-        n_data: int,
-        dim: int,
+        value: Annotated[Callable[[Array, Rows], Any], parameter("The sum of f_i over rows")],
+        grad: Annotated[Callable[[Array, Rows], Any], parameter("Its gradient")],
+        n_data: Size,
+        dim: Dim,
         *,
-        prior: float = 0.0,
-        start: RealArray | None = None,
+        prior: Prior = 0.0,
+        start: Annotated[RealArray | None, parameter("Where runs start; None: zeros")] = None,
         dtype: Precision = np.float64,
     ) -> None:
         kind = np.dtype(dtype)
-        require(kind in (np.float64, np.float32), f"dtype must be float64 or float32, not {kind}.")
         super().__init__(n_data, dim, kind, prior)
         _check_signature("value", value)
         _check_signature("grad", grad)

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from asyncqn.errors import MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
+from asyncqn.models.parameters import Prior
 from asyncqn.models.validation import chosen
+from asyncqn.parameters import checked, parameter
 from asyncqn.types import Array, Rows
 
 LEAST, MOST = 64, 4096
 """Rows of the smallest and the largest batch; sizes double in between."""
 
 
-def from_jax(loss: Callable[[Any, Any], Any], params: Any, data: Any, *, prior: float = 0.0) -> JaxSum:
+@checked
+def from_jax(
+    loss: Annotated[Callable[[Any, Any], Any], parameter("One number per row of a batch")],
+    params: Annotated[Any, parameter("A pytree of arrays: the start")],
+    data: Annotated[Any, parameter("A pytree of arrays with one row per data point")],
+    *,
+    prior: Prior = 0.0,
+) -> JaxSum:
     """A potential from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
 
     loss: returns one number per row of the batch; params: a pytree of arrays, the start; data: a pytree of
@@ -42,7 +51,6 @@ def from_jax(loss: Callable[[Any, Any], Any], params: Any, data: Any, *, prior: 
     >>> {name: round(float(value), 2) for name, value in sorted(problem.params(run.theta).items())}
     {'shift': 1.0, 'slope': 3.0}
     """
-    require(callable(loss), f"loss must be a function of params and a batch, not {loss!r}.")
     return JaxSum(loss, params, data, prior)
 
 

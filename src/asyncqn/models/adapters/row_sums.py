@@ -8,7 +8,6 @@ with gradients, follow from that.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,8 @@ class RowSums:
     """A potential made of `losses` and `losses_with_grad`."""
 
     def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
-        for name, count in (("n_data", n_data), ("dim", dim)):
-            require(
-                isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1,
-                f"{name} must be an integer of at least 1, not {count!r}.",
-            )
-        require(
-            isinstance(prior, (int, float)) and 0.0 <= prior < math.inf,
-            f"prior must be a number that is finite and not negative, not {prior!r}.",
-        )
-        self.n_data, self.dim, self.dtype, self.prior = int(n_data), int(dim), dtype, float(prior)
+        require(n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}.")
+        self.n_data, self.dim, self.dtype, self.prior = n_data, dim, dtype, prior
 
     def losses(self, theta: Array, rows: Rows) -> float:
         """The sum of f_i(theta) over `rows`."""

@@ -13,20 +13,30 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
+from asyncqn.models.parameters import Features, Prior, Responses
 from asyncqn.models.validation import chosen
+from asyncqn.parameters import checked, parameter
 from asyncqn.types import Array, Rows
 
 CHUNK = 4096
 """Rows that go through the module at once: what it remembers for the gradient stays bounded."""
 
 
-def from_torch(module: Any, loss: Any, X: Any, y: Any, *, prior: float = 0.0) -> TorchSum:
+@checked
+def from_torch(
+    module: Annotated[Any, parameter("A torch.nn.Module")],
+    loss: Annotated[Any, parameter("Of an answer and y: one of torch's, or a number per row")],
+    X: Features,
+    y: Responses,
+    *,
+    prior: Prior = 0.0,
+) -> TorchSum:
     """A potential from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
 
     loss: one of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
