@@ -92,11 +92,13 @@ def test_what_is_no_object_of_a_run_is_refused(arguments: dict[str, Any], senten
 
 
 def test_clusters_are_asked_for_where_they_are_needed() -> None:
-    with pytest.raises(BadInput, match="the simulator needs a cluster"):
+    with pytest.raises(BadInput, match="cluster must be a Cluster, as in"):
         aq.Simulator(3)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="timing_model must be a Cluster"):
         aq.Threads(2, timing_model=3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="worker_mean must be one number or one per worker"):
+    with pytest.raises(
+        BadInput, match="worker_mean must be one finite number of at least 0, or one"
+    ):
         aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ class AsyncqnError(Exception):
     ...     aq.Cluster(workers=0)
     ... except aq.AsyncqnError as error:
     ...     print(error)
-    a cluster needs at least one worker: workers = 0.
+    workers must be an integer of at least 1, not 0.
     """
 
 

@@ -430,14 +430,13 @@ def _tuple(parts: tuple[Any, ...]) -> Kind:
 def _mapping(parts: tuple[Any, ...]) -> Kind:
     """A mapping; a key that is an integer may be told as a text, as JSON has it."""
     key, item = (kind_of(part) for part in parts or (Any, Any))
+    numbered = key.words[0].startswith("an integer")
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Refused
-        return {
-            key.convert(int(k) if key.in_files is int and _is_digits(k) else k): item.convert(v)
-            for k, v in value.items()
-        }
+        told = {int(k) if numbered and _is_digits(k) else k: v for k, v in value.items()}
+        return {key.convert(k): item.convert(v) for k, v in told.items()}
 
     told = f"a mapping from {key.sentence} to {item.sentence}"
     return Kind((told,), convert, item.in_files and dict[key.in_files, item.in_files])  # type: ignore[name-defined]
@@ -465,9 +464,8 @@ def _instance(cls: type[Any]) -> Kind:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
-        if isinstance(value, type) and (
-            all(map(partial(hasattr, value), members)) if protocol else issubclass(value, cls)
-        ):
+        meant = isinstance(value, type) and (protocol or issubclass(value, cls))
+        if meant and all(hasattr(value, each) for each in members):
             raise Refused(f"the class {value.__name__}: make an object of it, {value.__name__}(...)")
         lacking = [each for each in members if not hasattr(value, each)]
         if lacking:
@@ -492,7 +490,7 @@ def real_array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def array_like(value: Any) -> Any:
-    """What NumPy, a frame or a tensor library takes for an array; its numbers are looked at where it is used."""
+    """An array, a frame, a tensor or a list; its numbers are looked at where it is used."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise Refused("a masked array with masked entries: fill or remove them")
     if getattr(getattr(value, "dtype", None), "kind", "") == "c" or (

@@ -9,20 +9,18 @@ experiment in docs/results/recommender.md.
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 import time
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.streams import check_seed
-from asyncqn.engines.threads import Threads
-from asyncqn.errors import BadInput, NotFitted, require, require_count
+from asyncqn.errors import BadInput, NotFitted, require
+from asyncqn.parameters import Precision, Seed, Workers, parameter, parameters_of
 from asyncqn.runs.table import Table
 from asyncqn.types import Array, Progress
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
@@ -30,7 +28,7 @@ from asyncqn_recommender.files import load_model, save_model
 from asyncqn_recommender.learning import learn, matched, pairs, rating_table
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import FactorModel, Recommendation
-from asyncqn_recommender.problems.matrix_factorization import check_model
+from asyncqn_recommender.problems.parameters import Alpha, Confidence, Rank, Ridge
 from asyncqn_recommender.ranking import tables
 from asyncqn_recommender.updating import fold_in, partial_fit
 
@@ -68,26 +66,26 @@ class Recommender:
 
     def __init__(
         self,
-        rank: int = 10,
+        rank: Rank = 10,
         *,
-        feedback: str = "explicit",
-        workers: int = 2,
-        seed: int = 0,
-        prior: float | None = None,
-        alpha: float | None = None,
-        confidence: float = 1.5,
-        plain_columns: int | None = 5,
-        offsets: bool = False,
-        trust: float = 5.0,
-        clip: bool = True,
-        passes: int = 15,
-        tol: float | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 2,
-        warm_start: bool = False,
-        dtype: str = "float32",
-        verbose: bool = False,
+        feedback: Annotated[Literal["explicit", "implicit"], parameter("Ratings, or clicks")] = "explicit",
+        workers: Workers = 2,
+        seed: Seed = 0,
+        prior: Annotated[Ridge | None, parameter("None: 3; of clicks by their number")] = None,
+        alpha: Annotated[Alpha | None, parameter("None: 0.035")] = None,
+        confidence: Confidence = 1.5,
+        plain_columns: Annotated[int | None, parameter("Columns of the full ridge; None: all", ge=1)] = 5,
+        offsets: Annotated[bool, parameter("Whether to factorize what damped means leave over")] = False,
+        trust: Annotated[float, parameter("Ratings at which factors count half", ge=0.0)] = 5.0,
+        clip: Annotated[bool, parameter("Whether predictions stay within the ratings seen")] = True,
+        passes: Annotated[int, parameter("Over the ratings, at most", ge=1)] = 15,
+        tol: Annotated[float | None, parameter("Gain below which passes end; None: 1e-4", ge=0.0)] = None,
+        early_stopping: Annotated[bool, parameter("Whether held-out ratings end the fit")] = False,
+        validation_fraction: Annotated[float, parameter("Held out", gt=0.0, lt=1.0)] = 0.1,
+        patience: Annotated[int, parameter("Passes without a gain that end the fit", ge=1)] = 2,
+        warm_start: Annotated[bool, parameter("Whether to go on from the factors there are")] = False,
+        dtype: Precision = "float32",
+        verbose: Annotated[bool, parameter("Whether to print the RMSE while fitting")] = False,
     ) -> None:
         self.rank = rank
         self.feedback = feedback
@@ -136,24 +134,9 @@ class Recommender:
 
     def check(self) -> None:
         """Raise `BadInput` where a parameter makes no sense; `fit` calls it."""
-        for name in ("rank", "passes", "patience", "plain_columns"):
-            if name != "plain_columns" or self.plain_columns is not None:
-                require_count(name, getattr(self, name))
-        known = ", ".join(map(repr, FEEDBACKS))
-        require(self.feedback in FEEDBACKS, f"feedback must be one of {known}, not {self.feedback!r}.")
-        prior, alpha = (given if given is not None else 1.0 for given in (self.prior, self.alpha))
-        check_model(self.rank, prior, alpha, self.dtype)
+        for name, about in parameters_of(Recommender).items():  # not when it is made: scikit-learn's way
+            about.checked(name, getattr(self, name))
         FEEDBACKS[self.feedback].check(self)
-        check_seed(self.seed)
-        Threads(self.workers)  # says what is wrong with them
-        for name, value in (("trust", self.trust), ("tol", 0.0 if self.tol is None else self.tol)):
-            sound = isinstance(value, int | float) and 0.0 <= value < math.inf
-            require(sound, f"{name} must be a number of at least 0, not {value!r}.")
-        sound = isinstance(self.confidence, int | float) and 0.0 < self.confidence < math.inf
-        require(sound, f"confidence must be positive and finite, not {self.confidence!r}.")
-        share = self.validation_fraction
-        sound = isinstance(share, int | float) and 0.0 < share < 1.0
-        require(sound, f"validation_fraction must lie between 0 and 1, not {share!r}.")
 
     # -- learning
 

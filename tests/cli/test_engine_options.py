@@ -99,7 +99,10 @@ def test_an_engine_imitates_the_job_s_cluster_or_one_of_its_own(job: Path) -> No
             "kind = 'processes'\nstart_method = 'copy'",
             "start_method must be 'fork', 'spawn' or None, not 'copy'",
         ),
-        ("kind = 'threads'\nmax_staleness = 1.5", "max_staleness must be an integer or None, not 1.5"),
+        (
+            "kind = 'threads'\nmax_staleness = 1.5",
+            "max_staleness must be an integer of at least 0 or None",
+        ),
     ],
 )
 def test_a_mistake_in_the_section_is_one_sentence_also_where_nothing_real_is_run(

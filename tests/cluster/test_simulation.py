@@ -266,7 +266,7 @@ def test_a_useless_seed_is_refused(seed):
 
 def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
     for wrong, words in (
-        ("gossip", "must be a tuple"),
+        ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
         ((blocks(2, 3.0, commits=3),), "the last stage"),
         ((batches(2, commits=3), *ASYNCHRONOUS), "cannot follow"),
     ):

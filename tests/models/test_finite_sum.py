@@ -55,7 +55,7 @@ def test_functions_of_a_script_travel_to_processes() -> None:
             {"grad": lambda theta, rows, out: None},
             r"grad must take two arguments.* takes \(theta, rows, out\)",
         ),
-        ({"grad": 3}, "grad must be a function of theta and rows, not a int"),
+        ({"grad": 3}, "grad must be a function, not 3"),
         ({"value": lambda theta, rows: None}, "value must return one number.*not None"),
         ({"value": lambda t, rows: X[rows] @ t}, r"one number.*not an array of shape \(1,\)"),
         ({"grad": lambda t, rows: X[rows]}, r"a vector of dim = 4 numbers, not an array of shape \(1, 4\)"),

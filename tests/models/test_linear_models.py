@@ -259,9 +259,9 @@ X, Y = np.ones((3, 2)), np.array([1, 0, 1])
         (lambda: aq.LogisticRegression(X, Y, weights=0 * Y), "all weights are 0"),
         (lambda: aq.LogisticRegression(X, Y, intercept="yes"), "intercept must be True or False"),  # type: ignore[arg-type]
         (lambda: aq.PoissonRegression(X, -Y), "counts must not be negative"),
-        (lambda: aq.RobustRegression(X, Y, width=0.0), "width must be positive"),
+        (lambda: aq.RobustRegression(X, Y, width=0.0), "width must be a positive finite number"),
         (lambda: aq.LeastSquares(X, Y * np.nan), "y contains NaN"),
-        (lambda: aq.LeastSquares(X, Y, prior="one"), "prior must be a number"),  # type: ignore[arg-type]
+        (lambda: aq.LeastSquares(X, Y, prior="one"), "prior must be a finite number"),  # type: ignore[arg-type]
         (lambda: aq.SoftmaxRegression(X, np.ones(3)), "at least two classes"),
         (lambda: aq.SoftmaxRegression(X, Y + 0.5), "use LeastSquares"),
         (lambda: aq.SoftmaxRegression(X, Y * np.nan), "y contains NaN"),

@@ -72,7 +72,7 @@ def test_bad_input_gets_a_sentence():
         ((X, np.array([0, -1, 1])), "must be 0 or 1"),
         ((X, y[:2]), "one label per row"),
         ((X * np.nan, y), "NaN"),
-        ((X, y, -1.0), "not negative"),
+        ((X, y, -1.0), "prior must be a finite number of at least 0"),
     ):
         with pytest.raises(BadInput, match=words):
             LogisticRegression(*arguments)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,24 @@ import numpy.typing as npt
 from asyncqn.cluster.laws import Law, TimeLaw, draw_times, law_to_json, mean_of, stretched
 from asyncqn.errors import require
 from asyncqn.kernels.random import DELAYS, fill_normals
-from asyncqn.parameters import Checked, Workers, brief, checked, parameter
+from asyncqn.parameters import Checked, Kind, Refused, Workers, brief, checked, parameter
 from asyncqn.storage.serialise import Json, to_json
-
-if TYPE_CHECKING:
-    from asyncqn.runs.run import Run
-
 
 Duration = Annotated[float, parameter("A time", unit="of time", ge=0.0)]
 PerWorker = Duration | Sequence[Duration]
 Worker = Annotated[int, parameter("Number of a worker, from 0 on", ge=0)]
 Moments = Mapping[Worker, Duration]
 _ONE_OR_EACH = "one finite number of at least 0, or one per worker"
+
+
+def _run(value: Any) -> Any:
+    """A `Run`, which lives above this room."""
+    if not (hasattr(value, "manifest") and hasattr(value, "schedule")) or isinstance(value, type):
+        raise Refused
+    return value
+
+
+RUN = Kind(("a Run",), _run, None)
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class Cluster(Checked):
     @checked
     def from_run(
         cls,
-        run: Annotated[Run, parameter("On a real engine", words="a Run")],
+        run: Annotated[Any, RUN, parameter("On a real engine, or simulated")],
         *,
         workers: Annotated[Workers | None, parameter("Of the cluster; None: as many as the run had")] = None,
         per_worker: Annotated[bool, parameter("Whether every worker gets times of its own")] = False,

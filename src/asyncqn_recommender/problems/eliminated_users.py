@@ -106,7 +106,7 @@ class EliminatedUsers(ABC):
         source: Any,
         columns: RealArray | None,
     ) -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.columns = _check_columns(columns, int(rank)).astype(self.dtype)
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source

@@ -13,20 +13,32 @@ and C the plain mean of g_u g_u'.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import add_gram, cholesky, invert_lower
-from asyncqn.models.parameters import Columns, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
-from asyncqn.parameters import Precision, checked, parameter
+from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled, whitened
 from asyncqn_recommender.problems import matrix_factorization as joint
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
+from asyncqn_recommender.problems.parameters import (
+    Columns,
+    Confidence,
+    Count,
+    Items,
+    Rank,
+    Ridge,
+    Shuffling,
+    Source,
+    TestRatings,
+    Users,
+    Values,
+)
 from asyncqn_recommender.problems.stored import OfClicks
 
 
@@ -102,7 +114,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
         n_items: Count,
         rank: Rank,
         prior: Ridge = 1.0,
-        confidence: Annotated[float, parameter("A click of strength r counts 1 + r times it", gt=0.0)] = 1.0,
+        confidence: Confidence = 1.0,
         dtype: Precision = np.float64,
         seed: Shuffling = 0,
         source: Source = None,

@@ -19,10 +19,21 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import is_range
-from asyncqn.models.parameters import Alpha, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import factorization as kernels
+from asyncqn_recommender.problems.parameters import (
+    Alpha,
+    Count,
+    Items,
+    Rank,
+    Ridge,
+    Shuffling,
+    Source,
+    TestRatings,
+    Users,
+    Values,
+)
 from asyncqn_recommender.problems.stored import OfRatings
 
 SPREAD = 0.1
@@ -159,7 +170,7 @@ class MatrixFactorization(OfRatings):
         seed: Shuffling = 0,
         source: Source = None,
     ) -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         triples = check_ratings(users, items, values, n_users, n_items, "ratings")
         self.n_users, self.n_items, self.rank = int(n_users), int(n_items), int(rank)
         self.prior, self.alpha, self.seed, self.source = float(prior), float(alpha), seed, source

@@ -14,13 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.errors import require
-from asyncqn.models.parameters import Alpha, Columns, Count, Items, Rank, Ridge, Shuffling, Source, TestRatings, Users, Values
 from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled
 from asyncqn_recommender.problems import matrix_factorization as joint
 from asyncqn_recommender.problems.eliminated_users import EliminatedUsers
+from asyncqn_recommender.problems.parameters import (
+    Alpha,
+    Columns,
+    Count,
+    Items,
+    Rank,
+    Ridge,
+    Shuffling,
+    Source,
+    TestRatings,
+    Users,
+    Values,
+)
 from asyncqn_recommender.problems.stored import OfRatings
 
 

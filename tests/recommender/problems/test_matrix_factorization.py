@@ -183,8 +183,8 @@ def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -
     ("change", "sentence"),
     [
         ({"rank": 0}, "rank must be an integer of at least 1, not 0."),
-        ({"prior": 0.0}, "prior must be positive"),
-        ({"alpha": -1.0}, "alpha must be at least 0"),
+        ({"prior": 0.0}, "prior must be a positive finite number"),
+        ({"alpha": -1.0}, "alpha must be a finite number of at least 0"),
         ({"dtype": np.float16}, "float64 or float32"),
         ({"users": [0, 1]}, "equally long, but their lengths are 2, 3, 3"),
         ({"users": [0, 1, 4]}, "users must lie in 0..3, but they span 0..4"),
@@ -192,12 +192,12 @@ def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -
         ({"items": [0.0, 1.0, 1.0]}, "items must be a vector of integers"),
         ({"values": [1.0, np.nan, 2.0]}, "NaN or infinite in 1 rows, first in row 1"),
         ({"values": [1.0, 2.0, np.inf]}, "NaN or infinite in 1 rows, first in row 2"),
-        ({"values": ["a", "b", "c"]}, "values must be a vector of numbers"),
+        ({"values": ["a", "b", "c"]}, "values must be an array of real numbers"),
         ({"users": [], "items": [], "values": []}, "no ratings"),
-        ({"n_users": 0}, "n_users must be a positive integer"),
+        ({"n_users": 0}, "n_users must be an integer of at least 1"),
         ({"test": ([0], [9], [1.0])}, "test ratings: items must lie in 0..2"),
         ({"test": ([0], [1])}, "test must be three arrays"),
-        ({"seed": -1}, "seed must be an integer from 0"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
     ],
 )
 def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], sentence: str) -> None:

@@ -221,7 +221,7 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
     p = oracle.problem(11)
     with pytest.raises(BadInput, match="rank must be an integer"):
         model(p, 0)
-    with pytest.raises(BadInput, match="seed must be an integer from 0"):
+    with pytest.raises(BadInput, match="seed must be an integer of at least 0"):
         model(p, seed=-1)
     with pytest.raises(BadInput, match=r"users must lie in 0\.\.2"):
         model(p._replace(n_users=3))

@@ -1,0 +1,34 @@
+"""The parameters that factorizations and the estimator share, described once each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from asyncqn.parameters import Kind, RealArray, Refused, Seed, parameter
+
+Users = Annotated[RealArray, parameter("The user of each rating, from 0 to n_users - 1")]
+Items = Annotated[RealArray, parameter("The item of each rating, from 0 to n_items - 1")]
+Values = Annotated[RealArray, parameter("The ratings, or how often a user clicked")]
+Count = Annotated[int, parameter("How many there are", ge=1, le=2**31 - 1)]
+Rank = Annotated[int, parameter("K: numbers of a user or an item", ge=1, le=10_000)]
+Ridge = Annotated[float, parameter("The ridge of a row is prior + alpha times its ratings", gt=0.0)]
+Alpha = Annotated[float, parameter("The ridge of a row is prior + alpha times its ratings", ge=0.0)]
+Confidence = Annotated[float, parameter("A click of strength r counts 1 + r times it", gt=0.0)]
+Shuffling = Annotated[Seed | None, parameter("Of the order in which rows are kept; None: as given")]
+Source = Annotated[str | Mapping[str, Any] | None, parameter("Where the ratings come from, as JSON data")]
+Columns = Annotated[RealArray | None, parameter("A factor on the ridge of each column; None: 1")]
+
+
+def _test_ratings(value: Any) -> Any:
+    whole = all(hasattr(value, name) for name in ("users", "items", "values"))
+    if value is not None and not whole and not (isinstance(value, (list, tuple)) and len(value) == 3):
+        raise Refused
+    return value
+
+
+TestRatings = Annotated[
+    Any,
+    Kind(("three arrays (users, items, values)", "an object with these", "None"), _test_ratings, None),
+    parameter("Ratings held out, for the metric test_rmse"),
+]
