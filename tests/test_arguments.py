@@ -96,9 +96,7 @@ def test_clusters_are_asked_for_where_they_are_needed() -> None:
         aq.Simulator(3)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="timing_model must be a Cluster"):
         aq.Threads(2, timing_model=3)  # type: ignore[arg-type]
-    with pytest.raises(
-        BadInput, match="worker_mean must be one finite number of at least 0, or one"
-    ):
+    with pytest.raises(BadInput, match="worker_mean must be one finite number of at least 0, or one"):
         aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
 
 
