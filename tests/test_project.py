@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -271,6 +273,42 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "asyncqn"))
     assert rooms <= {"core", "errors", "parameters", "kernels"}
     kernels = {name.split(".")[2] for name in loaded if name.startswith("asyncqn.kernels.")}
     assert kernels <= KERNELS_OF_THE_CORE
+
+
+LINES_OF_THE_CORE = 1_400
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that are neither blank nor only comment or docstring."""
+    source = path.read_text(encoding="utf-8")
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {n for t in tokens if t.type not in layout for n in range(t.start[0], t.end[0] + bool(t.string))}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def test_the_core_is_short_and_its_readme_names_every_file_in_reading_order() -> None:
+    core = SOURCE / "core"
+    files = {path.name for path in core.glob("*.py")} - {"__init__.py"}
+    assert sum(lines_of_code(path) for path in core.glob("*.py")) <= LINES_OF_THE_CORE
+    readme = (core / "README.md").read_text(encoding="utf-8")
+    ten = [
+        "problem",
+        "algorithm",
+        "schedule",
+        "stages",
+        "streams",
+        "master",
+        "worker",
+        "execute",
+        "stopping",
+        "outcome",
+    ]
+    assert re.findall(r"^\| \[(\w+)\.py\]", readme, re.M) == ten
+    assert set(re.findall(r"\]\((\w+\.py)\)", readme)) == files
 
 
 def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:

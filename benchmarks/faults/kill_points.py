@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.runs.run import load_run
 from asyncqn.storage import write_whole
 from asyncqn_recommender.data import Ratings, open_ratings, save_ratings
 from asyncqn_recommender.estimator import Recommender

@@ -44,9 +44,10 @@ from .models.poisson import PoissonRegression
 from .models.robust import RobustRegression
 from .models.softmax import SoftmaxRegression
 from .resume import resume
+from .runs.archive import load_run
 from .runs.draws import Draws
 from .runs.replay import replay
-from .runs.run import Run, load_run
+from .runs.run import Run
 from .sample import sample
 from .samples import Samples
 from .types import Algorithm, Engine, Potential

@@ -26,7 +26,8 @@ from asyncqn.engines.mpi.engine import MPI
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import starting_point
 from asyncqn.parameters import from_json
-from asyncqn.runs.run import Run, load_run
+from asyncqn.runs.archive import load_run
+from asyncqn.runs.run import Run
 from asyncqn.storage import write_whole
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array, Potential

@@ -15,7 +15,7 @@ from asyncqn.cli.jobfile import PROBLEMS, job_schema, load_job
 from asyncqn.cli.main import main
 from asyncqn.engines.named import REAL_ENGINES
 from asyncqn.errors import BadInput
-from asyncqn.runs.run import load_run
+from asyncqn.runs.archive import load_run
 
 MODULE = """
 from dataclasses import dataclass

@@ -16,8 +16,8 @@ from sealed import data_file
 import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.cli.commands import warm
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import replay
-from asyncqn.runs.run import load_run
 from asyncqn.storage import check_of
 
 DIVERGING = [*SMALL, "-p", "h=1.0", "--commits", "400"]

@@ -28,8 +28,8 @@ from asyncqn import (
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, ReplayMismatch
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import first_difference, replay
-from asyncqn.runs.run import load_run
 
 CLUSTERS = {
     "equal": Cluster(5, 2.0, 1.0),

@@ -17,8 +17,8 @@ from sealed import as_first_layout, data_file, reseal
 
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.errors import AsyncqnError, BadInput, DamagedFile
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import replay
-from asyncqn.runs.run import load_run
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ import numpy as np
 from sealed import reseal
 
 import asyncqn as aq
-from asyncqn.runs.run import load_run
+from asyncqn.runs.archive import load_run
 from asyncqn_recommender.data import open_ratings
 from asyncqn_recommender.estimator import Recommender
 

@@ -17,7 +17,8 @@ from sealed import DOCUMENTS, document_of
 from storage.disk import Disk, Killed, on
 
 import asyncqn as aq
-from asyncqn.runs.run import Run, load_run
+from asyncqn.runs.archive import load_run
+from asyncqn.runs.run import Run
 from asyncqn.storage import write_whole
 from asyncqn_recommender.data import Ratings, open_ratings, save_ratings
 from asyncqn_recommender.estimator import Recommender

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def check_run_folder(folder: Path | None) -> None:
     """Refuse, before any work is done, a folder that `Run.save` will refuse after it."""
-    from asyncqn.runs.run import RUN
+    from asyncqn.runs.archive import RUN
     from asyncqn.storage import check_folder, check_place
 
     if folder is not None:

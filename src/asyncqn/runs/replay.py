@@ -15,9 +15,10 @@ from asyncqn.core.execute import Segment
 from asyncqn.core.outcome import Outcome
 from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
 from asyncqn.models import rebuild
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import request_again
-from asyncqn.runs.run import Run, load_run
+from asyncqn.runs.run import Run
 from asyncqn.runs.segments import value_at_start
 from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential

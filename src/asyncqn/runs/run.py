@@ -1,4 +1,4 @@
-"""Run: what a minimisation returns, saved as one JSON file and one of arrays, loaded without pickle."""
+"""Run: what a minimisation returns."""
 
 from __future__ import annotations
 
@@ -6,52 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import storage
-from asyncqn.core.outcome import Outcome, outcome_of
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule, rows_computed
-from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
-from asyncqn.runs.manifest import Manifest, rebuild_inputs
 from asyncqn.runs.table import Table
-from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
 
 if TYPE_CHECKING:
     from asyncqn.cluster.cluster import Cluster
-
-RUN = storage.Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
-"""Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
-
-SCHEMA = {
-    "theta": storage.Spec(storage.FLOATS, ("dim",)),
-    "theta0": storage.Spec(storage.FLOATS, ("dim",)),
-    "fingerprints": storage.Spec(("<u4",), ("commits",)),
-    "schedule.worker": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.read": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.commit": storage.Spec(storage.INT32, ("rows",)),
-    "schedule.time": storage.Spec(("<f8",), ("rows",)),
-    "schedule.part": storage.Spec(storage.INT32, ("rows",), optional=True),
-    "draws": storage.Spec(storage.FLOATS, ("draws", "dim"), optional=True),
-    "results.*": storage.Spec(storage.FLOATS, None),
-    "metrics.*": storage.Spec(("f", "i", "u", "b"), ("evaluations",)),
-}
-
-
-class RunDocument(msgspec.Struct):
-    """What run.json must at least say."""
-
-    status: str
-    message: str
-    fun: float | str
-    counters: dict[str, Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]]
-    manifest: Manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,102 +150,6 @@ class Run:
 
     def save(self, folder: str | Path) -> Path:
         """Write the run to `folder`, whole or not at all; an older run there is replaced."""
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "theta": self.theta,
-            "theta0": self.theta0,
-            "fingerprints": self.fingerprints,
-            **{f"schedule.{name}": column for name, column in self.schedule.arrays().items()},
-            **{f"metrics.{name}": column for name, column in self.metrics.items()},
-            **{f"results.{name}": array for name, array in self.results.items()},
-        }
-        document: dict[str, Any] = {
-            "status": str(self.status),
-            "message": self.message,
-            "fun": to_json(self.fun),
-            "counters": self.counters,
-            "manifest": self.manifest,
-        }
-        files = {"arrays.npz": storage.npz(arrays)}
-        if self.keep is not None:
-            files["draws.npy"] = storage.npy(self.keep.theta)
-        return storage.write_folder(folder, RUN, document, files)
+        from asyncqn.runs.archive import save_run
 
-
-def load_run(
-    folder: str | Path,
-    *,
-    potential: Potential | None = None,
-    algorithm: Algorithm | None = None,
-    allow_imports: bool = False,
-) -> Run:
-    """Read a saved run; a folder that is not a run, or is damaged, raises one clear sentence.
-
-    A potential or an algorithm that is given is taken instead of being rebuilt from the run.
-    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
-
-    >>> import tempfile
-    >>> import asyncqn as aq
-    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
-    >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     saved = run.save(folder)
-    ...     loaded = aq.load_run(folder)
-    >>> bool((loaded.theta == run.theta).all())
-    True
-    """
-    said, plain, arrays, keep = storage.read_settled(
-        lambda: storage.version_of(folder, RUN), lambda: _read_stored(folder)
-    )
-    with storage.telling_damage(folder, RUN):
-        status = outcome_of(said.status)
-        if status is None:
-            raise DamagedFile(
-                f"{folder} cannot be used: it ended as {said.status[:40]!r}, which is no outcome."
-            )
-        potential, algorithm = rebuild_inputs(folder, plain, potential, algorithm, allow_imports)
-        return Run(
-            theta=arrays["theta"],
-            fun=float(said.fun),
-            status=status,
-            message=said.message,
-            schedule=_schedule(folder, with_prefix("schedule.", arrays), arrays["fingerprints"].size),
-            metrics=metrics_of(folder, arrays),
-            counters=said.counters,
-            manifest=plain,
-            theta0=arrays["theta0"],
-            fingerprints=arrays["fingerprints"],
-            algorithm=algorithm,
-            potential=potential,
-            keep=keep,
-            results=with_prefix("results.", arrays),
-        )
-
-
-def _read_stored(
-    folder: str | Path,
-) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
-    """The document, its manifest as plain data, the arrays and the draws of a saved run."""
-    document = storage.read_document(folder, RUN)
-    with storage.telling_damage(folder, RUN):
-        said = document.typed(RunDocument)
-        sizes = {"dim": said.manifest.potential.dim}
-        arrays = document.arrays("arrays.npz", SCHEMA, sizes)
-        if arrays["theta"].dtype != arrays["theta0"].dtype:
-            raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
-        plain = document.plain["manifest"]
-        keep = None
-        if "draws.npy" in document.files:
-            theta = document.mapped("draws.npy", "draws", SCHEMA, sizes)
-            keep = Draws(int(plain["keep"]), theta)
-        return said, plain, arrays, keep
-
-
-def _schedule(folder: str | Path, columns: dict[str, npt.NDArray[Any]], commits: int) -> Schedule:
-    """The stored schedule; one that breaks a schedule's rules was not written by us."""
-    try:
-        schedule = Schedule.from_arrays(columns)
-    except BadInput as error:
-        raise DamagedFile(f"{folder} is damaged: {error}") from None
-    if schedule.commits != commits:
-        raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (fingerprints and commits).")
-    return schedule
+        return save_run(self, folder)

@@ -27,7 +27,7 @@ def blame(
     rows and noise; differences are of these pairs, with 95 % intervals over the seeds.
     """
     from asyncqn.lab.blame import blame as blame_run
-    from asyncqn.runs.run import load_run
+    from asyncqn.runs.archive import load_run
 
     loaded = load_run(run, allow_imports=allow_imports)
     with out.progress("blame", 1) as advance:

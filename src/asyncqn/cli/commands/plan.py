@@ -43,7 +43,7 @@ def plan(
     from asyncqn.engines.named import engine_class
     from asyncqn.lab.plan import CANDIDATES, planned
     from asyncqn.lab.plan import plan as make_plan
-    from asyncqn.runs.run import load_run
+    from asyncqn.runs.archive import load_run
 
     require(engine in ("threads", "processes"), f"plan records threads or processes, not {engine!r}.")
     given = load_job(job, allow_imports=allow_imports)

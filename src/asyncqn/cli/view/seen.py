@@ -9,9 +9,9 @@ from typing import Any
 
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
+from asyncqn.runs.archive import load_run
 from asyncqn.runs.checkpoint import GENERATIONS, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.runs.run import load_run
 from asyncqn.runs.table import Table
 
 
