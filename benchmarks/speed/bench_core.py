@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import simpy
 
-from asyncqn import ASLBFGS, Cluster, LinearGaussian, simulate
+from asyncqn import ASLBFGS, BlockLBFGS, Cluster, LinearGaussian, LogisticRegression, simulate
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks
+from asyncqn.core.stopping import Stopping
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.memory import Langevin, langevin_update
 from asyncqn.kernels.random import NOISE, fill_normals
@@ -235,4 +236,27 @@ def normals() -> Records:
     ]
 
 
-BENCHMARKS = (products, linear_cost, update_through_replay, schedules, block_queue, normals)
+def rows_per_version() -> Records:
+    """Processor time of an exact method with a row per version, against one with two rows."""
+    out = []
+    for n, d, commits in ((300, 10, 400), (20_000, 20, 60)):
+        problem, algorithm = LogisticRegression.random(n_data=n, dim=d, seed=0), BlockLBFGS(2, memory=1)
+        schedule = simulate(Cluster(2, 2.0, 0.5), algorithm.stages, commits, 0)
+
+        def processor_time(every: bool, problem=problem, algorithm=algorithm, schedule=schedule) -> float:
+            rule = Stopping(tol=1e-300, target=-1.0)  # neither is reached
+            request = Request(problem, algorithm, np.zeros(problem.dim), schedule.commits,
+                              evaluate=schedule.commits, stopping=rule, every_version=every)  # fmt: skip
+            began = process_time()
+            execute(request, schedule)
+            return process_time() - began
+
+        processor_time(True)
+        pairs = [(processor_time(False), processor_time(True)) for _ in range(41)]
+        without, noted = (float(np.median(times)) for times in zip(*pairs))
+        name = f"a row per version, {n:,} rows of {d} features, against none"
+        out.append(record(name, noted * 1e3, "ms", noted / without, "<= 1.02", noted / without <= 1.02))
+    return out
+
+
+BENCHMARKS = (products, linear_cost, update_through_replay, schedules, block_queue, normals, rows_per_version)

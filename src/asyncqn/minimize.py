@@ -56,10 +56,12 @@ def minimize(
     seed: of minibatches, noise, simulated delays and the default start.
     tol: when an exact method has converged, see `core.stopping`; None: it goes on to the last commit.
     max_passes: end after so many passes over the data; max_time: after so long on the engine's clock.
-    target, metric: end when an evaluation finds this column of the metric table at or below the target.
-    callback: called with a `Progress` after every evaluation; raise StopIteration to stop.
-    evaluate: commits between two rows of the metric table (default: about 200 rows in all, fewer where
-    samples grow).
+    target, metric: end when a row of the metric table has this column at or below the target.
+    callback: called with a `Progress` for every row; raise StopIteration to stop.
+    evaluate: commits between two evaluations of U at theta (default: about 200 in all, fewer where samples
+    grow).  Each is a row of the metric table, and so is every other version at which an exact method
+    knows U and its gradient: of the last point kept, at no cost.  Versions judged on a sample have no
+    row, since nobody knows U there, nor have those of a potential with `metrics` of its own.
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
@@ -94,18 +96,9 @@ def minimize(
     with nullcontext() if checkpoints is None else closing(checkpoints):
         return engine.minimize(
             Request(
-                *(
-                    potential,
-                    algorithm,
-                    start,
-                    commits,
-                    seed,
-                    evaluate,
-                    callback,
-                    stopping,
-                    checkpoints,
-                    keep,
-                ),
+                *(potential, algorithm, start, commits, seed),
+                *(evaluate, callback, stopping, checkpoints, keep),
+                every_version=True,
                 open_ended=open_ended,
             )
         )

@@ -58,7 +58,7 @@ def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
             updates = [steps.compute(master.iterate, None, task) for task in tasks]
             master.commit(updates, float(n), [0] * len(updates))
     except Ended as ended:
-        return ended.status, str(ended), master.iterate.base
+        return ended.outcome, str(ended), master.iterate.base
     return "stopped", f"{MOST} passes were made", master.iterate.base
 
 

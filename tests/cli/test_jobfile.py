@@ -108,7 +108,7 @@ def test_a_problem_without_an_algorithm_gets_what_minimize_chooses(
 @pytest.mark.parametrize("kind", DEFAULT_PARAMETERS)
 def test_the_defaults_of_every_algorithm_run_with_the_default_cluster(kind: str) -> None:
     job = load_job(None, {"algorithm": {"kind": kind}})
-    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=20, seed=0)
+    run = aq.minimize(job.problem, job.algorithm, engine=aq.Simulator(job.cluster), commits=60, seed=0)
     assert run.status in ("completed", "converged")
     assert kind in ALGORITHMS
 

@@ -15,6 +15,7 @@ from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core import stages
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.core.worker import WorkerSteps
@@ -153,7 +154,7 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
         else:
             carry(core.answer(worker, update, now))
     else:
-        core.stop("stopped", "long enough.")
+        core.stop(Outcome.STOPPED, "long enough.")
     assert_replays(core.finish({w: states[w] for w in core.members}), POTENTIAL)
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncqn as aq
+from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.master_state import MasterState
@@ -105,7 +106,7 @@ class Stage:
 
     def finish(self) -> aq.Run:
         if not self.core.done:
-            self.core.stop("stopped", "the test stopped the run.")
+            self.core.stop(Outcome.STOPPED, "the test stopped the run.")
         return self.core.finish(self.states)
 
 
@@ -207,7 +208,7 @@ def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_answe
     for _ in range(3):
         stage.answer(0)
     run = stage.finish()
-    assert run.status == "completed"
+    assert run.nit == 2
     rows = list(zip(run.schedule.worker.tolist(), run.schedule.read.tolist(), run.schedule.commit.tolist()))
     assert rows[:3] == [(0, 0, 1), (2, 0, 1), (1, 0, 0)]
     assert sorted(rows[3:]) == [(0, 1, 2), (1, 1, 2), (2, 1, 2)]

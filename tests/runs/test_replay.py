@@ -107,9 +107,10 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
         evaluate=every,
     )
     if run.message.startswith("the callback"):
-        asked = math.ceil(stop / every) * every
+        evaluated = math.ceil(stop / every) * every
+        first = stop if run.manifest["exact"] else evaluated  # exact methods know U between two evaluations
         assert run.status == "stopped"
-        assert run.schedule.commits in (asked, run.manifest["commits"]) or cluster == "all gone"
+        assert first <= run.schedule.commits <= evaluated or cluster == "all gone"
     assert_identical(run, replay(run))
 
 
@@ -222,9 +223,10 @@ def test_a_mismatch_names_versions_that_changed():
     run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5)
     other = problem()
     changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
+    unknown = {name: entry for name, entry in run.manifest.items() if name != "data"}
     with pytest.raises(ReplayMismatch, match="versions and machine are as recorded"):
-        replay(run, potential=changed)
-    old = {**run.manifest, "versions": {**run.manifest["versions"], "numpy": "1.0"}}
+        replay(replace(run, manifest=unknown), potential=changed)
+    old = {**unknown, "versions": {**run.manifest["versions"], "numpy": "1.0"}}
     with pytest.raises(ReplayMismatch, match=r"since the recording numpy 1\.0 is now"):
         replay(replace(run, manifest=old), potential=changed)
 

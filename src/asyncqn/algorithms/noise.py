@@ -10,7 +10,7 @@ above the minimum of a quadratic, where s_max is the largest stable step; U then
 with k = tr(PC)^2 / tr((PC)^2) effective dimensions.  Two rules follow.
 
 * Temperature: a run may rise by (1.5 d + 5) / beta, "a few d / beta": all but 3 in 10,000 draws of one
-  dimension, and more of several, lie within that.
+  dimension, and more of several, lie within that.  Where beta changes, its lowest value counts.
 * Minibatches: a run may end within the band [U_min, U_min + F (1 + 4 / sqrt(k) + 8 / k)] if it also started
   there, for then it had no way but up.  U_min is the lowest value that a few exact gradient steps from the
   start find.  An optimizer that starts above the band has to descend, and one whose step is not stable
@@ -53,8 +53,8 @@ def explained_rise(
     temperature, floor = extra(algorithm, "temperature"), extra(algorithm, "noise_floor")
     by_temperature = by_batches = 0.0
     if temperature is not None:
-        k = commits // max(workers, 1)
-        by_temperature = (1.5 * theta0.size + 5.0) * float(temperature(k))
+        hottest = max(float(temperature(k)) for k in (0, commits // max(workers, 1)))  # of an annealed run
+        by_temperature = (1.5 * theta0.size + 5.0) * hottest
     if floor is not None:
         with np.errstate(all="ignore"):
             band = float(floor(potential, theta0, workers, iterate, locals_))

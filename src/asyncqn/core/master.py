@@ -93,6 +93,9 @@ class Master:
         """The names in `records`, in the order in which they first came."""
         self.delays = self.delayed = 0
         """The sum of l_n over the updates since the callback was last called, and how many they are."""
+        self._every_version = request.every_version and self.evaluates
+        self._known: list[tuple[int, float, float, float]] = []
+        """Commit, time, U and |grad U| of versions that were not evaluated, until `flush` moves them."""
         self._view_theta()
 
     def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
@@ -103,6 +106,10 @@ class Master:
         self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
         """U over all data."""
         self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
+        self._stood: tuple[Standing | None] | None = None
+        """The standing of this version, once it was asked for."""
+        self._knows_u = self._standing is not None and extra(potential, "metrics") is None
+        """Whether the method knows all of a row without an evaluation."""
         made = extra(potential, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
@@ -135,8 +142,7 @@ class Master:
             self.rejected_in_a_row = 0
             about = version, staleness, self.value, self._inverse_metric_from
             self.iterate = self._apply(self.iterate, good, new_tuple(Commit, about))
-        self.version = version
-        self.time = time
+        self.version, self.time, self._stood = version, time, None
         if self.iterate.theta is not self._theta:
             self._view_theta()
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
@@ -148,14 +154,23 @@ class Master:
             raise Ended(Outcome.DIVERGED, f"{many} updates in a row were not finite, up to commit {version}")
         if self.kept is not None and version % self.keep == 0:
             self.kept.append(self._theta)
-        if version % self._every == 0 or version == self._last:
+        known = self._every_version and self._knows_u
+        if version % self._every == 0:
+            if known and self.stopping.target is not None:
+                self._note_standing(only_at_target=True)
+            self.evaluate(time)
+        elif not (known and self._note_standing()) and version == self._last:
             self.evaluate(time)
         if self._may_end:
             self.stop_where_due()
 
     def standing(self) -> Standing | None:
         """Where a method with exact gradients stands; None: it does not say."""
-        return None if self._standing is None else self._standing(self.iterate)
+        if self._standing is None:
+            return None
+        if self._stood is None:
+            self._stood = (self._standing(self.iterate),)
+        return self._stood[0]
 
     def stop_where_due(self) -> None:
         """Raise `Ended` where the run has what it was asked for, or may not go on."""
@@ -180,41 +195,94 @@ class Master:
         with self.pause():
             self._evaluate(time)
 
-    def _evaluate(self, time: float) -> None:
-        theta = self.iterate.theta
-        fun = self.value(theta)
-        record: dict[str, float] = {"commit": self.version, "time": time, "fun": fun}
+    def _row(self, commit: int, time: float, fun: float) -> dict[str, float]:
+        """Return what every row of the metric table has."""
+        record: dict[str, float] = {"commit": commit, "time": time, "fun": fun}
         optimum = extra(self.potential, "optimum")
         if optimum is not None:
             record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
+        return record
+
+    def _note_standing(self, *, only_at_target: bool = False) -> bool:
+        """Note what an exact method knows at this version, call the callback, and compare with the target.
+
+        The row tells of the last point kept, and costs no evaluation.  It waits, because an evaluation at the
+        end of the run takes its place.  Return whether there was anything to note.
+        """
+        standing = self.standing()
+        if standing is None:
+            return False
+        known = self.version, self.time, standing.value, standing.grad_norm
+        rule = self.stopping
+        far = rule.target is None or (rule.metric == "fun" and standing.value > rule.target)
+        if far and self.callback is None:  # the usual case, at every version: a dictionary would show
+            if not only_at_target:
+                self._known.append(known)
+            return not only_at_target
+        record = {**self._row(*known[:3]), "grad_norm": standing.grad_norm}
+        reached = self.at_target(record)
+        if only_at_target and not reached:
+            return False
+        self._known.append(known)
+        if self.callback is not None:
+            with self.pause():
+                self._call_back(standing.point, record)
+        if reached:
+            self.flush()
+            raise self._ended(Outcome.CONVERGED, self._target_reached(record))
+        return True
+
+    def flush(self, *, but_now: bool = False) -> None:
+        """Move the rows that wait into the table; but_now: leave the row of this version waiting."""
+        rows, self._known = self._known, []
+        if but_now and rows and rows[-1][0] == self.version:
+            self._known.append(rows.pop())
+        for commit, time, fun, grad_norm in rows:
+            self._append({**self._row(commit, time, fun), "grad_norm": grad_norm})
+
+    def _append(self, record: dict[str, float]) -> None:
+        self.records.append(record)
+        self.columns.update(dict.fromkeys(record))
+
+    def _evaluate(self, time: float) -> None:
+        theta = self.iterate.theta
+        fun = self.value(theta)
+        record = self._row(self.version, time, fun)
+        self.flush(but_now=True)
+        self._known.clear()
         metrics = extra(self._asked, "metrics")
         if metrics is not None:
             record.update({name: float(value) for name, value in metrics(theta).items()})
         if self._standing is not None and "grad_norm" not in record:
             standing = self.standing()
             record["grad_norm"] = math.nan if standing is None else standing.grad_norm
-        self.records.append(record)
-        self.columns.update(dict.fromkeys(record))
+        self._append(record)
         if not np.isfinite(fun) and (self._standing is None or self.version == 0):
             # Else theta is a trial, from which the method turns back by itself.
             raise Ended(Outcome.DIVERGED, f"the objective is not finite at commit {self.version}")
         if self.callback is not None:
-            delay = self.delays / max(1, self.delayed)
-            self.delays = self.delayed = 0
-            progress = Progress(self.version, time, theta.copy(), dict(record), delay, self.alive)
-            try:
-                self.callback(progress)
-            except StopIteration:
-                sentence = f"the callback stopped the run after commit {self.version}."
-                raise EndedByCallback(Outcome.STOPPED, sentence) from None
-            except BaseException as error:
-                sentence = f"the callback failed after commit {self.version}."
-                raise EndedByCallback(Outcome.STOPPED, sentence) from error
+            self._call_back(theta, record)
         if self.at_target(record):
-            rule, reached = self.stopping, record[self.stopping.metric]
-            raise self._ended(
-                Outcome.CONVERGED, f"{rule.metric} is {reached:.6g}, at or below the target {rule.target:g}"
-            )
+            raise self._ended(Outcome.CONVERGED, self._target_reached(record))
+
+    def _call_back(self, theta: Array, record: dict[str, float]) -> None:
+        """Show the callback the point of a row; raise `EndedByCallback` where it stops the run or fails."""
+        assert self.callback is not None
+        delay = self.delays / max(1, self.delayed)
+        self.delays = self.delayed = 0
+        progress = Progress(self.version, record["time"], theta.copy(), dict(record), delay, self.alive)
+        try:
+            self.callback(progress)
+        except StopIteration:
+            sentence = f"the callback stopped the run after commit {self.version}."
+            raise EndedByCallback(Outcome.STOPPED, sentence) from None
+        except BaseException as error:
+            sentence = f"the callback failed after commit {self.version}."
+            raise EndedByCallback(Outcome.STOPPED, sentence) from error
+
+    def _target_reached(self, record: dict[str, float]) -> str:
+        rule = self.stopping
+        return f"{rule.metric} is {record[rule.metric]:.6g}, at or below the target {rule.target:g}"
 
     def at_target(self, record: dict[str, float]) -> bool:
         """Whether a row of the metric table has what was asked for."""
@@ -245,4 +313,8 @@ class Master:
         self.fingerprints, self.records = array("I", fingerprints), records
         self.columns = dict.fromkeys(name for record in records for name in record)
         self.delays, self.delayed = delays
+        self._stood = None
+        standing = self.standing() if self._every_version and self._knows_u else None
+        if standing is not None and (not records or records[-1]["commit"] < version):
+            self._known = [(version, time, standing.value, standing.grad_norm)]
         self._view_theta()

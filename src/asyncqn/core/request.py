@@ -48,6 +48,9 @@ class Request:
     stopping: Stopping = TO_THE_END
     checkpoints: Checkpoints | None = None
     keep: int | None = None
+    every_version: bool = False
+    """Whether a method with exact gradients notes a row, calls the callback and compares with the target at
+    every version that it judges on all rows, by what it knows there.  Recordings of 0.1 did not."""
     open_ended: bool = False
     """Whether `commits` is a default bound and not a wish: making them all is then a stop, not an end."""
 

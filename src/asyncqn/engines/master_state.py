@@ -53,6 +53,7 @@ from asyncqn.engines.snapshots import Snapshots, restore, take
 from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.runs.conclude import conclude
+from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.manifest import EngineManifest, run_manifest
 from asyncqn.runs.run import Run
@@ -93,6 +94,7 @@ class MasterState:
         self.stages, self.stopping = algorithm.stages, request.stopping
         self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
+        self._data = data_digest(request.potential)
         self.recorder = ScheduleRecorder()
         self.members: dict[int, Member] = {}
         self.gone: set[int] = set()
@@ -389,7 +391,7 @@ class MasterState:
             "resumed_from": self.resumed_from,
             "measured": self.measured.to_json(),
         }
-        manifest = run_manifest(self.request, engine)
+        manifest = run_manifest(self.request, engine, self._data)
         return {**manifest, "segments": self.segments} if self.segments else manifest
 
     def under_way(self) -> list[tuple[int, int, int | None]]:

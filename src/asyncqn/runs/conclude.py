@@ -31,6 +31,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)
         message = f"{message}: {advice}"
     totals = master.algorithm.counters(master.iterate, locals_)
+    master.flush()
     return Run(
         theta=theta,
         fun=fun,
@@ -119,7 +120,10 @@ def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
     if known and master.at_target(records[-1]):
-        return np.array(theta, copy=True), records[-1]["fun"]
+        fun = records[-1]["fun"]
+        if standing is not None and fun == standing.value:
+            theta = standing.point  # the row tells of the last point kept
+        return np.array(theta, copy=True), fun
     reached = tol is not None and standing is not None and converged(standing, tol)
     if standing is not None and (reached or outcome is Outcome.STALLED):
         return np.array(standing.point, copy=True), master.value(standing.point)

@@ -14,6 +14,7 @@ from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.models import POTENTIALS, rebuild, reference_of
 from asyncqn.parameters import from_json
+from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.provenance import code_digest, versions
 from asyncqn.storage.serialise import is_own, to_json
 from asyncqn.types import Algorithm, Array, Potential, extra
@@ -82,10 +83,15 @@ def potential_entry(potential: Potential) -> dict[str, Any]:
     }
 
 
-def run_manifest(request: Request, engine: EngineManifest) -> dict[str, Any]:
-    """What was run, with what, and where: enough to run it again."""
+def run_manifest(request: Request, engine: EngineManifest, data: str | None = None) -> dict[str, Any]:
+    """What was run, with what, and where: enough to run it again.
+
+    data: the digest of the problem's data, where it was computed before.
+    """
+    data = data_digest(request.potential) if data is None else data
     return {
         "potential": potential_entry(request.potential),
+        **({"data": data} if data else {}),
         "algorithm": algorithm_to_json(request.algorithm),
         "exact": extra(request.algorithm, "standing") is not None,
         "stopping": to_json(request.stopping),
@@ -94,6 +100,7 @@ def run_manifest(request: Request, engine: EngineManifest) -> dict[str, Any]:
         "commits": int(request.commits),
         "evaluate": to_json(request.evaluate),
         **({} if request.keep is None else {"keep": int(request.keep)}),
+        **({"every_version": True} if request.every_version else {}),
         **({"open_ended": True} if request.open_ended else {}),
         "versions": dict(versions()),
         "code": code_digest(),
@@ -141,5 +148,6 @@ def request_again(
     except BadInput as error:
         raise DamagedFile(f"the run cannot be used: {error}") from None
     asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
-    asked["open_ended"] = bool(manifest.get("open_ended", False))
+    for name in ("every_version", "open_ended"):
+        asked[name] = bool(manifest.get(name, False))
     return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})

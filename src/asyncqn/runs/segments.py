@@ -16,6 +16,7 @@ import numpy as np
 from asyncqn.algorithms import algorithm_to_json
 from asyncqn.errors import BadInput, require
 from asyncqn.runs.checkpoint import Arrays, Saved, with_prefix
+from asyncqn.runs.data_digest import data_digest, is_reliable
 from asyncqn.runs.table import Table
 from asyncqn.types import Algorithm, Array, Potential, extra
 
@@ -70,6 +71,10 @@ def differences(
             for name in {**a, **b}
             if a.get(name) != b.get(name)
         ]
+    recorded = manifest.get("data")
+    if given is not None and not found and recorded and is_reliable(given) and data_digest(given) != recorded:
+        saved.document["other data"] = True
+        found.append("the problem holds other data")
     start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
     if given is not None and not found and start is not None:
         value = float(given.value(theta0))

@@ -19,6 +19,7 @@ from asyncqn.storage import GrowingRows, Log
 
 def save_master(master: Master) -> Saved:
     """Return what a checkpoint keeps of a master: numbers, copies of its arrays, and what only grows."""
+    master.flush(but_now=True)  # `Master.restore` makes the row of this version again
     document = {
         "commit": master.version,
         "last_time": master.time,

@@ -102,6 +102,7 @@ class ImplicitFactorization(EliminatedUsers, OfClicks):
     """
 
     kind = "implicit-factorization"
+    computed_on_demand = ("_white",)
 
     @checked
     def __init__(

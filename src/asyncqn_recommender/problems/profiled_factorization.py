@@ -64,6 +64,7 @@ class ProfiledFactorization(EliminatedUsers, OfRatings):
     """
 
     kind = "profiled-factorization"
+    computed_on_demand = ("_prepared",)
 
     @checked
     def __init__(

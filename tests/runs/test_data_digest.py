@@ -1,0 +1,120 @@
+"""The digest of a problem's data: in the manifest, and the reason that a replay or a resumed run gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from oracles import one_sentence
+
+import asyncqn as aq
+from asyncqn.models import POTENTIALS
+from asyncqn.runs.data_digest import data_digest
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.standard_normal((60, 4)), (RNG.random(60) > 0.5).astype(float)
+SGD = aq.AsyncSGD(h=1e-3, batch=10)
+
+
+def engine():
+    return aq.Simulator(aq.Cluster(2, 2.0, 0.5))
+
+
+@pytest.mark.parametrize("kind", POTENTIALS)
+def test_a_digest_does_not_change_with_use_and_is_that_of_an_equal_problem(kind):
+    p, other = (POTENTIALS[kind].example("float64") for _ in range(2))
+    before = data_digest(p)
+    assert before == data_digest(other) != ""
+    theta = aq.minimize(p, engine=engine(), commits=30, tol=None).theta
+    p.value(theta)
+    assert data_digest(p) == before
+
+
+def test_replay_names_other_data_where_u_at_the_start_is_the_same(tmp_path):
+    run = aq.minimize(aq.LogisticRegression(X, Y), SGD, engine=engine(), commits=30)
+    run.save(tmp_path)
+    aq.replay(tmp_path, aq.LogisticRegression(X.copy(), Y.copy()))
+    with pytest.raises(aq.ReplayMismatch, match="the problem holds other data than the recording") as caught:
+        aq.replay(tmp_path, aq.LogisticRegression(2 * X, Y))
+    assert one_sentence(caught.value)
+    assert "altered" not in str(caught.value)
+
+
+def test_resume_names_other_data_and_goes_on_with_them_where_asked(tmp_path):
+    def stop(progress):
+        if progress.commit >= 10:
+            raise StopIteration
+
+    p = aq.LogisticRegression(X, Y)
+    aq.minimize(p, SGD, engine=aq.Threads(1), commits=30, callback=stop, checkpoint=tmp_path)
+    with pytest.raises(aq.BadInput, match="the problem holds other data") as caught:
+        aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y))
+    assert one_sentence(caught.value)
+    run = aq.resume(tmp_path, aq.LogisticRegression(2 * X, Y), change=True)
+    assert [entry["data"] for entry in run.manifest["segments"]] == [0, 1]
+
+
+def test_recordings_without_a_digest_are_read_and_replayed(tmp_path):
+    run = aq.minimize(aq.LogisticRegression(X, Y), SGD, engine=engine(), commits=30)
+    del run.manifest["data"]
+    run.save(tmp_path)
+    again = aq.replay(tmp_path, aq.LogisticRegression(X, Y))
+    assert again.theta.tobytes() == run.theta.tobytes()
+
+
+def finite_sum(data):
+    def value(theta, rows):
+        return 0.5 * ((data[rows] - theta) ** 2).sum()
+
+    def grad(theta, rows):
+        return (theta - data[rows]).sum(axis=0)
+
+    return aq.FiniteSum(value, grad, n_data=len(data), dim=data.shape[1])
+
+
+def test_data_are_found_in_closures_sparse_rows_tensors_and_own_classes():
+    import torch
+
+    class Own:
+        dim, n_data = 4, 60
+
+        def __init__(self, data):
+            self.data, self.label = {"rows": [data]}, "text"
+
+    class Linear(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+
+        def forward(self, x):
+            return x @ self.w
+
+    def from_torch(data):
+        return aq.from_torch(Linear(), torch.nn.MSELoss(), torch.tensor(data), torch.tensor(Y))
+
+    makers = {
+        "finite sum": finite_sum,
+        "own class": Own,
+        "sparse": lambda data: aq.LogisticRegression(scipy.sparse.csr_array(data), Y),
+        "torch": from_torch,
+    }
+    for name, make in makers.items():
+        one, same, other = data_digest(make(X)), data_digest(make(X.copy())), data_digest(make(2 * X))
+        assert one == same != "", name
+        assert one != other, name
+
+
+def test_where_no_array_is_known_nothing_is_said():
+    class Bare:
+        dim, n_data = 1, 1
+
+    assert data_digest(Bare()) == ""
+
+
+def test_of_huge_arrays_blocks_are_read():
+    rows = np.zeros((400_000, 10))
+    before = data_digest({"rows": rows})
+    rows[-1, -1] = 1.0
+    assert data_digest({"rows": rows}) != before
+    wide = np.asfortranarray(rows)
+    assert data_digest({"rows": wide}) != data_digest({"rows": 2 * wide})
