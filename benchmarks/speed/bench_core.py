@@ -10,7 +10,7 @@ import simpy
 
 from asyncqn import ASLBFGS, BlockLBFGS, Cluster, LinearGaussian, LogisticRegression, simulate
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
+from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.execute import execute
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
+from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_two
 from asyncqn.types import Array, Commit, Potential, Task

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from asyncqn import ASLBFGS, LinearGaussian, Schedule
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Update
+from asyncqn.algorithms.paper.as_lbfgs import Update
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.linear_gaussian import gradient

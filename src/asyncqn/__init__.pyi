@@ -1,23 +1,23 @@
 """The public names and where they live: the one list, read by type checkers and by `__init__` itself."""
 
 from .algorithms.defaults import default_algorithm
-from .algorithms.first_order.async_saga import AsyncSAGA
-from .algorithms.first_order.async_sgd import AsyncSGD
-from .algorithms.first_order.delay_adaptive_sgd import DelayAdaptiveSGD
-from .algorithms.first_order.rennala import Rennala
-from .algorithms.first_order.ringmaster import Ringmaster
-from .algorithms.first_order.sgd import SGD
-from .algorithms.first_order.sgld import SGLD
-from .algorithms.quasi_newton.as_lbfgs import ASLBFGS
+from .algorithms.paper.as_lbfgs import ASLBFGS
+from .algorithms.paper.async_sgd import AsyncSGD
+from .algorithms.paper.mb_lbfgs import MBLBFGS
 from .algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from .algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS
 from .algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from .algorithms.quasi_newton.lbfgs import LBFGS
-from .algorithms.quasi_newton.mb_lbfgs import MBLBFGS
 from .algorithms.quasi_newton.metric_lbfgs import MetricLBFGS
-from .algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
 from .algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
 from .algorithms.quasi_newton.table_lbfgs import TableLBFGS, table_algorithm
+from .algorithms.rivals.async_saga import AsyncSAGA
+from .algorithms.rivals.delay_adaptive_sgd import DelayAdaptiveSGD
+from .algorithms.rivals.lbfgs import LBFGS
+from .algorithms.rivals.rennala import Rennala
+from .algorithms.rivals.ringmaster import Ringmaster
+from .algorithms.rivals.sgd import SGD
+from .algorithms.sampling.momentum_lbfgs import MomentumLBFGS
+from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
 from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace

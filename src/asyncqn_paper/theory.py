@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
+from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.request import Request
 from asyncqn.engines.simulator import Simulator

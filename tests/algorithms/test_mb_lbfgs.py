@@ -84,7 +84,7 @@ def test_pairs_that_overflow_are_forgotten_and_theta_stays_finite():
     iterate = algorithm.init(THETA0)
     iterate.memory.middle[...] = np.inf
     iterate.memory.pairs[...] = 1.0
-    from asyncqn.algorithms.quasi_newton.mb_lbfgs import Update
+    from asyncqn.algorithms.paper.mb_lbfgs import Update
 
     after = algorithm.apply(
         iterate, [Update(np.ones(8), np.zeros(8), 0, False)], Commit(1, [0], problem().value)

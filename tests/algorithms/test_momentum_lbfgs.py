@@ -12,7 +12,7 @@ from oracles import Quadratic
 
 import asyncqn as aq
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
-from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
+from asyncqn.algorithms.sampling.momentum_lbfgs import MomentumLBFGS
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm
 from asyncqn.kernels.memory import correlate
 

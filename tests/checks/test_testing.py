@@ -10,7 +10,7 @@ from examples import DTYPES, EXAMPLES, potential_examples, potential_for
 from oracles import Quadratic, one_sentence
 
 from asyncqn import AsyncSGD, LinearGaussian
-from asyncqn.algorithms.first_order.stochastic_gradient import Update
+from asyncqn.algorithms.stochastic_gradient import Update
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import BadInput

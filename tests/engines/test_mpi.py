@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate, Update
+from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
 from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate

@@ -32,7 +32,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
+from asyncqn.algorithms.paper.async_sgd import AsyncSGD
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
 from asyncqn.engines.threads import Threads
 from asyncqn.minimize import minimize, starting_point

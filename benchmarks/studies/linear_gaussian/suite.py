@@ -21,7 +21,7 @@ import numpy as np
 from asyncqn import MBLBFGS, BlockLBFGS
 from asyncqn.algorithms import make_algorithm
 from asyncqn.algorithms.defaults import default_algorithm
-from asyncqn.algorithms.quasi_newton.mb_lbfgs import Iterate
+from asyncqn.algorithms.paper.mb_lbfgs import Iterate
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.lab.tuning.measure import TimeToTarget, time_to
 from asyncqn.lab.tuning.problem import TuningProblem

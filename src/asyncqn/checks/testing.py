@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
 from asyncqn.algorithms.fit import check_fit
+from asyncqn.algorithms.paper.async_sgd import AsyncSGD
 from asyncqn.checks.first_calls import compare_functions
 from asyncqn.checks.trial import PASSED, NotTried, gradient_elsewhere, try_engine
 from asyncqn.cluster.cluster import Cluster

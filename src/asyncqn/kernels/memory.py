@@ -140,7 +140,7 @@ class Langevin(NamedTuple):
 
 @reducing_kernel
 def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
-    """Equations (5) and (6) of the paper in two passes over the memory.
+    """Equations (6) and (7) of the paper in two passes over the memory.
 
     d_theta = (H + rho I) u,  d_u = -h (H + rho I) g - gamma u + noise Z,  g = share g_O + (1 - share) g_S.
     H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.  From

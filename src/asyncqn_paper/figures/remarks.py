@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.momentum_lbfgs import MomentumLBFGS
+from asyncqn.algorithms.sampling.momentum_lbfgs import MomentumLBFGS
 from asyncqn.core.request import Request
 from asyncqn.core.streams import Stream
 from asyncqn.engines.simulator import Simulator

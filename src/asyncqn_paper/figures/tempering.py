@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Annealing
-from asyncqn.algorithms.first_order.sgld import SGLD
-from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
+from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
+from asyncqn.algorithms.sampling.sgld import SGLD
 from asyncqn.algorithms.stability import largest_curvature
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.lbfgs import LBFGS
+from asyncqn.algorithms.rivals.lbfgs import LBFGS
 from asyncqn.algorithms.sampling.metric import RANK, Shape, draw, from_hessian, from_secants
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.core.streams import Stream

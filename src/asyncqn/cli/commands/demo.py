@@ -205,9 +205,9 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
 
     The step sizes of the three come from six to ten trials each on this very problem.
     """
-    from asyncqn.algorithms.first_order.async_sgd import AsyncSGD
-    from asyncqn.algorithms.quasi_newton.as_lbfgs import ASLBFGS
-    from asyncqn.algorithms.quasi_newton.mb_lbfgs import MBLBFGS
+    from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
+    from asyncqn.algorithms.paper.async_sgd import AsyncSGD
+    from asyncqn.algorithms.paper.mb_lbfgs import MBLBFGS
     from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
     from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
     from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
 from asyncqn.algorithms.scatter import add_step, note_answer
+from asyncqn.algorithms.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.parameters import parameter
 from asyncqn.types import Commit, Potential, Task

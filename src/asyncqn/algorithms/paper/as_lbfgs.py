@@ -1,13 +1,27 @@
 """as-L-BFGS: asynchronous stochastic L-BFGS as tempered underdamped Langevin dynamics.
 
-Simsekli, Yildiz, Nguyen, Richard, Cemgil (ICML 2018), Algorithms 1 and 2.  With (theta, u) as the
-worker received them, which are l_n commits old when the update is committed,
+Simsekli, Yildiz, Nguyen, Richard and Cemgil (ICML 2018).  The equations of the paper, by their numbers, and
+the lines of its Algorithm 2 that `step` and `learn` follow:
 
-    d_u     = -h H g - gamma u + sqrt(2 h gamma / beta) Z,     Z ~ N(0, I)          (5)
-    d_theta = H u                                                                   (6)
+Coordinator (Algorithm 1), for the update of any worker::
 
-and the master adds both in one commit.  H is the worker's own L-BFGS matrix (H + rho I with
-rho > 0), g its stochastic gradient on Omega = S u O.  h and gamma are the paper's h' and gamma'.
+    u <- u + d_u,    theta <- theta + d_theta                                                (5)
+
+Worker (Algorithm 2), from (theta, u) as it received them, l_n commits before its update is committed::
+
+    line 4        draw Omega = S u O
+    line 5        g = (N_O / N_Omega) grad_O(theta) + (N_S / N_Omega) grad_S(theta)
+    line 6        d_u     = -h H g - gamma u + sqrt(2 h gamma / beta) Z,    Z ~ N(0, I)      (6)
+                  d_theta = H u                                                              (7)
+    line 7        send (d_theta, d_u)
+    line 8        keep theta, O and g_O = grad_O(theta)
+    lines 9-11    from its second step on, with theta~, O~ and g~ kept by the step before:
+                  s = theta - theta~,    y = grad_O~(theta) - g~
+    line 12       add (s, y) to the memory if y's >= epsilon |s|^2
+
+H is the worker's own L-BFGS matrix of its last M pairs (H + rho I with rho > 0).  h and gamma are the paper's
+h' and gamma'.  Our own choices: H0 (the paper does not say), the default of epsilon, and the option
+`cosine_floor`.
 """
 
 from __future__ import annotations
@@ -43,10 +57,11 @@ from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 
 class Iterate(NamedTuple):
-    """The master's (theta, u)."""
+    """The coordinator's (theta, u)."""
 
     theta: Array
     u: Array
+    """The momentum, h times the velocity of the dynamics."""
 
 
 class Update(NamedTuple):
@@ -66,10 +81,12 @@ class Worker(NamedTuple):
     memory: PairMemory
     update: Update
     theta_old: Array
+    """theta~: the theta of the previous step."""
     Omega: tuple[Rows, Rows]
     g_O: tuple[Array, Array]
     g_S: Array
-    steps: Counters  # (1,): steps since the state was last emptied
+    steps: Counters
+    """Shape (1,): i, the steps since the state was last emptied."""
 
 
 @dataclass(frozen=True)
@@ -119,24 +136,6 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         """The noise where beta is a number; 0 where it changes, or is infinite."""
         return math.sqrt(2.0 * self.h * self.gamma / self.beta) if isinstance(self.beta, float) else 0.0
 
-    def temperature(self, k: int) -> float:
-        return 1.0 / beta_at(self.beta, k)
-
-    def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
-    ) -> float:
-        """The drift is -(h / gamma) H^2 grad U, stable while (h / gamma) |H U'' H| times the delay is < 1."""
-        if not locals_ or not 0.0 < self.gamma < delay_limit(max(workers - 1, 0)):
-            return 0.0
-        local, between = locals_[0], np.zeros_like(theta)
-
-        def times_H_twice(v: Array, out: Array) -> None:
-            self._times_H(local, v, between)
-            self._times_H(local, between, out)
-
-        limit = 1.0 / max(self._wildness(potential, theta, local) * loop_delay(workers), 1e-300)
-        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
-
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
@@ -155,37 +154,56 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         )
 
     def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        # Draw Omega = S u O (lines 4 and 5 of Algorithm 2).
-        stream = task.stream
+        """Lines 4 to 6 of Algorithm 2."""
+        theta, u, stream = view.theta, view.u, task.stream
         now = stream.k & 1
-        Omega, g_O = stream.rows(potential.n_data, local.Omega[now], self.sampling), local.g_O[now]
-        potential.grad(view.theta, Omega[: self.overlap], g_O)
-        potential.grad(view.theta, Omega[self.overlap :], local.g_S)
-        # Line 6, equations (5) and (6), with g = (N_O g_O + N_S g_S) / N_Omega:
-        #     d_theta = (H + rho I) u
-        #     d_u     = -h (H + rho I) g - gamma u + sqrt(2 h gamma / beta) Z
-        H, u, share = local.memory.matrix, view.u, self.overlap / self.batch
-        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `Langevin`
-        g_S, out = local.g_S, tuple(local.update)
-        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, np.empty(8 * self.memory))
+        # Line 4: draw Omega; its first N_O rows are O.
+        Omega = stream.rows(potential.n_data, local.Omega[now], self.sampling)
+        # Line 5: both parts of the gradient; the kernel blends them by their shares of Omega.
+        g_O, g_S, share = local.g_O[now], local.g_S, self.overlap / self.batch
+        potential.grad(theta, Omega[: self.overlap], g_O)
+        potential.grad(theta, Omega[self.overlap :], g_S)
+        # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
+        numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `kernels.memory.Langevin`
+        H, out, work = local.memory.matrix, tuple(local.update), np.empty(8 * self.memory)
+        langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, work)
         return local.update
 
     def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+        """Lines 8 to 13 of Algorithm 2, while the update travels."""
         before = 1 - (task.stream.k & 1)
-        if local.steps[0] >= 1 and self.memory > 0:
-            # The overlapping gradient (line 11), s and y (line 12), cautious update (line 13).
+        if local.steps[0] >= 1 and self.memory > 0:  # line 9
             g_prime = local.g_S  # free again once the update is sent
-            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
+            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)  # line 10
+            # Lines 11 and 12: s, y and the cautious rule.
             self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
-        # Keep theta, O and g_O for the next step (line 8); O and g_O stay where they are.
-        local.theta_old[...] = view.theta
-        local.steps[0] += 1
+        local.theta_old[...] = view.theta  # line 8; O and g_O stay where they are
+        local.steps[0] += 1  # line 13
         return local
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        """Equation (5): both additions are one commit."""
         for update in updates:
             add_two(iterate.theta, update.d_theta, iterate.u, update.d_u)
         return iterate
+
+    def temperature(self, k: int) -> float:
+        return 1.0 / beta_at(self.beta, k)
+
+    def noise_floor(
+        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+    ) -> float:
+        """The drift is -(h / gamma) H^2 grad U, stable while (h / gamma) |H U'' H| times the delay is < 1."""
+        if not locals_ or not 0.0 < self.gamma < delay_limit(max(workers - 1, 0)):
+            return 0.0
+        local, between = locals_[0], np.zeros_like(theta)
+
+        def times_H_twice(v: Array, out: Array) -> None:
+            self._times_H(local, v, between)
+            self._times_H(local, between, out)
+
+        limit = 1.0 / max(self._wildness(potential, theta, local) * loop_delay(workers), 1e-300)
+        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
 
     def warnings(self, workers: int) -> list[str]:
         limit = delay_limit(workers - 1)
@@ -231,7 +249,6 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
 
     def _wildness(self, potential: Potential, theta: Array, local: Worker) -> float:
         """|H U'' H| with the worker's own H."""
-
         return largest_curvature(potential, theta, lambda v, out: self._times_H(local, v, out))
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:

@@ -17,10 +17,10 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
 from asyncqn.algorithms.parameters import ByScatter, Parts, StepSize
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
+from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled

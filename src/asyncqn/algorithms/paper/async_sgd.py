@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.algorithms.stochastic_gradient import StochasticGradient
 from asyncqn.types import Potential
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from asyncqn.algorithms.annealing import ConstantBeta
 from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
+from asyncqn.algorithms.paper.as_lbfgs import Iterate
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,
@@ -31,7 +32,6 @@ from asyncqn.algorithms.parameters import (
     Overlap,
     OverlappingBatches,
 )
-from asyncqn.algorithms.quasi_newton.as_lbfgs import Iterate
 from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Beta, beta_at
-from asyncqn.algorithms.first_order.stochastic_gradient import Iterate, StochasticGradient, Update
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.algorithms.stochastic_gradient import Iterate, StochasticGradient, Update
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array, Potential, Rows, Task
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.first_order.stochastic_gradient import StochasticGradient, Update
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
+from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update
 from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Potential
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from asyncqn.algorithms.first_order.stochastic_gradient import ScatterGradient
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
+from asyncqn.algorithms.stochastic_gradient import ScatterGradient
 from asyncqn.core.stages import Stages, not_older_than
 from asyncqn.parameters import parameter
 from asyncqn.types import Potential

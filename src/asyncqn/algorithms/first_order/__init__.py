@@ -1,1 +1,0 @@
-"""Methods without curvature, one per file."""

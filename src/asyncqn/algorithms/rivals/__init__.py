@@ -1,0 +1,1 @@
+"""Methods to compare with, one per file: published asynchronous and serial ones."""
