@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.errors import BadInput
 from asyncqn.lab.tuning.processes import SharedPool, Tell, pool
+from asyncqn.storage import LONGEST_DOCUMENT, own_handle, read_own
 from asyncqn.storage.serialise import to_json
 from asyncqn_paper.records import Record
 
@@ -76,7 +77,7 @@ def kept_jobs(path: Path) -> dict[str, Kept]:
     """Finished jobs by key; a line cut off by an interruption is passed over."""
     kept = {}
     if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in read_own(path, LONGEST_DOCUMENT).decode(errors="replace").splitlines():
             try:
                 entry = json.loads(line)
                 kept[entry["key"]] = Kept(entry["records"], Spent(*entry["spent"]))
@@ -107,7 +108,8 @@ def run_jobs(
     tell(done)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
+        handle = own_handle(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(handle, "a", encoding="utf-8") as file:
             if path.stat().st_size:
                 file.write("\n")  # ends a line that an interruption may have cut off
             began = time.monotonic()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import socket
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import asyncqn as aq
+from asyncqn.cli.main import main as main_program
 from asyncqn.runs.checkpoint import CHECKPOINT
 from asyncqn.storage import check_of
 from asyncqn_recommender import Recommender
@@ -66,6 +68,7 @@ def make_templates(folder: Path) -> None:
         problem, algorithm, engine=aq.Threads(1), commits=60, checkpoint=folder / "A", checkpoint_every=20
     )
     run.save(folder / "R")
+    aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(2)), commits=5)  # compiles its kernels
     for _ in "ab":
         aq.resume(folder / "A")  # writes the other generation
     ratings = synthetic_ratings(30, 20, 300)
@@ -199,18 +202,36 @@ def trouble(case: Case, templates: Path, place: Path) -> str:
     """What went wrong in a case; empty if nothing did."""
     inside, outside = prepare(case, templates, place)
     before = state_of(outside)
-    command = [sys.executable, "-m", "asyncqn", *case.command]
-    try:
-        done = subprocess.run(command, cwd=inside, capture_output=True, text=True, timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
+    code, err = called(case.command, inside, place / "err")
+    if code is None:
         return "hangs"
     if state_of(outside) != before:
         return "touched a file outside"
-    if "Traceback" in done.stderr or done.returncode not in (0, 1, 2):
-        return f"code {done.returncode}: {done.stderr[-300:]}"
-    if done.returncode == 2 and len(done.stderr.strip().splitlines()) > 12:
-        return f"not one sentence: {done.stderr[-300:]}"
+    if "Traceback" in err or code not in (0, 1, 2):
+        return f"code {code}: {err[-300:]}"
+    if code == 2 and len(err.strip().splitlines()) > 12:
+        return f"not one sentence: {err[-300:]}"
     return ""
+
+
+def called(command: tuple[str, ...], cwd: Path, output: Path) -> tuple[int | None, str]:
+    """Exit code (None: it had to be killed) and stderr of a command, in a fork that has all kernels."""
+    process = multiprocessing.get_context("fork").Process(target=call, args=(command, cwd, output))
+    process.start()
+    process.join(PATIENCE)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    return code, output.read_text(errors="replace") if output.exists() else ""
+
+
+def call(command: tuple[str, ...], cwd: Path, output: Path) -> None:
+    """Run a command of the program in this process, with its output in a file."""
+    with output.open("wb") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    os.chdir(cwd)
+    main_program(list(command))
 
 
 def swapped(templates: Path, place: Path, rounds: int = 300) -> str:
@@ -249,8 +270,6 @@ def main(cases: Sequence[Case] = CASES) -> int:
         templates = Path(name) / "templates"
         templates.mkdir()
         make_templates(templates)
-        for command in (SAVE, (*FIT, "--out", "M"), RESUME):  # compiles the kernels
-            trouble(Case("file of a stranger", "notes", command), templates, Path(name) / command[0])
         for number, case in enumerate(cases):
             if case.plant == "device" and os.geteuid() != 0:
                 print(f"not tried, for only root can make a device: {case.name}")
