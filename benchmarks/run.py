@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -33,8 +34,21 @@ def failure(name: str) -> Record:
     return {"name": name, "value": None, "unit": "failed", "ratio": None, "target": "runs", "met": False}
 
 
+def met(record: Record) -> bool | None:
+    """Whether the number that a row shows, its ratio or else its value, keeps the row's target.
+
+    A target is "<= 8" or ">= 0.8", with a unit behind it or not; None: the row has no target.
+    """
+    target = re.match(r"(<=|>=) ([0-9.]+)", record["target"] or "")
+    shown = record["value"] if record["ratio"] is None else record["ratio"]
+    if target is None or shown is None:
+        return None
+    return bool(shown <= float(target[2]) if target[1] == "<=" else shown >= float(target[2]))
+
+
 def checked(record: Record) -> Record:
     """The record with exactly the promised keys and plain JSON values, or a `ValueError`."""
+    record = {**record, "met": met(record)}
     if set(record) != set(KEYS):
         raise ValueError(
             f"a benchmark record has the keys {', '.join(KEYS)}; this one has {', '.join(record)}."

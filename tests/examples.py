@@ -31,7 +31,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def potential_for(name: str, dtype: str = "float64") -> Any:
     """The example potential on which an algorithm, or a variant of one, runs."""
-    required = extra(ALGORITHMS[_kind(name)], "requires")
+    cls = ALGORITHMS[_kind(name)]
+    required = extra(getattr(cls, "initial_inverse", cls), "requires")
     needs = required if isinstance(required, tuple) else ()
     models = (model.example(dtype) for model in POTENTIALS.values())
     return next(potential for potential in models if offers(potential, needs))

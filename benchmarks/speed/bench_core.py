@@ -136,19 +136,20 @@ def update_through_replay() -> Records:
     """An as-L-BFGS update of the d = 100 model: the generic replay against one compiled loop."""
     problem = LinearGaussian.random(seed=0)
     algorithm = ASLBFGS(h=1e-6, gamma=3e-2, beta=5e2, memory=3, batch=6, overlap=2, initial_scale="pair")
-    schedule = simulate(
-        Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0), ASYNCHRONOUS, 3000, 1
-    )
+    cluster = Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0)
+    schedules = {commits: simulate(cluster, ASYNCHRONOUS, commits, 1) for commits in (400, 3000)}
     theta0 = problem.initial(np.random.default_rng(0))
 
-    def generic() -> np.ndarray:
-        request = Request(problem, algorithm, theta0, commits=3000, seed=1, evaluate=3000)
-        return execute(request, schedule).master.iterate.theta
+    def generic(commits: int = 3000) -> np.ndarray:
+        request = Request(problem, algorithm, theta0, commits=commits, seed=1, evaluate=commits)
+        return execute(request, schedules[commits]).master.iterate.theta
 
-    def compiled() -> np.ndarray:
-        return compiled_as_lbfgs(problem, algorithm, schedule, theta0, 1)
+    def compiled(commits: int = 3000) -> np.ndarray:
+        return compiled_as_lbfgs(problem, algorithm, schedules[commits], theta0, 1)
 
-    assert np.allclose(generic(), compiled(), rtol=1e-9), "the compiled loop computes something else"
+    # The run is chaotic: a difference in rounding grows by a factor of ten every few hundred commits, from
+    # 1e-16 at 400 commits to 1e-7 at 3,000, so that only a short run says whether both compute the same.
+    assert np.allclose(generic(400), compiled(400), rtol=1e-9), "the compiled loop computes something else"
     timing = side_by_side(compiled, generic, repeats=15)
     best = timing.b.minimum / 3000 * 1e6
     return [

@@ -60,8 +60,11 @@ def csv_file() -> list[dict[str, Any]]:
         ]
     ours, theirs = (median(times) for times in zip(*pairs))
     speed = shape[2] / ours / 1e6
-    name = f"read {shape[2]:,} CSV rows (ratio: pandas' time / ours)"
-    return [record(name, speed, "million rows/s", theirs / ours, ">= 3", speed >= 3)]
+    name = f"read {shape[2]:,} CSV rows"
+    return [
+        record(name, speed, "million rows/s", None, ">= 3", speed >= 3),
+        record(f"{name}, pandas' time / ours", ours, "s", theirs / ours, ">= 1", theirs >= ours),
+    ]
 
 
 def stored_form() -> list[dict[str, Any]]:

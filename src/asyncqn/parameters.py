@@ -321,7 +321,7 @@ def _word(words: tuple[Any, ...], value: Any) -> Any:
 def _dtype(value: Any) -> np.dtype[Any]:
     try:
         dtype = np.dtype(value)
-    except TypeError:
+    except Exception:  # NumPy raises errors of many kinds here
         raise Refused from None
     return _that(lambda given: value is not None and given in (np.float64, np.float32), dtype)  # type: ignore[no-any-return]
 
@@ -392,7 +392,8 @@ def _union(kinds: list[Kind]) -> Kind:
     words = tuple(dict.fromkeys(word for kind in kinds for word in kind.words))
     said = [kind.in_files for kind in kinds if kind.in_files is not None]
     known = said and said != [NoneType]
-    return Kind(words, convert, typing.Union[tuple(said)] if known else None)  # noqa: UP007 - at run time
+    told = next((kind.description for kind in kinds if kind.description), "")
+    return Kind(words, convert, typing.Union[tuple(said)] if known else None, told)  # noqa: UP007 - at run time
 
 
 def _sequence(parts: tuple[Any, ...]) -> Kind:
@@ -510,6 +511,11 @@ Precision = Annotated[
 ]
 Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
 Workers = Annotated[int, parameter("How many workers there are", ge=1, le=1_000_000)]
+AllowImports = Annotated[bool, parameter("Whether a user's own classes are imported, which runs their code")]
+CheckpointEvery = Annotated[
+    int | float,
+    parameter("Between two checkpoints: an integer counts commits, a float seconds", gt=0, infinite=True),
+]
 Folder = Annotated[str | Path, Kind(("the path of a folder",), _path, str)]
 File = Annotated[str | Path, Kind(("the path of a file",), _path, str)]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.parameters import AllowImports, CheckpointEvery, Folder, checked, parameter
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.runs.manifest import potential_entry, rebuild_inputs, request_again
@@ -20,16 +22,17 @@ from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm, Callback, Engine, Potential
 
 
+@checked
 def resume(
-    folder: str | Path,
-    potential: Potential | None = None,
-    algorithm: Algorithm | None = None,
+    folder: Annotated[Folder, parameter("Of the checkpoints")],
+    potential: Annotated[Potential | None, parameter("None: the checkpoint's own")] = None,
+    algorithm: Annotated[Algorithm | None, parameter("None: the checkpoint's own")] = None,
     *,
-    engine: Engine | None = None,
-    callback: Callback | None = None,
-    checkpoint_every: int | float = 30.0,
-    allow_imports: bool = False,
-    change: bool = False,
+    engine: Annotated[Engine | None, parameter("None: the one that wrote the checkpoint")] = None,
+    callback: Annotated[Callback | None, parameter("Called with a `Progress` after evaluations")] = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    allow_imports: AllowImports = False,
+    change: Annotated[bool, parameter("Whether to go on with something else")] = False,
 ) -> Run:
     """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
 

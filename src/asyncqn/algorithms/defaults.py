@@ -11,6 +11,8 @@ gradients with a safeguard, and none has a step size: nothing is left to set.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
@@ -22,7 +24,7 @@ from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.algorithms.quasi_newton.structured_metric import StructuredMetric
 from asyncqn.core.stages import Stages
-from asyncqn.errors import is_count, require
+from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Potential
 
 TOLERANCE = 1e-8
@@ -66,8 +68,9 @@ def growths(dim: int, n_data: int, workers: int) -> int:
     return levels
 
 
+@checked
 def default_algorithm(
-    potential: Potential, workers: int
+    potential: Annotated[Potential, parameter("What is minimised")], workers: Workers
 ) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
     """What `minimize` uses when it is given no algorithm.
 
@@ -75,7 +78,6 @@ def default_algorithm(
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
-    require(is_count(workers), f"there must be at least one worker, not {workers!r}.")
     if offers(potential, SampledMetric.requires):
         pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
         return default_metric_algorithm(potential, workers, pieces)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from asyncqn.cluster.cluster import Worker
 from asyncqn.core.stages import Closes
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput
+from asyncqn.parameters import checked, parameter
 from asyncqn.runs.run import Run
 
 
@@ -37,13 +39,14 @@ class Blame(NamedTuple):
     effects: tuple[Effect, ...]
 
 
+@checked
 def blame(
-    run: Run,
+    run: Annotated[Run, parameter("Whose loss is explained")],
     *,
-    seeds: int = 8,
-    workers: Sequence[int] | None = None,
-    metric: str = "fun",
-    tell: Callable[[int, int], None] | None = None,
+    seeds: Annotated[int, parameter("Intervals come from their scatter", ge=2, le=1_000_000)] = 8,
+    workers: Annotated[Sequence[Worker] | None, parameter("Taken out one by one; None: all")] = None,
+    metric: Annotated[str, parameter("Column of the metric table")] = "fun",
+    tell: Annotated[Callable[[int, int], None] | None, parameter("Told (runs made, runs in all)")] = None,
 ) -> Blame:
     """What staleness, and each worker, cost a run: the metric at its end, against what-ifs of the same luck.
 
@@ -62,7 +65,6 @@ def blame(
     >>> found.effects[0].error < found.effects[0].independent_error
     True
     """
-    require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
     if metric not in run.metrics:
         raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
     taken = _removable(run) if workers is None else list(workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from asyncqn.engines.threads import Threads
 from asyncqn.errors import BadInput, require
 from asyncqn.lab.blame import student
 from asyncqn.minimize import minimize
+from asyncqn.parameters import Seed, Workers, checked, parameter
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Engine, Potential, extra
 
@@ -94,22 +95,26 @@ class Plan(NamedTuple):
     checked: Checked | None = None
 
 
+@checked
 def plan(
-    potential: Potential,
+    potential: Annotated[Potential, parameter("What is minimised")],
     *,
-    target: float,
-    metric: str = "fun",
-    workers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256),
-    algorithms: Mapping[str, Make | Algorithm] | None = None,
-    record: float = 30.0,
-    engine: Callable[[int], Engine] = Threads,
-    recorded: Mapping[str, Run] | None = None,
-    recorded_workers: int | None = None,
-    seeds: int = 3,
-    seed: int = 0,
-    commits: int | None = None,
-    check: bool = False,
-    tell: Callable[[str], None] | None = None,
+    target: Annotated[float, parameter("The metric that times are taken to")],
+    metric: Annotated[str, parameter("Column of the metric table")] = "fun",
+    workers: Annotated[Sequence[Workers], parameter("Numbers to plan with")] = (
+        *(1, 2, 4, 8, 16),
+        *(32, 64, 128, 256),
+    ),
+    algorithms: Annotated[Mapping[str, Make | Algorithm] | None, parameter("By name; None: ours")] = None,
+    record: Annotated[float, parameter("How long runs are recorded", unit="s", gt=0.0)] = 30.0,
+    engine: Annotated[Callable[[int], Engine], parameter("An engine of so many workers")] = Threads,
+    recorded: Annotated[Mapping[str, Run] | None, parameter("Runs made before, by algorithm")] = None,
+    recorded_workers: Annotated[Workers | None, parameter("None: as many as processors")] = None,
+    seeds: Annotated[int, parameter("How many simulations are averaged", ge=1, le=1_000_000)] = 3,
+    seed: Seed = 0,
+    commits: Annotated[int | None, parameter("After which a target counts as missed", ge=1)] = None,
+    check: Annotated[bool, parameter("Whether to run the best for real")] = False,
+    tell: Annotated[Callable[[str], None] | None, parameter("Told what is being done")] = None,
 ) -> Plan:
     """Which algorithm and how many workers reach `target` soonest, from short real runs.
 

@@ -12,6 +12,7 @@ from asyncqn import storage
 from asyncqn.core.outcome import outcome_of
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn.parameters import AllowImports, Folder, checked, parameter
 from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.manifest import Manifest, rebuild_inputs
@@ -70,12 +71,13 @@ def save_run(run: Run, folder: str | Path) -> Path:
     return storage.write_folder(folder, RUN, document, files)
 
 
+@checked
 def load_run(
-    folder: str | Path,
+    folder: Annotated[Folder, parameter("Of a saved run")],
     *,
-    potential: Potential | None = None,
-    algorithm: Algorithm | None = None,
-    allow_imports: bool = False,
+    potential: Annotated[Potential | None, parameter("None: rebuilt from the run")] = None,
+    algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
+    allow_imports: AllowImports = False,
 ) -> Run:
     """Read a saved run; a folder that is not a run, or is damaged, raises one clear sentence.
 

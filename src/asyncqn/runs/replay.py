@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import Segment
 from asyncqn.core.outcome import Outcome
-from asyncqn.errors import BadInput, ReplayMismatch, is_count, require
+from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.models import rebuild
+from asyncqn.parameters import AllowImports, Folder, checked, parameter
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import request_again
@@ -24,14 +24,17 @@ from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Potential
 
 
+@checked
 def replay(
-    run: Run | str | Path,
-    potential: Potential | None = None,
-    algorithm: Algorithm | None = None,
+    run: Annotated[Run | Folder, parameter("A run, or the folder of a saved one")],
+    potential: Annotated[Potential | None, parameter("None: rebuilt from the run")] = None,
+    algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
     *,
-    allow_imports: bool = False,
-    earlier: Sequence[tuple[Potential | None, Algorithm | None]] = (),
-    keep: int | None = None,
+    allow_imports: AllowImports = False,
+    earlier: Annotated[
+        Sequence[tuple[Potential | None, Algorithm | None]], parameter("Of the segments before the last")
+    ] = (),
+    keep: Annotated[int | None, parameter("Commits between two iterates that are kept", ge=1)] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
 
@@ -63,7 +66,6 @@ def replay(
         f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
         "pass the potential that was minimised.",
     )
-    require(keep is None or is_count(keep), f"keep must be an integer of at least 1, not {keep!r}.")
     check_fit(algorithm, potential)
     manifest = recorded.manifest
     request = request_again(

@@ -23,8 +23,8 @@ from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, Iterat
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.algorithms.quasi_newton.table_plan import LARGEST_TABLE, TablePlan
-from asyncqn.errors import is_count, require
-from asyncqn.parameters import parameter
+from asyncqn.errors import require
+from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Potential
 
 
@@ -93,8 +93,12 @@ MESSAGES, MASTERS = 4.0, 1.0
 ROWS_PER_NUMBER = 10
 
 
+@checked
 def table_algorithm(
-    potential: Potential, workers: int, message: float = 10.0, master: float = 0.1
+    potential: Annotated[Potential, parameter("What is minimised")],
+    workers: Workers,
+    message: Annotated[float, parameter("Of a message there and back", unit="row gradients", ge=0.0)] = 10.0,
+    master: Annotated[float, parameter("Of an answer at the master", unit="row gradients", ge=0.0)] = 0.1,
 ) -> TableLBFGS:
     """`TableLBFGS` with all parameters set, for W workers.
 
@@ -105,8 +109,6 @@ def table_algorithm(
     >>> aq.table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
     TableLBFGS(parts=250, first=8, blocks=8, sweeps=1, memory=20, pieces=4, backup_after=None)
     """
-    require(is_count(workers), f"there must be at least one worker, not {workers!r}.")
-    require(message >= 0.0 and master >= 0.0, "message and master are times: neither may be negative.")
     n, d = int(potential.n_data), int(potential.dim)
     rows = max(1.0, MESSAGES * message, MASTERS * workers * master, 16.0 * n * d / LARGEST_TABLE)
     parts = max(1, min(n, int(n / rows)))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, MissingExtra, require
+from asyncqn.parameters import File, Precision, checked, parameter
 from asyncqn.storage import check_input
 
 
+@checked
 def read_libsvm(
-    path: str | Path, *, n_features: int | None = None, dtype: npt.DTypeLike = np.float64
+    path: Annotated[File, parameter("In the libsvm format")],
+    *,
+    n_features: Annotated[int | None, parameter("None: as the file says", ge=1, le=2**31 - 1)] = None,
+    dtype: Precision = np.float64,
 ) -> tuple[Any, npt.NDArray[np.float64]]:
     """Rows and labels of a file in the libsvm format, which may be compressed by gzip or bzip2.
 

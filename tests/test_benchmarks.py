@@ -1,0 +1,26 @@
+"""The tables of benchmarks: a row's target is about the number that the row shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.run import checked
+
+
+@pytest.mark.parametrize(
+    ("value", "ratio", "target", "met"),
+    [
+        (5.0, 0.83, ">= 1", False),  # what is shown is the ratio, however good the value
+        (5.0, None, ">= 3", True),
+        (90.0, 7.9, "<= 8", True),
+        (61.0, None, "<= 60 us", False),
+        (61.0, 1.0, None, None),
+    ],
+)
+def test_a_target_is_judged_by_the_number_that_is_shown(
+    value: float, ratio: float | None, target: str | None, met: bool | None
+) -> None:
+    row: dict[str, Any] = {"name": "a", "value": value, "unit": "us", "ratio": ratio, "target": target}
+    assert checked({**row, "met": not met})["met"] is met, "whatever the benchmark itself says"
