@@ -10,7 +10,7 @@ from checks.user_models import DTYPES, Model, WithRows
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.checks.first_calls import check_first_calls
+from asyncqn.checks.first_calls import UndecidedWarning, check_first_calls
 from asyncqn.errors import BadInput
 
 
@@ -209,3 +209,39 @@ def test_the_checks_can_be_left_out_and_are_not_made_of_our_own(monkeypatch: Any
     check_first_calls(ours, np.zeros(4))
     with pytest.raises(BadInput):
         check_first_calls(wrong, np.zeros(3))
+
+
+class FastCosines:
+    """SCOSINE of CUTEst: cos(p_i^2 x_i^2 - p_j x_j / 2), j = i + 1, with scales p from 1 to exp(12)."""
+
+    dim, n_data = 10, 9
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.p, self.factor = np.exp(12.0 * np.arange(10) / 9), factor
+
+    def angle(self, theta: Any, rows: Any) -> Any:
+        x = self.p * theta
+        return x[rows] ** 2 - 0.5 * x[rows + 1]
+
+    def value(self, theta: Any) -> float:
+        return float(np.cos(self.angle(theta, np.arange(9))).sum())
+
+    def grad(self, theta: Any, rows: Any, out: Any) -> None:
+        out[:] = 0.0
+        slope = -self.factor * np.sin(self.angle(theta, rows)) * self.n_data / len(rows)
+        np.add.at(out, rows, slope * 2 * self.p[rows] ** 2 * theta[rows])
+        np.add.at(out, rows + 1, -0.5 * slope * self.p[rows + 1])
+
+
+def test_values_that_oscillate_too_fast_for_differences_are_warned_of_and_not_refused():
+    problem = FastCosines()
+    with pytest.warns(UndecidedWarning, match="finite differences cannot tell") as caught:
+        check_first_calls(problem, 1.0 / problem.p)
+    assert one_sentence(str(caught[0].message))
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.5, 2.0])
+def test_a_wrong_gradient_of_fast_oscillations_is_still_refused(factor):
+    problem = FastCosines(factor)
+    with pytest.raises(BadInput, match="grad"):
+        check_first_calls(problem, 1.0 / problem.p)
