@@ -268,7 +268,7 @@ def test_stages_that_are_none_or_that_no_queue_follows_are_refused():
     for wrong, words in (
         ("gossip", "stages must be a list whose items are each a Stage or a Stage"),
         ((blocks(2, 3.0, commits=3),), "the last stage"),
-        ((batches(2, commits=3), *ASYNCHRONOUS), "cannot follow"),
+        ((batches(2, commits=3), *ASYNCHRONOUS), "every stage cuts the data into parts, or none does"),
     ):
         with pytest.raises(BadInput, match=words) as caught:
             simulate(Cluster(1), wrong, 3, 0)

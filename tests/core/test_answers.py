@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracles import one_sentence
 
 from asyncqn import Cluster
+from asyncqn.cluster.handout import HandOut
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import (
@@ -26,7 +27,6 @@ from asyncqn.core.stages import (
     fresh_rounds,
     not_older_than,
 )
-from asyncqn.engines.handout import HandOut
 from asyncqn.errors import BadInput
 from asyncqn.kernels import part_order
 

@@ -13,13 +13,13 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS
+from asyncqn.cluster.handout import HandOut
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core import stages
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.core.worker import WorkerSteps
-from asyncqn.engines.handout import HandOut
 from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.threads import Threads
 from asyncqn.resume import resume

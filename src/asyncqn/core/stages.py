@@ -213,6 +213,10 @@ def check_stages(stages: object, name: str) -> None:
         _check_stage(stage, name)
     ends = [stage.commits is not None for stage in stages]
     require(all(ends[:-1]) and not ends[-1], f"{name}.stages: the last stage, and no other, has no end.")
+    require(
+        len({stage.parts is None for stage in stages}) == 1,
+        f"{name}.stages: either every stage cuts the data into parts, or none does.",
+    )
 
 
 def _check_stage(stage: Stage, name: str) -> None:
@@ -226,6 +230,10 @@ def _check_stage(stage: Stage, name: str) -> None:
     require(
         stage.answers is None or (round_ and stage.answers >= 1),
         f"{name}.stages: answers must be at least 1, and belongs to rounds, not to {stage!r}.",
+    )
+    require(
+        (stage.blocks is None) <= (stage.closes is not Closes.ALL_PARTS) and not (round_ and stage.blocks),
+        f"{name}.stages: blocks belong to stages that close with each answer or with all parts: {stage!r}.",
     )
     require(
         stage.growth is None

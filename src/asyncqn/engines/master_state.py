@@ -39,18 +39,19 @@ from typing import Any, cast
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.handout import HandOut
+from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
-from asyncqn.engines.handout import HandOut
+from asyncqn.engines.copies import copied
 from asyncqn.engines.measured import Measured
-from asyncqn.engines.orders import Answer, Assign, Member, sent_fields
+from asyncqn.engines.orders import Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.engines.snapshots import Snapshots, restore, take
-from asyncqn.engines.waiting_answers import ROUND, WaitingAnswers
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.runs.conclude import conclude
 from asyncqn.runs.data_digest import data_digest
@@ -124,7 +125,7 @@ class MasterState:
         """Time that a broadcast needs to reach the workers."""
         self.service = 0.0 if timing_model is None else timing_model.master
         """Time that a commit takes: the engine waits until `core.time` before it carries out orders."""
-        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach)
+        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach, copied)
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
         self._sent = sent_fields(algorithm, self.master.iterate)

@@ -43,13 +43,3 @@ class Member:
     read: int | None = None
     last_read: int | None = None
     part: int | None = None
-
-
-class Answer(NamedTuple):
-    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
-
-    worker: int
-    read: int
-    part: int | None
-    update: Any | None
-    counts: bool = True

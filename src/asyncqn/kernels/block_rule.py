@@ -8,7 +8,7 @@ interrupted: a worker finishes the piece under way before it gives up the rest o
 hears is over, and only when that piece is answered does it get work of the current one.
 
 The simulator compiles these functions into its queue (`kernels.blocks`), and the real engines call the same
-source as Python (`engines.handout`).
+source as Python (`cluster.handout`).
 
 Which block is next is kept in a tournament: a binary tree over the blocks whose nodes know the best block
 below them, so that to hand out and to take an answer cost log B.

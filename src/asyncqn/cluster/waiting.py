@@ -7,14 +7,23 @@ the stage of the version that an answer read says which (`core.stages`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
+from asyncqn.cluster.handout import HandOut
 from asyncqn.core.stages import Closes, Stage, Stages, stage_at
-from asyncqn.engines.copies import copied
-from asyncqn.engines.handout import HandOut
-from asyncqn.engines.orders import Answer
 
 EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PARTS
+
+
+class Answer(NamedTuple):
+    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
+
+    worker: int
+    read: int
+    part: int | None
+    update: Any | None
+    counts: bool = True
 
 
 class WaitingAnswers:
@@ -22,12 +31,19 @@ class WaitingAnswers:
 
     max_staleness: where each answer is a commit, one that is older comes in vain.
     reach: time a broadcast needs to reach the workers, from which a round's timeout counts.
+    copied: copies an update that must outlast the next step of its worker.
     """
 
     def __init__(
-        self, stages: Stages, handout: HandOut | None, max_staleness: int | None, reach: float
+        self,
+        stages: Stages,
+        handout: HandOut | None,
+        max_staleness: int | None,
+        reach: float,
+        copied: Callable[[Any], Any],
     ) -> None:
         self.stages, self.handout, self.max_staleness, self.reach = stages, handout, max_staleness, reach
+        self._copied = copied
         self.answers: list[Answer] = []
         self.lasting = False
         """The arrays of an answer are those that the algorithm made, which last until it is committed."""
@@ -70,7 +86,7 @@ class WaitingAnswers:
             return []
         if not self.handout.complete:
             # Its worker goes on to other blocks, and an engine may use the arrays again.
-            kept = answer.update if self.lasting else copied(answer.update)
+            kept = answer.update if self.lasting else self._copied(answer.update)
             self.answers.append(answer._replace(update=kept))
             return []
         return [*self.take(), answer]
@@ -81,7 +97,9 @@ class WaitingAnswers:
         if not fresh and not self.answers:
             return None
         # Its worker goes on, and may use the arrays again; one in vain stands where it came.
-        self.answers.append(answer._replace(update=copied(answer.update) if fresh else None, counts=fresh))
+        self.answers.append(
+            answer._replace(update=self._copied(answer.update) if fresh else None, counts=fresh)
+        )
         return self.take() if sum(waiting.counts for waiting in self.answers) == enough else []
 
     def take(self) -> list[Answer]:

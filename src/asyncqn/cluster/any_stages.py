@@ -1,0 +1,215 @@
+"""The simulation of any sequence of stages, one event after the other in Python.
+
+The compiled queues of `cluster.simulate` know the stages that our algorithms state.  Stages of a user's own
+are simulated here, by the rules of real engines themselves: `HandOut` says which part of the data a
+computation gets, `WaitingAnswers` which updates make a commit.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.handout import HandOut
+from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
+from asyncqn.core.schedule import DROPPED, Schedule
+from asyncqn.core.stages import Stages, stage_at, time_share
+from asyncqn.errors import require
+
+_JOINS, _ANSWERS, _DIES = range(3)
+_TIMES_AT_FIRST = 256
+"""Times drawn at first for every worker; four times as many where they are used up."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """A worker that is there; `read` is the version it computes on, None while it does not."""
+
+    since: float = 0.0
+    finish: float = 0.0
+    read: int | None = None
+    last_read: int | None = None
+    part: int | None = None
+    waiting: bool = False
+    leaves: bool = False
+    """It has died, and its last answer is on its way."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a schedule, in the order in which computations ended."""
+
+    worker: list[int] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
+    commit: list[int] = field(default_factory=list)
+    time: list[float] = field(default_factory=list)
+    part: list[int] = field(default_factory=list)
+
+    def add(self, answer: Answer, commit: int, time: float) -> None:
+        self.worker.append(answer.worker)
+        self.read.append(answer.read)
+        self.commit.append(commit)
+        self.time.append(time)
+        if answer.part is not None:
+            self.part.append(answer.part)
+
+
+def simulate_any(cluster: Cluster, stages: Stages, commits: int, seed: int) -> Schedule:
+    """Return the schedule of `commits` commits on the cluster; shorter if every worker dies before."""
+    require(
+        cluster.link == 0.0,
+        "a link is simulated only for the stages of asyncqn's own algorithms: leave link out.",
+    )
+    return _Simulation(cluster, stages, seed).run(commits)
+
+
+class _Simulation:
+    """The master's queue, and what every worker does."""
+
+    def __init__(self, cluster: Cluster, stages: Stages, seed: int) -> None:
+        self.cluster, self.stages, self.seed = cluster, stages, seed
+        self.half, self.version = cluster.message / 2.0, 0
+        self.free = 0.0
+        """When the master is free."""
+        self.stage = stage_at(stages, 0)
+        self.handout = HandOut(stages, seed) if stages[0].parts is not None else None
+        self.waiting = WaitingAnswers(stages, self.handout, None, self.half, lambda update: update)
+        self.waiting.open_round(self.stage, 0.0)
+        self.members: dict[int, _Member] = {}
+        self.rows = _Rows()
+        self.computed = [0] * cluster.workers
+        self.times: list[list[float]] = [[] for _ in range(cluster.workers)]
+        self.events: list[tuple[float, int, int]] = []
+        for worker in range(cluster.workers):
+            heapq.heappush(self.events, (cluster.joins.get(worker, 0.0), worker, _JOINS))
+        for worker, time in cluster.deaths.items():
+            heapq.heappush(self.events, (time, worker, _DIES))
+
+    def run(self, commits: int) -> Schedule:
+        """Follow the events up to the last commit."""
+        looked_at = -math.inf  # the last deadline that was met
+        while self.version < commits and self.events:
+            deadline = max(self._deadline(), self.free)
+            if looked_at < deadline < self.events[0][0]:
+                looked_at = deadline
+                self._close_round(deadline)
+                self._hand_out(deadline)
+                continue
+            time, worker, kind = heapq.heappop(self.events)
+            now = max(time, self.free)
+            if kind == _JOINS:
+                self.members[worker] = _Member()
+                self._ask(worker, now)
+            elif kind == _DIES:
+                self._die(worker, now)
+            else:
+                self._answer(worker, now)
+        rows = self.rows
+        part = rows.part if self.handout is not None else None
+        schedule = Schedule(rows.worker, rows.read, rows.commit, rows.time, part)  # type: ignore[arg-type]
+        return schedule.until(self.version)
+
+    def _deadline(self) -> float:
+        """When something is due although no answer comes: the end of a round, or a backup."""
+        if self.handout is None:
+            return self.waiting.round_ends
+        some = any(member.waiting for member in self.members.values())
+        return self.handout.next_backup if some else math.inf
+
+    def _answer(self, worker: int, now: float) -> None:
+        member = self.members[worker]
+        assert member.read is not None
+        answer = Answer(worker, member.read, member.part, None)
+        member.read = None
+        if member.leaves:
+            self._remove(worker, now)
+        ready = self.waiting.add(answer, self.stage, self.version, now - member.since)
+        if ready is None:
+            self.rows.add(answer, DROPPED, now)
+        elif ready:
+            self._commit(ready, now)
+        else:
+            self._close_round(now)
+        self._ask(worker, max(now, self.free))
+
+    def _commit(self, answers: list[Answer], now: float) -> None:
+        """Make the next version, and send it to those who wait for it."""
+        self.free = now + self.cluster.master
+        self.version += 1
+        for answer in answers:
+            self.rows.add(answer, self.version if answer.counts else DROPPED, self.free)
+        self.stage = stage_at(self.stages, self.version)
+        if self.handout is not None:
+            self.handout.opened(self.version)
+        self.waiting.round_ends = math.inf
+        self.waiting.open_round(self.stage, self.free)
+        self._assign_waiting(self.free)
+
+    def _close_round(self, now: float) -> None:
+        ready = self.waiting.close_round(self.stage, self.members, now)
+        if ready:
+            self._commit(ready, now)
+
+    def _assign_waiting(self, now: float) -> None:
+        for worker in [worker for worker, member in self.members.items() if member.waiting]:
+            self._assign(worker, now)
+
+    def _hand_out(self, now: float) -> None:
+        """There may be parts of the data for those who wait."""
+        if self.handout is not None:
+            self._assign_waiting(now)
+
+    def _ask(self, worker: int, now: float) -> None:
+        """The worker is free: it gets the current version, or waits for the next."""
+        member = self.members.get(worker)
+        if member is None or member.read is not None:
+            return
+        stage = self.stage
+        if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
+            member.waiting = True
+        else:
+            self._assign(worker, now)
+
+    def _assign(self, worker: int, now: float) -> None:
+        member = self.members[worker]
+        part = None if self.handout is None else self.handout.choose(worker, self.version, now)
+        member.waiting = self.handout is not None and part is None
+        if member.waiting:
+            return
+        share = time_share(self.stages, self.version)
+        time = self.cluster.fixed + self._draw(worker) * share
+        member.read = member.last_read = self.version
+        member.part, member.since, member.finish = part, now, now + self.half + time
+        if member.finish <= self.cluster.deaths.get(worker, math.inf) or self._came_back(worker, now):
+            heapq.heappush(self.events, (member.finish + self.half, worker, _ANSWERS))
+
+    def _came_back(self, worker: int, now: float) -> bool:
+        return self.cluster.recoveries.get(worker, math.inf) <= now
+
+    def _draw(self, worker: int) -> float:
+        """The time of the worker's next computation of all that a cluster states."""
+        k, drawn = self.computed[worker], self.times[worker]
+        if k == len(drawn):
+            count = 4 * k or _TIMES_AT_FIRST
+            self.times[worker] = drawn = self.cluster.compute_times(self.seed, worker, count).tolist()
+        self.computed[worker] = k + 1
+        return drawn[k]
+
+    def _die(self, worker: int, now: float) -> None:
+        member = self.members.get(worker)
+        if member is not None and member.read is not None and member.finish <= now:
+            member.leaves = True
+        elif member is not None:
+            self._remove(worker, now)
+            if self.handout is not None and member.read is not None and member.part is not None:
+                self.handout.lost(worker, member.part, member.read, self.version)
+            self._close_round(now)
+            self._hand_out(now)
+
+    def _remove(self, worker: int, now: float) -> None:
+        del self.members[worker]
+        again = self.cluster.recoveries.get(worker, math.inf)
+        if again < math.inf:
+            heapq.heappush(self.events, (max(again, now), worker, _JOINS))
