@@ -27,7 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = ("float64", "float32")
-COMMITS, EVALUATE, SEED, TIME_LIMIT = 40, 10, 5, 600.0
+COMMITS, EVALUATE, SEED, TIME_LIMIT = 40, 10, 5, 1800.0
 ENGINES = ("threads", "processes", "ray", "mpi")
 
 # Parameters other than those of an algorithm's example that lead through other code.
@@ -239,7 +239,7 @@ def _command(tree: Path, mode: str, what: str, folder: Path) -> tuple[list[str],
     if mode == "record" and what == "mpi":
         allow = ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT")
         environment |= {name + end: "1" for name in allow for end in ("", "_CONFIRM")}
-        environment["OMPI_MCA_btl"] = "self,sm"
+        environment |= {"OMPI_MCA_btl": "self,sm", "OMPI_MCA_mpi_yield_when_idle": "1"}
         launcher = Path(sys.executable).parent / "mpiexec"
         command = [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", "3", *command]
     return command, environment

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import api_page
 import pytest
@@ -16,11 +17,12 @@ from conftest import child_environment
 from test_readme import PAGES, ROOT, blocks
 
 import asyncqn
+import asyncqn_recommender
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.checks.testing import check_algorithm
 from asyncqn.cli.ending import BAD_INPUT, EXIT_CODES
 from asyncqn.cli.jobfile import PROBLEMS, load_job
-from asyncqn.cli.program import command_names
+from asyncqn.cli.program import command_modules
 from asyncqn.engines.named import ENGINES
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -29,19 +31,27 @@ OWN_PROCESSES = ("MPI", "Ray")
 """Engines whose examples need ranks, or a local Ray: run by tests of their own."""
 
 
+RECOMMENDER = ("Recommender", "MatrixFactorization", "ProfiledFactorization", "ImplicitFactorization")
+"""Names of the other package that have an example."""
+
+
+def public(name: str) -> Any:
+    return getattr(asyncqn_recommender if name in RECOMMENDER else asyncqn, name)
+
+
 def examples(name: str) -> list[doctest.Example]:
-    return doctest.DocTestParser().get_examples(getattr(asyncqn, name).__doc__ or "")
+    return doctest.DocTestParser().get_examples(public(name).__doc__ or "")
 
 
 def prints_what_it_says(name: str) -> None:
     """Run the example of a public name in an empty namespace and compare what it prints."""
     report: list[str] = []
-    (test,) = doctest.DocTestFinder(recurse=False).find(getattr(asyncqn, name), name, globs={})
+    (test,) = doctest.DocTestFinder(recurse=False).find(public(name), name, globs={})
     doctest.DocTestRunner(verbose=False).run(test, out=report.append)
     assert report == [], "".join(report)
 
 
-@pytest.mark.parametrize("name", asyncqn.__all__)
+@pytest.mark.parametrize("name", [*asyncqn.__all__, *RECOMMENDER])
 def test_every_public_name_has_an_example(name: str) -> None:
     found = examples(name)
     assert found, f"asyncqn.{name} has no example in its docstring"
@@ -51,11 +61,12 @@ def test_every_public_name_has_an_example(name: str) -> None:
         "Potential",
         "Run",
         "StagedLBFGS",
+        *RECOMMENDER,
     ), f"the example of asyncqn.{name} does not use it"
 
 
 @pytest.mark.timeout(300)  # kernels may have to be compiled
-@pytest.mark.parametrize("name", [name for name in asyncqn.__all__ if name not in OWN_PROCESSES])
+@pytest.mark.parametrize("name", [n for n in (*asyncqn.__all__, *RECOMMENDER) if n not in OWN_PROCESSES])
 def test_an_example_prints_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write a file
     prints_what_it_says(name)
@@ -163,7 +174,7 @@ def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
 
 def test_the_reference_of_the_command_line_has_every_command_and_exit_code() -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    assert [name for name in command_names() if f"| `{name}" not in text] == []
+    assert [name for name in command_modules() if f"| `{name}" not in text] == []
     rows = text.split("| exit code |")[1].split("\n\n")[0]
     shown = {int(n) for row in re.findall(r"^\| ([\d, ]+) \|", rows, re.M) for n in row.split(",")}
     assert shown == {*EXIT_CODES.values(), BAD_INPUT}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from oracles import Quadratic, one_sentence
 
+import asyncqn as aq
 from asyncqn import ASLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 from asyncqn.errors import BadInput
 
@@ -27,7 +30,7 @@ def call(potential=None, algorithm=ALGORITHM, **more):
         ({"commits": True}, "commits must be an integer"),
         ({"seed": -1}, "seed must be"),
         ({"seed": 0.5}, "seed must be"),
-        ({"evaluate": 0}, "evaluate must be an integer"),
+        ({"stop": 3}, "stop must be a function"),
         ({"evaluate": -3}, "evaluate must be an integer"),
         ({"evaluate": 1.5}, "evaluate must be an integer"),
         ({"theta0": np.zeros(3)}, r"dim = 4 numbers, not of shape \(3,\)"),
@@ -179,3 +182,47 @@ def test_a_stiff_problem_gets_better():
     assert run.metrics["error"][-1] < 0.5 * run.metrics["error"][0]
     assert run.counters["pairs_accepted"] > 0
     assert run.counters["staleness_max"] == run.schedule.staleness.max()
+
+
+def test_a_stopping_rule_of_ones_own_ends_a_run_and_its_replay_ends_there() -> None:
+    problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    seen: list[float] = []
+
+    def rule(standing: Any) -> str | None:
+        seen.append(standing.value)
+        return "four looks are enough" if len(seen) == 4 else None
+
+    engine = aq.Simulator(aq.Cluster(workers=2))
+    run = aq.minimize(problem, aq.BlockLBFGS(blocks=2), engine=engine, commits=50, tol=None, stop=rule)
+    assert (run.status, len(seen)) == ("converged", 4)
+    assert run.message.startswith("four looks are enough, after ")
+    assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
+
+
+@pytest.mark.parametrize("engine", [aq.Simulator(aq.Cluster(workers=2)), aq.Threads(2)])
+def test_a_stopping_rule_may_stop_a_run_and_its_failure_is_told(engine: Any) -> None:
+    problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+
+    def stops(standing: Any) -> None:
+        raise StopIteration
+
+    def fails(standing: Any) -> None:
+        raise KeyError("no such thing")
+
+    run = aq.minimize(problem, engine=engine, stop=stops)
+    assert run.status == "stopped"
+    assert "the stopping rule stopped the run" in run.message
+    with pytest.raises(KeyError, match="no such thing"):
+        aq.minimize(problem, engine=engine, stop=fails)
+
+
+def test_without_evaluations_an_exact_method_reports_what_it_judged_last() -> None:
+    problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    calls: list[int] = []
+    engine = aq.Simulator(aq.Cluster(workers=2))
+    run = aq.minimize(
+        problem, engine=engine, evaluate=0, callback=lambda progress: calls.append(progress.commit)
+    )
+    assert (run.status, calls, run.metrics.rows) == ("converged", [0], 1)
+    assert run.fun == pytest.approx(problem.value(run.theta), rel=1e-12)
+    assert aq.replay(run).theta.tobytes() == run.theta.tobytes()

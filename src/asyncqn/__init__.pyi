@@ -1,5 +1,6 @@
 """The public names and where they live: the one list, read by type checkers and by `__init__` itself."""
 
+from .algorithms.annealing import Annealing
 from .algorithms.defaults import default_algorithm
 from .algorithms.paper.as_lbfgs import ASLBFGS
 from .algorithms.paper.async_sgd import AsyncSGD
@@ -32,7 +33,7 @@ from .engines.threads import Threads
 from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, SamplingWarning, StabilityWarning
 from .lab.blame import blame
 from .lab.plan import plan
-from .minimize import minimize
+from .minimize import minimize, starting_point
 from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
 from .models.adapters.libsvm import read_libsvm
@@ -40,6 +41,8 @@ from .models.adapters.torch_module import from_torch
 from .models.least_squares import LeastSquares
 from .models.linear_gaussian import LinearGaussian
 from .models.logistic import LogisticRegression
+from .models.mixture import Mixture
+from .models.phase_retrieval import PhaseRetrieval
 from .models.poisson import PoissonRegression
 from .models.robust import RobustRegression
 from .models.softmax import SoftmaxRegression
@@ -48,6 +51,7 @@ from .runs.archive import load_run
 from .runs.draws import Draws
 from .runs.replay import replay
 from .runs.run import Run
+from .runs.table import Table
 from .sample import sample
 from .samples import Samples
 from .types import Algorithm, Engine, Potential
@@ -62,6 +66,7 @@ __all__ = [
     "SGD",
     "SGLD",
     "Algorithm",
+    "Annealing",
     "AsyncSAGA",
     "AsyncSGD",
     "AsyncqnError",
@@ -82,9 +87,11 @@ __all__ = [
     "LogNormal",
     "LogisticRegression",
     "MetricLBFGS",
+    "Mixture",
     "MomentumLBFGS",
     "Outcome",
     "Pareto",
+    "PhaseRetrieval",
     "PoissonRegression",
     "Potential",
     "Processes",
@@ -102,6 +109,7 @@ __all__ = [
     "SoftmaxRegression",
     "StabilityWarning",
     "StagedLBFGS",
+    "Table",
     "TableLBFGS",
     "Threads",
     "TimeLaw",
@@ -118,5 +126,6 @@ __all__ = [
     "resume",
     "sample",
     "simulate",
+    "starting_point",
     "table_algorithm",
 ]

@@ -5,6 +5,20 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
+__all__ = [
+    "AsyncqnError",
+    "BadInput",
+    "DamagedFile",
+    "MissingExtra",
+    "NotFitted",
+    "ReplayMismatch",
+    "StabilityWarning",
+    "WorkerFailed",
+    "is_count",
+    "require",
+    "require_count",
+]
+
 
 class AsyncqnError(Exception):
     """Something the user can fix; the command line prints its text alone and exits with 2.

@@ -17,11 +17,11 @@ from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, StabilityWarning, is_count, require
+from asyncqn.parameters import check_seed
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, extra
+from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, StoppingRule, extra
 
 _START = 0x7E7A0
 
@@ -45,6 +45,7 @@ def minimize(
     checkpoint_every: int | float = 30.0,
     check: bool = True,
     keep: int | None = None,
+    stop: StoppingRule | None = None,
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -61,13 +62,17 @@ def minimize(
     evaluate: commits between two evaluations of U at theta (default: about 200 in all, fewer where samples
     grow).  Each is a row of the metric table, and so is every other version at which an exact method
     knows U and its gradient: of the last point kept, at no cost.  Versions judged on a sample have no
-    row, since nobody knows U there, nor have those of a potential with `metrics` of its own.
+    row, since nobody knows U there, nor have those of a potential with `metrics` of its own.  0: the start is
+    the only row, and the run reports what an exact method last judged.
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
     check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient
     with its values, rows with rows, equal calls with each other.
     keep: store every so many commits the iterate, as `Run.keep`; `replay(run, keep=...)` does so for any run.
+    stop: a stopping rule of your own, for methods with exact gradients.  It is called with a `types.Standing`
+    after every commit, before `tol` is looked at; it returns a sentence to end the run as converged, or None
+    to go on, and may raise StopIteration to stop it.  Saved runs do not hold it: `resume` goes on without.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -77,6 +82,7 @@ def minimize(
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
     _check_objects(potential, algorithm, engine, callback, checkpoint)
+    require(stop is None or callable(stop), f"stop must be a function, not {stop!r}.")
     keep = None if keep is None else _count("keep", keep)
     if engine is None:
         from asyncqn.engines.threads import Threads
@@ -98,8 +104,9 @@ def minimize(
             Request(
                 *(potential, algorithm, start, commits, seed),
                 *(evaluate, callback, stopping, checkpoints, keep),
-                every_version=True,
+                every_version=evaluate is not None,
                 open_ended=open_ended,
+                stop=stop,
             )
         )
 
@@ -130,8 +137,8 @@ def _check_objects(potential: Any, algorithm: Any, engine: Any, callback: Any, c
 
 def _length(
     algorithm: Algorithm, commits: int | None, evaluate: int | None, stopping: Stopping
-) -> tuple[int, int]:
-    """How many commits there are at most, and how many between two evaluations; checked."""
+) -> tuple[int, int | None]:
+    """How many commits there are at most, and how many between two evaluations (None: no more); checked."""
     exact = extra(algorithm, "standing") is not None
     require(
         commits is not None or (exact and stopping.tol is not None),
@@ -143,7 +150,8 @@ def _length(
     )
     most = most_commits(algorithm) if commits is None else _count("commits", commits)
     between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
-    return most, _count("evaluate", between)
+    require(is_count(between, 0), f"evaluate must be an integer of at least 0, not {between!r}.")
+    return most, int(between) or None
 
 
 def _count(name: str, value: int) -> int:
@@ -151,8 +159,29 @@ def _count(name: str, value: int) -> int:
     return int(value)
 
 
-def starting_point(potential: Potential, theta0: Array | None, seed: int) -> Array:
-    """theta0 as a fresh contiguous vector of the potential's dtype, checked."""
+def starting_point(potential: Potential, theta0: Array | None = None, seed: int = 0) -> Array:
+    """The start of a run: theta0, or the potential's own, as a fresh contiguous vector of its dtype.
+
+    Parameters
+    ----------
+    potential : Potential
+        What is to be minimised.
+    theta0 : array of dim numbers, optional
+        The start; None takes what `minimize` takes by default: the potential's `initial`, else zeros.
+    seed : int, default 0
+        Of the default start.
+
+    Returns
+    -------
+    ndarray of shape (dim,)
+        In the potential's dtype; a start that cannot be used raises `BadInput`.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> aq.starting_point(aq.LinearGaussian.random(dim=3, n_data=10, seed=0)).shape
+    (3,)
+    """
     said = np.float64 if extra(potential, "dtype") is None else extra(potential, "dtype")
     try:
         dtype = np.dtype(said)

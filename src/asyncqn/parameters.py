@@ -31,7 +31,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import BadInput, require
+from asyncqn.errors import BadInput, is_count, require
+
+__all__ = [
+    "Checked",
+    "Precision",
+    "RealArray",
+    "Seed",
+    "check_seed",
+    "checked",
+    "from_json",
+    "parameter",
+    "suggestion",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -527,3 +539,10 @@ def _with_infinities(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_with_infinities(item) for item in value]
     return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed as a Python integer; `BadInput` unless it is one from 0 to 2^63 - 1, as Philox takes."""
+    fits = is_count(seed, 0) and seed < 2**63
+    require(fits, f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.")
+    return int(seed)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import SamplingWarning, is_count, require
 from asyncqn.minimize import minimize, starting_point
+from asyncqn.parameters import check_seed
 from asyncqn.samples import Samples, failed
 from asyncqn.types import Array, Callback, Engine, Potential, Progress, extra
 

@@ -9,7 +9,9 @@ from asyncqn.core.algorithm import (
     extra,
 )
 from asyncqn.core.problem import POTENTIAL_EXTRAS, Array, Counters, Potential, Rows
-from asyncqn.core.request import Callback, Engine, Progress
+from asyncqn.core.request import Callback, Engine, Progress, Request, StoppingRule
+from asyncqn.core.stages import Closes, Stage, Stages
+from asyncqn.core.streams import Stream
 
 __all__ = [
     "ALGORITHM_EXTRAS",
@@ -17,13 +19,19 @@ __all__ = [
     "Algorithm",
     "Array",
     "Callback",
+    "Closes",
     "Commit",
     "Counters",
     "Engine",
     "Potential",
     "Progress",
+    "Request",
     "Rows",
+    "Stage",
+    "Stages",
     "Standing",
+    "StoppingRule",
+    "Stream",
     "Task",
     "extra",
 ]

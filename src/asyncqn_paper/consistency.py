@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.stability import delay_limit
+from asyncqn.lab import delay_limit
 from asyncqn_paper.problems import PROBLEMS
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import N_OMEGA, PAPER

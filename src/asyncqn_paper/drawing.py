@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.cli.view.styles import ALGORITHM_STYLES as ALGORITHM_STYLES
-from asyncqn.cli.view.styles import STYLES as STYLES
+from asyncqn.cli import ALGORITHM_STYLES as ALGORITHM_STYLES
+from asyncqn.cli import STYLES as STYLES
 from asyncqn.errors import MissingExtra
 from asyncqn.storage import write_whole
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from asyncqn.errors import BadInput
-from asyncqn.lab.tuning.processes import SharedPool, Tell
-from asyncqn.lab.tuning.tuner import read_study
+from asyncqn.lab import SharedPool, Tell, read_study
 from asyncqn_paper.claims import Outcome
 from asyncqn_paper.records import Record
 from asyncqn_paper.result_cache import Spent, run_jobs
@@ -71,7 +70,9 @@ class Context:
         """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
         path = self._study(name)
         if not path.is_file():
-            raise BadInput(f"there is no study {path}: make it with asyncqn tune --output {path}.")
+            raise BadInput(
+                f"there is no study {path}: make it with python -m asyncqn_paper tune --output {path}."
+            )
         document = read_study(path)
         if document["best"] is None:
             raise BadInput(f"the study {path} found no parameters that reach the goal: give it more trials.")

@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.stages import Closes
-from asyncqn.core.streams import Stream
-from asyncqn.minimize import starting_point
-from asyncqn.types import Algorithm, Array, Commit, Potential, Task
+from asyncqn import Cluster, starting_point
+from asyncqn.types import Algorithm, Array, Closes, Commit, Potential, Stream, Task
 from asyncqn_paper.settings import algorithm
 from asyncqn_recommender.data import known_names, load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.models.linear_gaussian import LinearGaussian
+from asyncqn import LinearGaussian
 
 DIM, N_Y, NOISE = 100, 600, 10.0
 

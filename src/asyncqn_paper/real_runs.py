@@ -20,17 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.request import Request
-from asyncqn.engines.mpi.engine import MPI
-from asyncqn.engines.threads import Threads
-from asyncqn.minimize import starting_point
+from asyncqn import MPI, Cluster, Run, Threads, load_run, starting_point
 from asyncqn.parameters import from_json
-from asyncqn.runs.archive import load_run
-from asyncqn.runs.run import Run
-from asyncqn.storage import write_whole
-from asyncqn.storage.serialise import to_json
-from asyncqn.types import Array, Potential
+from asyncqn.storage import to_json, write_whole
+from asyncqn.types import Array, Potential, Request
 from asyncqn_paper import movielens
 from asyncqn_paper.problems import AlikeRows
 from asyncqn_paper.records import Record

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import Run
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra
-from asyncqn.runs.run import Run
 from asyncqn.storage import write_whole
 
 Record = dict[str, Any]

@@ -17,7 +17,7 @@ from typing import Any
 
 from asyncqn import __version__
 from asyncqn.errors import BadInput
-from asyncqn.lab.tuning.processes import SharedPool
+from asyncqn.lab import SharedPool
 from asyncqn.storage import write_whole
 from asyncqn_paper.claims import Outcome
 from asyncqn_paper.drawing import BANDS, PERCENTILES, save_figure, shaded, style

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from asyncqn.errors import BadInput
-from asyncqn.lab.tuning.processes import SharedPool, Tell, pool
-from asyncqn.storage import LONGEST_DOCUMENT, own_handle, read_own
-from asyncqn.storage.serialise import to_json
+from asyncqn.lab import SharedPool, Tell, pool
+from asyncqn.storage import LONGEST_DOCUMENT, own_handle, read_own, to_json
 from asyncqn_paper.records import Record
 
 J = TypeVar("J")

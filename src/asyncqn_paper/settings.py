@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from asyncqn import Cluster
 from asyncqn.algorithms import make_algorithm
-from asyncqn.cluster.cluster import Cluster
 from asyncqn.types import Algorithm
 
 Given = tuple[tuple[str, Any], ...]

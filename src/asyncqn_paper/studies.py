@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from asyncqn.cluster.cluster import Cluster
+from asyncqn import Cluster
 from asyncqn.errors import require
-from asyncqn.lab.tuning.problem import TuningProblem
-from asyncqn.lab.tuning.spaces import FixedTrial
+from asyncqn.lab import FixedTrial, TuningProblem
 from asyncqn.types import Potential
 from asyncqn_paper import movielens
 from asyncqn_paper.movielens import Timing

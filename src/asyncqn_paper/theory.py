@@ -15,13 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.request import Request
-from asyncqn.engines.simulator import Simulator
+from asyncqn import ASLBFGS, Cluster, LinearGaussian, Simulator
 from asyncqn.errors import require
-from asyncqn.models.linear_gaussian import LinearGaussian
-from asyncqn.types import Array
+from asyncqn.types import Array, Request
 from asyncqn_paper.experiment import Context, Experiment, Tables
 from asyncqn_paper.langevin_sde import LINE, PLANE, Chains, expected, moments
 from asyncqn_paper.records import Record, column, distinct, where

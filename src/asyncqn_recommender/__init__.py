@@ -3,7 +3,7 @@
 The package is written with the public names of asyncqn alone, as any user's would be.
 """
 
-import lazy_loader
+from asyncqn.lazy import attach
 
 # The names stand in __init__.pyi; each is imported at its first use.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.parameters import Precision, Seed, Workers, parameter, parameters_of
-from asyncqn.runs.table import Table
+from asyncqn import Table, Threads
 from asyncqn.types import Array, Progress
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
 from asyncqn_recommender.files import load_model, save_model

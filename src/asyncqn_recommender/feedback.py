@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import STEP_BLOCKS
 from asyncqn.errors import require
 from asyncqn.kernels import add_one, sum_of_squares
 from asyncqn.types import Array, Rows
+from asyncqn_recommender.algorithm import STEP_BLOCKS
 from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import (

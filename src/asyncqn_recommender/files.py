@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import Table
 from asyncqn.errors import DamagedFile
-from asyncqn.runs.table import Table
 from asyncqn.storage import (
     FLOATS,
     INT32,
@@ -22,10 +22,10 @@ from asyncqn.storage import (
     read_document,
     read_settled,
     telling_damage,
+    to_json,
     version_of,
     write_folder,
 )
-from asyncqn.storage.serialise import to_json
 from asyncqn_recommender.kernels.als import Grouped
 from asyncqn_recommender.model import FactorModel, Offsets
 

@@ -16,16 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.algorithms.defaults import TOLERANCE
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, in_step_algorithm
-from asyncqn.core.outcome import Outcome
-from asyncqn.core.request import Request
-from asyncqn.core.stopping import Ended, EndedByCallback, Stopping
-from asyncqn.engines.threads import Threads
+from asyncqn import StagedLBFGS, Table, Threads, minimize, starting_point
 from asyncqn.errors import BadInput, require
-from asyncqn.minimize import starting_point
-from asyncqn.runs.table import Table
 from asyncqn.types import Array, Progress, Standing
+from asyncqn_recommender.algorithm import in_step_algorithm
 from asyncqn_recommender.data import Ratings, as_ratings
 from asyncqn_recommender.feedback import FEEDBACKS, Feedback, Noting
 from asyncqn_recommender.model import FactorModel
@@ -57,11 +51,19 @@ def learn(
     watch = Watch(p, task, held is not None, algorithm, callback)
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     commits = algorithm.warmup + passes
-    start, rule = _start(p, potential, train, old), PassRule(watch)
-    run = Threads(p.workers).minimize(
-        Request(potential, algorithm, start, commits, p.seed, evaluate=None, callback=watch, stopping=rule)
+    run = minimize(
+        potential,
+        algorithm,
+        engine=Threads(p.workers),
+        theta0=_start(p, potential, train, old),
+        commits=commits,
+        seed=p.seed,
+        evaluate=0,  # every value that is watched comes from a pass
+        callback=watch,
+        stop=watch.after_pass,
+        check=False,
     )
-    if run.status is Outcome.DIVERGED:
+    if run.status == "diverged":
         raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")
     model, history = task.model(watch.best.theta), Table.from_records(watch.records)
     return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
@@ -116,23 +118,18 @@ class Watch:
         """The start, which is all that the run evaluates; the end is known from the last pass."""
         self._note(progress, 0.0)
 
-    def after_pass(self, standing: Standing) -> Ended | None:
-        """A pass has been judged, and the run stands so; how it ends, None where it goes on."""
+    def after_pass(self, standing: Standing) -> str | None:
+        """A pass has been judged, and the run stands so: why it ends, None where it goes on."""
         self.passes += 1
         shown = self._shown(standing)
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}
         commit, passed = self.warm_up + self.passes, time.perf_counter() - self.begun
         progress = Progress(commit, passed, standing.point.copy(), metrics, 0.0, self.p.workers)
-        try:
-            self._note(progress, self.passes + (self.warm_up > 0))
-        except StopIteration:
-            return Ended(Outcome.STOPPED, "the callback has stopped the fit")
-        except BaseException as error:
-            raise EndedByCallback(Outcome.STOPPED, "the callback failed") from error
+        self._note(progress, self.passes + (self.warm_up > 0))
         if self.idle < self.p.patience:
             return None
         self.reason = "stopped early" if self.by_held else "converged"
-        return Ended(Outcome.CONVERGED, "further passes gain nothing")
+        return "further passes gain nothing"
 
     def _shown(self, standing: Standing) -> dict[str, float]:
         """The errors at the last point kept; asked for again when its value has changed."""
@@ -162,19 +159,6 @@ class Watch:
             print(f"commit {progress.commit}: {', '.join(shown) or f'objective {level:.4f}'}", flush=True)
         if self.callback is not None:
             self.callback(progress)
-
-
-class PassRule(Stopping):
-    """Ends a run as its `Watch` says, which sees every pass."""
-
-    watch: Watch
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__(tol=TOLERANCE)
-        object.__setattr__(self, "watch", watch)
-
-    def ends_at(self, standing: Standing) -> Ended | None:
-        return self.watch.after_pass(standing) or super().ends_at(standing)
 
 
 def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

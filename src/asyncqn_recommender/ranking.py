@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import Table
 from asyncqn.errors import require, require_count
-from asyncqn.runs.table import Table
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import ranking
 

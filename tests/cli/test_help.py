@@ -11,12 +11,20 @@ import pytest
 from cli.calls import call
 
 from asyncqn import __version__
-from asyncqn.cli.program import command_names
+from asyncqn.cli.program import command_modules
+
+RECOMMENDER = command_modules("asyncqn_recommender.commands")
+COMMANDS = [
+    *([name] for name in command_modules() if name != "recommender"),
+    *(["recommender", name] for name in RECOMMENDER),
+]
 
 
-@pytest.mark.parametrize("command", command_names())
-def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capfd, command, "--help")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_a_sentence(
+    command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = call(capfd, *command, "--help")
     assert code == 0
     assert "--json" in out
     assert not re.search(r"[<{]\w+[>}]|, ,", out), "no types of Python, no placeholders"
@@ -26,16 +34,21 @@ def test_every_command_has_help_with_a_sentence(command: str, capfd: pytest.Capt
 def test_help_names_defaults_of_zero_of_switches_and_what_is_required(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert "start and the shuffling. [default: 0]" in " ".join(call(capfd, "fit", "--help")[1].split())
+    assert "start and the shuffling. [default: 0]" in " ".join(
+        call(capfd, "recommender", "fit", "--help")[1].split()
+    )
     assert "or a small one. [default: quick]" in " ".join(call(capfd, "reproduce", "--help")[1].split())
-    assert "may be given several times. [required]" in call(capfd, "similar", "--help")[1]
+    assert "may be given several times. [required]" in call(capfd, "recommender", "similar", "--help")[1]
 
 
 def test_the_version_and_short_help_are_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert call(capfd, "--version")[:2] == (0, f"asyncqn {__version__}\n")
     code, out, _ = call(capfd, "-h")
     assert code == 0
-    assert [name for name in command_names() if f"\n  {name} " not in out] == []
+    assert [name for name in command_modules() if f"\n  {name} " not in out] == []
+    group = call(capfd, "recommender", "-h")[1]
+    assert [name for name in RECOMMENDER if f"\n  {name} " not in group] == []
+    assert call(capfd, "recommender") == (2, group, "")
     assert call(capfd) == (2, out, ""), "a command is missing, and the help says which there are"
     for shell in ("bash", "zsh", "fish"):
         done = subprocess.run(

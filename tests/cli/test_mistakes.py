@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli.calls import SMALL, call, files
 
-from asyncqn.cli.program import command_names
+from asyncqn.cli.program import command_modules
 
 BAD = {
     "no such command": ["paint"],
@@ -67,11 +67,11 @@ BAD = {
     "no such start method": ["run", "--engine", "processes", "--start-method", "teleport"],
     "negative restarts": ["run", "--engine", "ray", "--restarts", "-1"],
     "one and a half processors": ["run", "--engine", "ray", "--cpus", "1.5"],
-    "no name for ratings": ["fit", ""],
-    "cut gzip": ["fit", "packed.csv.gz"],
+    "no name for ratings": ["recommender", "fit", ""],
+    "cut gzip": ["recommender", "fit", "packed.csv.gz"],
     "a study of no workers": ["tune", "async-sgd", "--workers", "0"],
     "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
-    "a goal below zero": ["tune", "async-sgd", "--epsilon", "-1"],
+    "a goal that is none": ["tune", "async-sgd", "--target", "nan", "--output", "s.json"],
     "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
     "a demo in a file": ["demo", "--output", "file.txt"],
     "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
@@ -95,11 +95,11 @@ BAD = {
             (["run", "--commits", "3", "--checkpoint"], []),
             (["show", "run", "--trace"], []),
             (["show", "run", "--plot"], []),
-            (["fit"], []),
-            (["fit", "synthetic-demo", "--out"], []),
-            (["evaluate"], ["file.txt"]),
-            (["recommend"], ["--user", "1"]),
-            (["data", "mine", "--from"], []),
+            (["recommender", "fit"], []),
+            (["recommender", "fit", "synthetic-demo", "--out"], []),
+            (["recommender", "evaluate"], ["file.txt"]),
+            (["recommender", "recommend"], ["--user", "1"]),
+            (["recommender", "data", "mine", "--from"], []),
             (["demo", "--output"], []),
             (["tune", "async-sgd", "--output"], []),
             (["reproduce", "theory", "--output"], []),
@@ -122,7 +122,7 @@ def test_bad_input_is_one_line_on_stderr_with_exit_code_two_and_nothing_written(
     if "run" in arguments:
         call(capfd, "simulate", *SMALL, "--save", "run", "-q")
     before = files(tmp_path)
-    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in command_names() else []))
+    code, out, err = call(capfd, *arguments, *(["-q"] if arguments[0] in command_modules() else []))
     assert (code, out) == (2, "")
     assert err.startswith("asyncqn: ")
     assert err.count("\n") == 1, "one line"
@@ -151,11 +151,30 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
         (("show", __file__), f"{__file__} is not a saved run: it has no run.json, for it is a file."),
         (("compare", "a", "b", "--target", "nan"), "--target must be a finite number, not nan."),
         (
-            ("fit", "synthetic-demo", "--duplicates", "all"),
+            ("recommender", "fit", "synthetic-demo", "--duplicates", "all"),
             "duplicates must be one of error, last, first, mean, sum, not 'all'.",
         ),
         (("simulate", "--commits", "many"), "--commits must be an integer; try: asyncqn simulate --help"),
-        (("watch", "run", "--every", "day"), "--every must be a number; try: asyncqn watch --help"),
+        (("show", "run", "--every", "day"), "--every must be a number; try: asyncqn show --help"),
+        (("watch", "run"), "'asyncqn watch' is now 'asyncqn show --follow'."),
+        (("schema",), "'asyncqn schema' is now 'asyncqn run --schema'."),
+        (("warm", "--all"), "'asyncqn warm' is now 'asyncqn run --warm defaults'."),
+        (("fit", "ratings.csv"), "'asyncqn fit' is now 'asyncqn recommender fit'."),
+        (("serve",), "'asyncqn serve' is now 'asyncqn recommender serve'."),
+        (("run", "--warm", "some"), "--warm must be defaults or all, not 'some'."),
+        (
+            ("recommender", "fit", "--rnk", "3"),
+            "there is no option --rnk: did you mean --rank?",
+        ),
+        (
+            ("recommender", "recomend"),
+            "there is no command 'recomend': did you mean recommend?",
+        ),
+        (
+            ("tune", "as-lbfgs", "--problem", "linear-gaussian"),
+            "problems of the paper are tuned by their own package: python -m asyncqn_paper tune as-lbfgs "
+            "--problem linear-gaussian.",
+        ),
     ],
 )
 def test_a_mistyped_option_or_number_is_named_in_plain_words(
@@ -172,7 +191,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     code, _, err = call(capfd, "simulate", *SMALL, "--save", below)
     assert code == 2
     assert "Cluster" not in err, "nothing was begun"
-    code, _, err = call(capfd, "fit", "synthetic-demo", "--out", below)
+    code, _, err = call(capfd, "recommender", "fit", "synthetic-demo", "--out", below)
     assert (code, err.count("\n")) == (2, 1)
 
 

@@ -67,7 +67,7 @@ def test_the_timeline_has_one_box_per_computation(run: aq.Run) -> None:
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_equal_figures_are_equal_files(run: aq.Run, tmp_path: Path, ending: str) -> None:
-    paths = [plotting.save(plotting.overview(run), tmp_path / f"{i}.{ending}") for i in range(2)]
+    paths = [plotting.save_picture(plotting.overview(run), tmp_path / f"{i}.{ending}") for i in range(2)]
     first, second = (path.read_bytes() for path in paths)
     assert first == second
     assert first[:5] in (b"\x89PNG\r", b"<?xml")
@@ -80,7 +80,7 @@ def test_what_cannot_be_drawn_or_written_is_refused_in_a_sentence(run: aq.Run, t
     with pytest.raises(BadInput, match="no run"):
         plotting.convergence({})
     with pytest.raises(BadInput, match=r"png or \.svg"):
-        plotting.save(plotting.overview(run), tmp_path / "a.gif")
+        plotting.save_picture(plotting.overview(run), tmp_path / "a.gif")
     assert not any(tmp_path.iterdir())
 
 

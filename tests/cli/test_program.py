@@ -15,7 +15,7 @@ from sealed import data_file
 
 import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.cli.commands import warm
+from asyncqn.cli import warming as warm
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.replay import replay
 from asyncqn.storage import check_of
@@ -179,13 +179,13 @@ def test_a_simulation_keeps_checkpoints_is_watched_shown_and_resumed(
     code, _, _ = call(capfd, "simulate", *SMALL, *options, "--checkpoint", folder, "-q")
     assert code == 0
     shown = json.loads(call(capfd, "show", folder, "--json")[1])
-    watched = json.loads(call(capfd, "watch", folder, "--json")[1])
-    assert "simulated workers" in call(capfd, "watch", folder, "--once")[1]
+    watched = json.loads(call(capfd, "show", folder, "--follow", "--json")[1])
+    assert "simulated workers" in call(capfd, "show", folder, "--follow", "--once")[1]
     assert "a simulated run tells them when it ends" in call(capfd, "show", folder)[1]
     assert shown["commits_wanted"] == watched["commits_wanted"] == 40
     assert 0 < shown["commits"] == watched["commits"] <= 40
     assert (watched["living"], watched["workers"]) == (False, 3)
-    assert "commit" in call(capfd, "watch", folder)[1]
+    assert "commit" in call(capfd, "show", folder, "--follow")[1]
     assert "convergence" in call(capfd, "show", folder)[1]
     code, out, _ = call(capfd, "resume", folder, "--json", "-q")
     assert (code, json.loads(out)["commits"]) == (0, 40)
@@ -198,11 +198,11 @@ def test_a_living_run_is_seen_from_another_process(tmp_path: Path, capfd: pytest
     with begun(tmp_path, *options) as process:
         while not (folder / "a" / "checkpoint.json").exists():
             time.sleep(0.02)
-        watched = json.loads(call(capfd, "watch", folder, "--once", "--json")[1])
+        watched = json.loads(call(capfd, "show", folder, "--follow", "--once", "--json")[1])
         assert (watched["living"], watched["commits_wanted"]) == (True, 1_000_000)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert json.loads(call(capfd, "watch", folder, "--json")[1])["living"] is False
+    assert json.loads(call(capfd, "show", folder, "--follow", "--json")[1])["living"] is False
 
 
 def test_runs_are_compared_by_their_time_to_a_target(
@@ -282,6 +282,5 @@ def test_warm_compiles_what_the_defaults_run_one_kernel_for_all_ranks(
     assert [name for name, _ in warm.jobs(everything=False)] == ["minimize", "simulate", "recommender"]
     assert [name for name, _ in warm.jobs(everything=True)][3:] == list(ALGORITHMS)
     monkeypatch.setattr(warm, "jobs", lambda everything: [("nothing", lambda: None)])
-    (part,) = json.loads(call(capfd, "warm", "--json")[1])["parts"]
+    (part,) = json.loads(call(capfd, "run", "--warm", "defaults", "--json")[1])["parts"]
     assert (part["name"], part["kernels"]) == ("nothing", [])
-    assert "there is no option --rank" in call(capfd, "warm", "--rank", "8")[2]

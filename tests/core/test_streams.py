@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import one_sentence
 
-from asyncqn.core.streams import Stream, check_seed
+from asyncqn.core.streams import Stream
 from asyncqn.errors import BadInput
+from asyncqn.parameters import check_seed
 
 streams = st.builds(Stream, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 

@@ -119,7 +119,7 @@ def test_every_experiment_of_the_catalogue_has_the_name_it_is_called_by() -> Non
 
 
 def test_missing_tuned_parameters_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="make it with asyncqn tune"):
+    with pytest.raises(BadInput, match="make it with python -m asyncqn_paper tune"):
         Context(tmp_path, tuned_from=tmp_path).tuned("as-lbfgs-linear-gaussian")
 
 

@@ -32,12 +32,12 @@ CASES = [
     *(planted.Case(kind, "R/run.json", planted.SAVE) for kind in (LINK, PIPE, "socket")),
     planted.Case(PIPE, "R/run.json", ("show", "R")),
     planted.Case("endless file", "R/arrays-*.npz", ("show", "R")),
-    planted.Case(PIPE, "M/arrays-*.npz", ("recommend", "M", "--user", "1")),
+    planted.Case(PIPE, "M/arrays-*.npz", ("recommender", "recommend", "M", "--user", "1")),
     *(
         planted.Case(kind, "j.toml", ("simulate", "j.toml"))
         for kind in (PIPE, "link to a device", "endless file")
     ),
-    planted.Case(PIPE, "r.csv", ("fit", "r.csv")),
+    planted.Case(PIPE, "r.csv", ("recommender", "fit", "r.csv")),
     planted.Case(PIPE, "p.html", ("show", "R", "--html", "p.html")),
 ]
 

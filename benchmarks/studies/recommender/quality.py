@@ -1,6 +1,6 @@
 """Held-out quality of `Recommender` on MovieLens 1M: how its defaults were chosen, what they reach.
 
-    asyncqn data ml-1m                                     # once; --from FILE for a zip on disk
+    asyncqn recommender data ml-1m                                     # once; --from FILE for a zip on disk
     python -m benchmarks.studies.recommender.quality choose  # ridge, trust and offsets, on splits 10 to 12
     python -m benchmarks.studies.recommender.quality columns  # how the ridge grows by column, three data sets
     python -m benchmarks.studies.recommender.quality measure  # the defaults, on splits 0 to 2

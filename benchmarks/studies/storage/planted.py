@@ -129,11 +129,11 @@ def forge_log(folder: Path) -> None:
         path.write_text(json.dumps(document))
 
 
-SHOW, RESUME, WATCH = ("show", "A"), ("resume", "A"), ("watch", "A", "--once")
+SHOW, RESUME, WATCH = ("show", "A"), ("resume", "A"), ("show", "A", "--follow", "--once")
 NEW = ("simulate", *SMALL, *CHECKPOINTS)
 SAVE = ("simulate", *SMALL, "--save", "R")
 SAVE_NEW = ("simulate", *SMALL, "--save", "new")
-FIT = ("fit", "S", "--rank", "2", "--workers", "1", "--passes", "2")
+FIT = ("recommender", "fit", "S", "--rank", "2", "--workers", "1", "--passes", "2")
 FILES = ("symlink", "hard link", "named pipe", "device", "socket", "folder", "link to a device")
 LINKS = ("symlink", "hard link", "named pipe")
 
@@ -159,14 +159,14 @@ CASES: tuple[Case, ...] = (
     *(Case(kind, "R/arrays-*.npz", ("replay", "R")) for kind in (*FILES, "endless file")),
     *(Case(kind, "new/run.json", SAVE_NEW) for kind in LINKS),
     *(Case(kind, "M/model.json", command) for kind in LINKS for command in (
-        ("recommend", "M", "--user", "1"), (*FIT, "--out", "M"))),
-    *(Case(kind, "M/arrays-*.npz", ("recommend", "M", "--user", "1")) for kind in FILES),
+        ("recommender", "recommend", "M", "--user", "1"), (*FIT, "--out", "M"))),
+    *(Case(kind, "M/arrays-*.npz", ("recommender", "recommend", "M", "--user", "1")) for kind in FILES),
     *(Case(kind, "S/header.json", FIT) for kind in FILES),
     *(Case(kind, "S/values-*.npy", FIT) for kind in FILES),
     *(Case(kind, "j.toml", ("simulate", "j.toml")) for kind in (
         "named pipe", "device", "socket", "folder", "link to a device", "endless file")),
     Case("file of a stranger", "j.toml", ("simulate", "/dev/zero")),
-    *(Case(kind, "r.csv", ("fit", "r.csv")) for kind in (
+    *(Case(kind, "r.csv", ("recommender", "fit", "r.csv")) for kind in (
         "named pipe", "device", "socket", "folder", "link to a device")),
     *(Case(kind, "t.json", ("tune", "async-sgd", "j.toml", "--output", "t.json", "--budget", "1"))
       for kind in ("named pipe", "device", "socket", "folder")),

@@ -15,6 +15,8 @@ from asyncqn.registry import Registry
 from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Algorithm
 
+__all__ = ["ALGORITHMS", "algorithm_from_json", "algorithm_to_json", "make_algorithm"]
+
 ALGORITHMS = Registry(
     {
         "as-lbfgs": "asyncqn.algorithms.paper.as_lbfgs:ASLBFGS",

@@ -16,7 +16,22 @@ from asyncqn.parameters import Checked, parameter
 
 @dataclass(frozen=True)
 class Annealing(Checked):
-    """start, end: the first and the last beta, both finite; steps: of one worker, from one to the other."""
+    """An inverse temperature that rises geometrically, for `beta` of `ASLBFGS` and `SGLD`.
+
+    Parameters
+    ----------
+    start, end : float
+        The first and the last inverse temperature, positive and finite.
+    steps : int
+        Steps of one worker from the first to the last.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> beta = aq.Annealing(start=1.0, end=100.0, steps=10)
+    >>> [round(beta.at(k), 3) for k in (0, 5, 10, 20)]
+    [1.0, 10.0, 100.0, 100.0]
+    """
 
     start: Annotated[float, parameter("The first beta", unit="1 / U", gt=0.0)]
     end: Annotated[float, parameter("The last beta", unit="1 / U", gt=0.0)]

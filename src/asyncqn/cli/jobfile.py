@@ -9,8 +9,8 @@
 A kind "module:Class" is a class of the user's own; it is imported only where that is allowed.  A section
 that is absent takes the defaults below; but a problem of the file's own has no algorithm of ours to go with
 it, and gets what `minimize` chooses, as the algorithm "default" does.  A section [algorithm] that is present
-must be complete: step sizes that suit one problem are no defaults for another.  `asyncqn schema` prints the
-JSON schema of all this, for editors.
+must be complete: step sizes that suit one problem are no defaults for another.  `asyncqn run --schema`
+prints the JSON schema of all this, for editors.
 """
 
 from __future__ import annotations
@@ -28,11 +28,18 @@ import msgspec
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.streams import check_seed
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import POTENTIALS
-from asyncqn.parameters import LARGEST, arguments_from_json, file_type, from_json, parameters_of, suggestion
+from asyncqn.parameters import (
+    LARGEST,
+    arguments_from_json,
+    check_seed,
+    file_type,
+    from_json,
+    parameters_of,
+    suggestion,
+)
 from asyncqn.storage import read_input
 from asyncqn.storage.serialise import is_own, make_own
 from asyncqn.types import Algorithm, Potential, extra

@@ -33,9 +33,24 @@ def _hear(given: list[str], number: int, frame: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; a user's mistake is one sentence on stderr and exit code 2, never a traceback.
+    """Run a command of asyncqn and exit: see `run_commands`."""
+    run_commands("asyncqn.cli.commands", "asyncqn", arguments)
 
-    With --json that sentence is also the one JSON object on stdout: {"error": "..."}.
+
+def run_commands(package: str, name: str, arguments: list[str] | None = None) -> None:
+    """Run a command of a package and exit.
+
+    A user's mistake is one sentence on stderr and exit code 2, never a traceback.  With --json that sentence
+    is also the one JSON object on stdout: {"error": "..."}.
+
+    Parameters
+    ----------
+    package : str
+        The package whose files are the commands: the function of the same name in each.
+    name : str
+        The name of the program in its help.
+    arguments : list of str, optional
+        The words after the name of the program; by default those of this process.
     """
     given = sys.argv[1:] if arguments is None else arguments
     sentence, code = "", 0
@@ -49,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         ):
             warnings.showwarning = _warn
             warnings.simplefilter("always", StabilityWarning)
-            sentence, code = _call(given)
+            sentence, code = _call(given, name, package)
     except KeyboardInterrupt:
         sentence, code = ENDINGS[signal.SIGINT]
     except Terminated:
@@ -69,15 +84,15 @@ def _warn(message: Warning | str, category: type[Warning], *rest: object, **more
     print(f"asyncqn: warning: {clean(str(message))}", file=sys.stderr)
 
 
-def _call(arguments: list[str]) -> tuple[str, int]:
+def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
     """Call the command: a sentence that says what went wrong, or none, and the exit code."""
     import typer
 
-    from asyncqn.cli.program import program
+    from asyncqn.cli.program import program, typed_command
 
     usage: type[Exception] = typer.BadParameter.__bases__[0]  # typer shows only this subclass of its base
     try:
-        code = program().main(arguments, prog_name="asyncqn", standalone_mode=False)
+        code = program(package).main(arguments, prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer's own answer to Ctrl-C
             raise KeyboardInterrupt
         return "", code if isinstance(code, int) else 0
@@ -86,7 +101,7 @@ def _call(arguments: list[str]) -> tuple[str, int]:
     except usage as error:
         if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
             return "", 0  # every rank of an MPI job has this command line: rank 0 speaks and fails for all
-        return usage_sentence(error, arguments), BAD_INPUT
+        return usage_sentence(error, typed_command(arguments, name, package)), BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
     except (MemoryError, OverflowError, ValueError) as error:
@@ -101,20 +116,17 @@ def _call(arguments: list[str]) -> tuple[str, int]:
     except BrokenPipeError:
         return "", 1
     except OSError as error:
-        name = f"{error.filename} cannot be used: " if error.filename else ""
-        return f"{name}{error.strerror or error}.", BAD_INPUT
+        file = f"{error.filename} cannot be used: " if error.filename else ""
+        return f"{file}{error.strerror or error}.", BAD_INPUT
 
 
-def usage_sentence(error: Exception, arguments: list[str]) -> str:
-    """What is wrong with a command line, and which help to read; empty where help was already printed."""
-    from asyncqn.cli.program import command_names
-
+def usage_sentence(error: Exception, command: str) -> str:
+    """What is wrong with the line of a command, and which help to read; empty where help was printed."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     first = " ".join(message.split())
     if not first:
         return ""
     first = _mistake(error, first[0].lower() + first[1:].rstrip("."))
-    command = f"asyncqn {arguments[0]}" if arguments and arguments[0] in command_names() else "asyncqn"
     return first if first.endswith("?") else f"{first}; try: {command} --help"
 
 

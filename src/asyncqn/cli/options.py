@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asyncqn.cli.view.seen import Seen
-    from asyncqn_recommender.data import Reading
 
 AllowImports = Annotated[
     bool,
@@ -32,7 +31,6 @@ Save = Annotated[Path | None, typer.Option(help="Save the run in this folder.", 
 CheckpointEvery = Annotated[
     float, typer.Option(help="Seconds between two checkpoints.", rich_help_panel="Checkpoints")
 ]
-Source = Annotated[str, typer.Argument(help="Name of a stored set (see 'asyncqn data list'), or a file.")]
 
 
 def option(panel: str, help_: str, *names: str, metavar: str | None = None) -> Any:
@@ -47,7 +45,6 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 }
 """The options that have the name of an entry of a job file, by its section."""
 _WHEN, _PROBLEM, _ALGORITHM, _CLUSTER = "When to end", "Problem", "Algorithm", "Cluster"
-_FILE = "Reading a file"
 
 
 @dataclass(frozen=True)
@@ -125,45 +122,6 @@ class JobOptions(SettingOptions):
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """What the command line says of a file of ratings."""
-
-    user_column: Annotated[str | None, option(_FILE, "Column that names the user.", metavar="NAME")] = None
-    item_column: Annotated[str | None, option(_FILE, "Column that names the item.", metavar="NAME")] = None
-    rating_column: Annotated[str | None, option(_FILE, "Column with the rating.", metavar="NAME")] = None
-    time_column: Annotated[
-        str | None, option(_FILE, "Column with the time, a number or an ISO date.", metavar="NAME")
-    ] = None
-    delimiter: Annotated[
-        str | None, option(_FILE, "What stands between fields [, tab ; or |].", metavar="C")
-    ] = None
-    duplicates: Annotated[
-        str | None,
-        option(
-            _FILE,
-            "Of several ratings of an item by a user: last, first, mean, sum, error [error; clicks: sum].",
-            metavar="WHICH",
-        ),
-    ] = None
-    clicks: Annotated[bool, option(_FILE, "Rows are clicks: they need no rating.", "--clicks")] = False
-    skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
-
-    def given(self) -> dict[str, Any]:
-        """What is said, in the words of `read_ratings`."""
-        said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
-        return {name: value for name, value in said.items() if value}
-
-    def read(self, source: str, out: Output) -> Reading:
-        """Ratings by name or from a file, with remarks on what was skipped."""
-        from asyncqn_recommender.data.cache import load_reading
-
-        found = load_reading(source, **self.given())
-        for sentence in found.remarks():
-            out.say(sentence)
-        return found
-
-
-@dataclass(frozen=True)
 class ViewOptions:
     """Where runs that are looked at are drawn, too."""
 
@@ -184,10 +142,10 @@ class ViewOptions:
     def write(self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output) -> None:
         """Write what was asked for: the picture that `draw` makes, the page of these runs."""
         from asyncqn.cli.view.page import write_page
-        from asyncqn.cli.view.plots import save
+        from asyncqn.cli.view.plots import save_picture
 
         if self.plot is not None:
-            out.say(f"picture: {save(draw(), self.plot)}")
+            out.say(f"picture: {save_picture(draw(), self.plot)}")
         if self.html is not None:
             out.say(f"page: {write_page(self.html, runs)}")
 

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from asyncqn.cli.ending import complain
+from asyncqn.cli.ending import ENDINGS, Terminated, complain
 
 if TYPE_CHECKING:
     from asyncqn.cli.console import CleanConsole
@@ -79,6 +80,19 @@ class Output:
 
         if self.json:
             sys.stdout.write(json.dumps(to_json(values), allow_nan=False) + "\n")
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """End the program in good order when Ctrl-C or SIGTERM ends the block.
+
+        For a command that goes on until somebody ends it, and has given its `result` before.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated) as ending:
+            sentence, code = ENDINGS[SIGTERM if isinstance(ending, Terminated) else SIGINT]
+            complain(sentence)
+            sys.exit(code)
 
     @contextmanager
     def progress(self, label: str, total: int) -> Iterator[Advance]:

@@ -1,8 +1,11 @@
 """The program's commands and its help: a command's file is imported when it is called, not before.
 
-Every file of cli/commands/ is a command: the function of the same name in it.  The first line of the file
-says what it does, after the command and a colon.  So `asyncqn --help` reads one line of each and imports
+Every file of a folder of commands is a command: the function of the same name in it.  The first line of the
+file says what it does, after the command and a colon.  So `asyncqn --help` reads one line of each and imports
 nothing that computes.
+
+Other packages add commands by entry points of the group "asyncqn.commands".  One that names a module adds the
+command of that file; one that names a package adds a group, whose commands are the files of the package.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,29 +26,49 @@ from asyncqn.cli.ending import BAD_INPUT
 from asyncqn.cli.options import grouped
 from asyncqn.errors import BadInput
 
-FOLDER = Path(__file__).parent / "commands"
+COMMANDS = "asyncqn.cli.commands"
+PLUGINS = "asyncqn.commands"
 GROUPS = {
     "Run": ("simulate", "run", "resume", "tune"),
-    "Look": ("show", "compare", "watch", "replay"),
+    "Look": ("show", "compare", "replay"),
     "Plan": ("plan", "blame"),
-    "Recommend": ("data", "serve", "fit", "evaluate", "recommend", "similar"),
 }
 """Where a command stands in the help; one that is named nowhere stands under "More"."""
+MOVED = {"watch": "show --follow", "schema": "run --schema", "warm": "run --warm defaults"}
+"""Commands of version 0.1 and 0.2 that are options of another now."""
 
 WORDS = {"int": "N", "float": "X", "path": "PATH", "str": "TEXT"}
 """What stands for an option's value in the help, where the option does not say itself."""
 
 
-def command_names() -> list[str]:
-    """Every command, in the order of the help."""
-    found = {path.stem for path in FOLDER.glob("[a-z]*.py")}
+def command_modules(package: str = COMMANDS) -> dict[str, str]:
+    """Every command of a package by its name, with its module, in the order of the help."""
+    found = {path.stem: f"{package}.{path.stem}" for path in _folder(package).glob("[a-z]*.py")}
+    if package == COMMANDS:
+        found |= {entry.name: entry.value for entry in entry_points(group=PLUGINS)}
     grouped = [name for names in GROUPS.values() for name in names if name in found]
-    return [*grouped, *sorted(found - set(grouped))]
+    return {name: found[name] for name in [*grouped, *sorted(found.keys() - set(grouped))]}
 
 
-def summary(name: str) -> str:
+def _folder(package: str) -> Path:
+    return _file(package).parent
+
+
+def _file(module: str) -> Path:
+    """The file of a module, which is not imported; the packages above it are."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise BadInput(f"a plug-in names the module {module}, which is not installed: install it again.")
+    return Path(spec.origin)
+
+
+def _is_group(module: str) -> bool:
+    return _file(module).name == "__init__.py"
+
+
+def summary(module: str) -> str:
     """What the first line of a command's file says it does."""
-    with (FOLDER / f"{name}.py").open(encoding="utf-8") as file:
+    with _file(module).open(encoding="utf-8") as file:
         said = file.readline().strip().strip('"').partition(": ")[2].rstrip(".")
     return said[:1].upper() + said[1:]
 
@@ -77,31 +102,40 @@ class Command(TyperCommand):
 
 
 class Program(TyperGroup):
-    """All commands, each made when it is asked for."""
+    """The commands of a package, each made when it is asked for."""
+
+    package = COMMANDS
 
     @cached_property
-    def names(self) -> list[str]:
-        return command_names()
+    def modules(self) -> dict[str, str]:
+        return command_modules(self.package)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return self.names
+        return list(self.modules)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.names:
+        if cmd_name not in self.modules:
             return None
         if cmd_name not in self.commands:
-            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            function = getattr(import_module(f"asyncqn.cli.commands.{cmd_name}"), cmd_name)
-            app.command(cmd_name, cls=Command)(grouped(function))
-            self.commands[cmd_name] = get_command(app)
+            module = self.modules[cmd_name]
+            self.commands[cmd_name] = _group(module, cmd_name) if _is_group(module) else _command(module)
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.names and not ctx.resilient_parsing and not args[0].startswith("-"):
-            near = nearest(args[0], self.names)
-            meant = f"did you mean {' or '.join(near)}?" if near else "asyncqn --help lists all commands."
-            raise BadInput(f"there is no command '{args[0]}': {meant}")
+        if args[0] not in self.modules and not ctx.resilient_parsing and not args[0].startswith("-"):
+            raise BadInput(self._unknown(args[0], ctx.command_path))
         return super().resolve_command(ctx, args)
+
+    def _unknown(self, word: str, path: str) -> str:
+        """The sentence for a command that does not exist, or has moved."""
+        if self.package == COMMANDS and word in MOVED:
+            return f"'{path} {word}' is now '{path} {MOVED[word]}'."
+        for name, module in self.modules.items():
+            if _is_group(module) and word in command_modules(module):
+                return f"'{path} {word}' is now '{path} {name} {word}'."
+        near = nearest(word, list(self.modules))
+        meant = f"did you mean {' or '.join(near)}?" if near else f"{path} --help lists all commands."
+        return f"there is no command '{word}': {meant}"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
@@ -110,13 +144,57 @@ class Program(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         grouped = {name for names in GROUPS.values() for name in names}
-        more = tuple(name for name in self.names if name not in grouped)
-        width = max(map(len, self.names))
-        for title, names in {**GROUPS, "More": more}.items():
-            rows = [(f"{name:<{width}}", summary(name)) for name in names if name in self.names]
+        more = tuple(name for name in self.modules if name not in grouped)
+        width = max(map(len, self.modules))
+        titles = {**GROUPS, "More": more} if self.package == COMMANDS else {"Commands": more}
+        for title, names in titles.items():
+            rows = [
+                (f"{name:<{width}}", summary(self.modules[name])) for name in names if name in self.modules
+            ]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def _command(module: str) -> Any:
+    """The command of a file."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    name = module.rpartition(".")[2]
+    app.command(name, cls=Command)(grouped(getattr(import_module(module), name)))
+    return get_command(app)
+
+
+def _group(package: str, name: str) -> Program:
+    """The group of the commands of a package."""
+
+    def callback(context: typer.Context) -> None:
+        _help_without_command(context)
+
+    callback.__doc__ = f"{summary(package)}."
+    return _program(package, name, callback)
+
+
+def _program(package: str, name: str, callback: Any) -> Program:
+    app = typer.Typer(
+        name=name,
+        cls=Program,
+        invoke_without_command=True,
+        add_completion=package == COMMANDS,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(epilog="COMMAND --help tells the options of a command.")(callback)
+    made = get_command(app)
+    assert isinstance(made, Program)
+    made.package = package
+    return made
+
+
+def _help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(BAD_INPUT)  # as typer's own `no_args_is_help`: a command is missing
 
 
 def _version(wanted: bool) -> None:
@@ -134,25 +212,24 @@ def _asyncqn(
     ] = False,
 ) -> None:
     """Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(BAD_INPUT)  # as typer's own `no_args_is_help`: a command is missing
+    _help_without_command(context)
 
 
-def program() -> Program:
-    """The program; its commands are imported when they are called."""
-    app = typer.Typer(
-        name="asyncqn",
-        cls=Program,
-        invoke_without_command=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback(epilog="asyncqn COMMAND --help tells the options of a command.")(_asyncqn)
-    made = get_command(app)
-    assert isinstance(made, Program)
-    return made
+def program(package: str = COMMANDS) -> Program:
+    """The program, whose commands are imported when they are called; of another package, its commands."""
+    return _program(COMMANDS, "asyncqn", _asyncqn) if package == COMMANDS else _group(package, package)
+
+
+def typed_command(arguments: list[str], name: str = "asyncqn", package: str = COMMANDS) -> str:
+    """The command that a command line names, as far as it exists: "asyncqn recommender fit"."""
+    for word in arguments:
+        modules = command_modules(package)
+        if word not in modules:
+            break
+        name, package = f"{name} {word}", modules[word]
+        if not _is_group(package):
+            break
+    return name
 
 
 def _is_argument(param: Any) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import Array, Potential, read_only
-from asyncqn.core.request import Progress, Request
+from asyncqn.core.request import Progress, Request, StoppingRule
 from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
@@ -76,6 +76,7 @@ class Master:
         kept: KeptRows | None = None,
     ) -> None:
         self.theta0, self.stopping, self.callback = request.theta0, request.stopping, request.callback
+        self._stop = request.stop
         self.go_on_with(request.algorithm, request.potential)
         self.iterate = request.algorithm.init(self.theta0)
         self.limit = explosion_limit(self.theta0)
@@ -113,7 +114,7 @@ class Master:
         made = extra(potential, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
-        by_slope = self._standing is not None and rule.tol is not None
+        by_slope = self._standing is not None and (rule.tol is not None or self._stop is not None)
         self._finished: Callable[[Any], str | None] | None = extra(algorithm, "finished")
         limited = rule.max_passes is not None or rule.max_time is not None
         self._may_end = by_slope or limited or self._finished is not None
@@ -176,14 +177,30 @@ class Master:
         """Raise `Ended` where the run has what it was asked for, or may not go on."""
         rule = self.stopping
         standing = self.standing()
-        if standing is not None and (ended := rule.ends_at(standing)) is not None:
-            raise self._ended(ended.outcome, str(ended))
+        if standing is not None:
+            if self._stop is not None:
+                self._ask(self._stop, standing)
+            if (ended := rule.ends_at(standing)) is not None:
+                raise self._ended(ended.outcome, str(ended))
         if self._finished is not None and (why := self._finished(self.iterate)) is not None:
             raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
             raise self._ended(Outcome.STOPPED, f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:
             raise self._ended(Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed")
+
+    def _ask(self, stop: StoppingRule, standing: Standing) -> None:
+        """Raise `Ended` where the caller's own rule says so."""
+        try:
+            reason = stop(standing)
+        except StopIteration:
+            sentence = f"the stopping rule stopped the run after commit {self.version}."
+            raise EndedByCallback(Outcome.STOPPED, sentence) from None
+        except BaseException as error:
+            sentence = f"the stopping rule failed after commit {self.version}."
+            raise EndedByCallback(Outcome.STOPPED, sentence) from error
+        if reason is not None:
+            raise self._ended(Outcome.CONVERGED, str(reason))
 
     def _ended(self, outcome: Outcome, reason: str) -> Ended:
         return Ended(outcome, f"{reason}, after {self.version} commits.")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from asyncqn.core.algorithm import Algorithm
+from asyncqn.core.algorithm import Algorithm, Standing
 from asyncqn.core.problem import Array, Potential
 from asyncqn.core.stopping import TO_THE_END, Stopping
 
@@ -30,6 +30,8 @@ class Progress(NamedTuple):
 
 
 Callback: TypeAlias = Callable[[Progress], Any]
+StoppingRule: TypeAlias = Callable[[Standing], str | None]
+"""Asked where a method with exact gradients stands; returns why the run has converged, or None to go on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,8 @@ class Request:
     every_version: bool = False
     """Whether a method with exact gradients notes a row, calls the callback and compares with the target at
     every version that it judges on all rows, by what it knows there.  Recordings of 0.1 did not."""
+    stop: StoppingRule | None = None
+    """A rule of the caller's own, asked after every commit of a method with exact gradients."""
     open_ended: bool = False
     """Whether `commits` is a default bound and not a wish: making them all is then a stop, not an end."""
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.core.problem import Array, Rows
-from asyncqn.errors import is_count, require
 from asyncqn.kernels import random, shuffling
 
 _FILL: dict[str, Callable[[int, int, int, int, Rows], None]] = {
@@ -59,10 +58,3 @@ class Stream(NamedTuple):
     def generator(self) -> np.random.Generator:
         """A NumPy generator of this stream's own, for anything else an algorithm may want."""
         return np.random.Generator(np.random.Philox(key=[self.seed, (self.worker << 32) | self.k]))
-
-
-def check_seed(seed: int) -> int:
-    """The seed as the Philox key: an integer from 0 to 2^63 - 1."""
-    fits = is_count(seed, 0) and seed < 2**63
-    require(fits, f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.")
-    return int(seed)

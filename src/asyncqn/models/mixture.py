@@ -15,16 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import mixture as kernels
 from asyncqn.models.validation import misfit
+from asyncqn.parameters import check_seed
 from asyncqn.types import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Data points `X` (n_data x d, float64); `centres` (K x d), those they were drawn around."""
+    """Centres of a mixture of Gaussians of equal weight and scale: a problem with many minima.
+
+    `X`: data points (n_data x d, float64); `centres`: (K x d), those they were drawn around; `scale`: the
+    standard deviation of a component.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.Mixture.random(seed=0)
+    >>> problem.dim == problem.centres.size
+    True
+    """
 
     X: Array = field(repr=False)
     centres: Array = field(repr=False)

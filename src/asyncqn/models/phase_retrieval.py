@@ -15,16 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
 from asyncqn.kernels import phase_retrieval as kernels
 from asyncqn.models.validation import misfit
+from asyncqn.parameters import check_seed
 from asyncqn.types import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseRetrieval:
-    """Rows a_i of `A` (n_data x dim, float64) and `signal`, the x that made y = (A x)^2."""
+    """A signal from the squares of linear measurements: a problem with many minima, whose optimum is 0.
+
+    `A`: rows a_i (n_data x dim, float64); `signal`: the x that made y = (A x)^2.
+
+    >>> import asyncqn as aq
+    >>> problem = aq.PhaseRetrieval.random(dim=5, n_data=20, seed=0)
+    >>> problem.value(problem.signal)
+    0.0
+    """
 
     A: Array = field(repr=False)
     signal: Array = field(repr=False)

@@ -16,6 +16,11 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     Libraries that read Arrow take it as it is: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB.  pandas has
     `table.to_pandas()`.
+
+    >>> import asyncqn as aq
+    >>> table = aq.Table({"commit": [0, 10], "fun": [3.0, 1.5]})
+    >>> table.columns, table.rows, table.row(1)
+    (['commit', 'fun'], 2, {'commit': 10, 'fun': 1.5})
     """
 
     def __init__(self, columns: Mapping[str, npt.ArrayLike]) -> None:

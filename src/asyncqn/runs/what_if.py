@@ -10,8 +10,8 @@ from asyncqn.cluster.fit import fit, stretched_to
 from asyncqn.cluster.simulate import simulate
 from asyncqn.core.schedule import Schedule
 from asyncqn.core.stages import Closes
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import BadInput, require
+from asyncqn.parameters import check_seed
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import EngineManifest, request_again
 from asyncqn.runs.replay import needs_algorithm, needs_potential

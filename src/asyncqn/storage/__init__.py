@@ -27,6 +27,7 @@ from asyncqn.storage.reading import (
     telling_damage,
     version_of,
 )
+from asyncqn.storage.serialise import to_json
 from asyncqn.storage.writing import (
     LONGEST_DOCUMENT,
     FileEntry,
@@ -82,6 +83,7 @@ __all__ = [
     "require_real_folder",
     "sole_writer",
     "telling_damage",
+    "to_json",
     "version_of",
     "write_folder",
     "write_whole",

@@ -14,12 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.cluster.laws import LogNormal
-from asyncqn.engines.simulator import Simulator
-from asyncqn.engines.threads import Threads
-from asyncqn.lab.tuning.measure import accepted_share
-from asyncqn.runs.run import Run
+from asyncqn import Cluster, LogNormal, Run, Simulator, Threads
+from asyncqn.lab import accepted_share
 from asyncqn_paper.claims import Outcome, outcome
 from asyncqn_paper.controls import accepted_words
 from asyncqn_paper.drawing import STYLES, panels

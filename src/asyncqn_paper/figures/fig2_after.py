@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.request import Request
-from asyncqn.engines.simulator import Simulator
-from asyncqn.minimize import starting_point
+from asyncqn import Simulator, starting_point
+from asyncqn.types import Request
 from asyncqn_paper.controls import without_pairs
 from asyncqn_paper.drawing import ALGORITHM_STYLES, panels
 from asyncqn_paper.experiment import Context, Tables

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.stability import delay_limit
+from asyncqn.lab import delay_limit
 from asyncqn_paper.claim_list import CAUTIOUS, H0, LINK, PROBLEM, SPREAD, START, TARGET
 from asyncqn_paper.claims import Outcome, outcome
 from asyncqn_paper.consistency import consistency

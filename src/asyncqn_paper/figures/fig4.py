@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asyncqn.core.request import Request
-from asyncqn.engines.simulator import Simulator
-from asyncqn.lab.tuning.measure import accepted_share, commits_within
-from asyncqn.runs.run import Run
-from asyncqn.types import Progress
+from asyncqn import Run, Simulator
+from asyncqn.lab import accepted_share, commits_within
+from asyncqn.types import Progress, Request
 from asyncqn_paper import settings
 from asyncqn_paper.controls import without_pairs
 from asyncqn_paper.experiment import Context, Experiment, Tables

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.core.request import Request
-from asyncqn.engines.simulator import Simulator
-from asyncqn.lab.tuning.measure import accepted_share
-from asyncqn.runs.run import Run
+from asyncqn import Run, Simulator
+from asyncqn.lab import accepted_share
+from asyncqn.types import Request
 from asyncqn_paper.controls import without_pairs
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels, spread
 from asyncqn_paper.experiment import Context, Experiment, Tables

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.stability import delay_limit
+from asyncqn.lab import delay_limit
 from asyncqn_paper.claim_list import ENGINE, START, STEP
 from asyncqn_paper.claims import Outcome, outcome
 from asyncqn_paper.controls import accepted_words

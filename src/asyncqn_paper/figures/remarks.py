@@ -21,12 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.momentum_lbfgs import MomentumLBFGS
-from asyncqn.core.request import Request
-from asyncqn.core.streams import Stream
-from asyncqn.engines.simulator import Simulator
-from asyncqn.lab.tuning.measure import time_to
-from asyncqn.types import Task
+from asyncqn import MomentumLBFGS, Simulator
+from asyncqn.lab import time_to
+from asyncqn.types import Request, Stream, Task
 from asyncqn_paper import movielens
 from asyncqn_paper.claim_list import CAUTIOUS, DATA, FRICTION, H0, PROBLEM, RIVAL, START
 from asyncqn_paper.claims import Outcome, outcome

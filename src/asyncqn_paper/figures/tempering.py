@@ -23,16 +23,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.annealing import Annealing
-from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
-from asyncqn.algorithms.quasi_newton.block_lbfgs import BlockLBFGS
-from asyncqn.algorithms.sampling.sgld import SGLD
-from asyncqn.algorithms.stability import largest_curvature
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.engines.simulator import Simulator
-from asyncqn.minimize import minimize, starting_point
-from asyncqn.models.mixture import Mixture
-from asyncqn.models.phase_retrieval import PhaseRetrieval
+from asyncqn import (
+    ASLBFGS,
+    SGLD,
+    Annealing,
+    BlockLBFGS,
+    Cluster,
+    Mixture,
+    PhaseRetrieval,
+    Simulator,
+    minimize,
+    starting_point,
+)
+from asyncqn.lab import largest_curvature
 from asyncqn.types import Array, Progress
 from asyncqn_paper.experiment import Context, Experiment, Tables
 from asyncqn_paper.figures.tempering_figure import ARMS, draw, outcomes, score

@@ -8,13 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.request import Request
-from asyncqn.engines.simulator import Simulator
-from asyncqn.lab.tuning.measure import HOPELESS, commits_within, time_to
-from asyncqn.minimize import starting_point
-from asyncqn.models.linear_gaussian import LinearGaussian
-from asyncqn.types import Algorithm, Array, Progress
+from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
+from asyncqn.lab import HOPELESS, commits_within, time_to
+from asyncqn.types import Algorithm, Array, Progress, Request
 from asyncqn_paper.drawing import spread
 from asyncqn_paper.experiment import Context
 from asyncqn_paper.problems import PROBLEMS

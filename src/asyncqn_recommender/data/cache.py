@@ -120,10 +120,12 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
         place = fetch(word)
     elif not word or not os.path.exists(place):
         require(
-            not (named and word in MD5), f"the set {word} is not stored yet: run 'asyncqn data {word}' first."
+            not (named and word in MD5),
+            f"the set {word} is not stored yet: run 'asyncqn recommender data {word}' first.",
         )
         raise BadInput(
-            f"there is no file {word[:200]!r} and no stored set of that name: see 'asyncqn data list'."
+            f"there is no file {word[:200]!r} and no stored set of that name: see "
+            "'asyncqn recommender data list'."
         )
     if not is_store(place):
         return read_ratings(place, **asked)

@@ -283,7 +283,9 @@ def _telling(address: str, where: str) -> Iterator[None]:
             f"the data server at {where} wants its token: set {TOKEN} as it was set there."
         ) from None
     except flight.FlightUnavailableError:
-        raise BadInput(f"no data server answers at {where}: start one there with asyncqn serve.") from None
+        raise BadInput(
+            f"no data server answers at {where}: start one there with asyncqn recommender serve."
+        ) from None
     except flight.FlightTimedOutError:
         raise BadInput(f"the data server at {where} did not answer in time: try again.") from None
     except odd as error:

@@ -63,7 +63,7 @@ def _times(ratings: Ratings) -> npt.NDArray[np.float64]:
     if ratings.times is None:
         raise BadInput(
             "these ratings have no times: name their column with as_ratings(..., time=...) or --time-column, "
-            "and import a set that was stored without them again (asyncqn data NAME --from FILE)."
+            "and import a set that was stored without them again (asyncqn recommender data NAME --from FILE)."
         )
     return ratings.times
 

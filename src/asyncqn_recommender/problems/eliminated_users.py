@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.core.streams import check_seed
 from asyncqn.errors import require
-from asyncqn.parameters import Precision, RealArray
+from asyncqn.parameters import Precision, RealArray, check_seed
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import als as sides
 from asyncqn_recommender.kernels import profiled

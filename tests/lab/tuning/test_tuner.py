@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncqn.cli.main import main
+from asyncqn.cli.main import main, run_commands
 from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.lab.tuning.spaces import SPACES
 from asyncqn.lab.tuning.tuner import load_study, tune
@@ -104,16 +104,23 @@ def test_the_studies_that_the_figures_use_had_budgets_by_their_numbers(
     assert document["problem"].get("serial", 0.0) == serial
 
 
+def paper(arguments: list[str]) -> None:
+    """`python -m asyncqn_paper`."""
+    run_commands("asyncqn_paper.commands", "python -m asyncqn_paper", arguments)
+
+
 def test_the_command_prints_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s.json"
     arguments = ["tune", "async-sgd", "--workers", "4", "--budget", "3", "--epsilon", "5", "--seeds", "1"]
     with pytest.raises(SystemExit) as end:
-        main([*arguments, "--processes", "1", "--output", str(path), "--json", "--quiet"])
+        paper([*arguments, "--processes", "1", "--output", str(path), "--json", "--quiet"])
     assert end.value.code == 0
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert sum(printed["trials"].values()) == 3
     assert printed["file"] == str(path)
-    assert printed["command"].startswith("asyncqn tune async-sgd --problem linear-gaussian --workers 4")
+    assert printed["command"].startswith(
+        "python -m asyncqn_paper tune async-sgd --problem linear-gaussian --workers 4"
+    )
 
 
 JOB = """
@@ -169,7 +176,8 @@ def test_a_job_is_tuned_by_the_options_that_simulate_has(
     ("words", "said"),
     [
         (["--dim", "6"], "a study needs a goal"),
-        (["--dim", "6", "--problem", "linear-gaussian"], "--dim says something of a job"),
+        (["--problem", "linear-gaussian"], "problems of the paper are tuned by their own package"),
+        ([], "a study needs a goal"),
         (["none.toml", "--target", "1"], "there is no job file none.toml"),
     ],
 )
@@ -184,6 +192,6 @@ def test_a_study_of_a_job_that_cannot_be_is_one_sentence(
 
 def test_an_unknown_problem_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["tune", "async-sgd", "--problem", "chess"])
+        paper(["tune", "async-sgd", "--problem", "chess"])
     assert end.value.code == 2
     assert "there is no problem 'chess'" in capsys.readouterr().err

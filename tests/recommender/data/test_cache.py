@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from sealed import data_file
 
-from asyncqn.cli.commands.data import data_list, store_set
 from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput, DamagedFile
+from asyncqn_recommender.commands.data import data_list, store_set
 from asyncqn_recommender.data import (
     as_ratings,
     cache_dir,

@@ -128,7 +128,16 @@ def test_a_server_that_sends_other_ratings_than_it_announced_is_not_believed(
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     save_ratings(some_ratings(50), tmp_path / "set")
-    command = [sys.executable, "-m", "asyncqn", "serve", f"ours={tmp_path / 'set'}", "--json", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "asyncqn",
+        "recommender",
+        "serve",
+        f"ours={tmp_path / 'set'}",
+        "--json",
+        "--quiet",
+    ]
     environment = child_environment(ASYNCQN_DATA_TOKEN=WORD)
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         try:

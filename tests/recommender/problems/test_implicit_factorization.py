@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.staged_lbfgs import in_step_algorithm
 from asyncqn.errors import BadInput
 from asyncqn_recommender import ImplicitFactorization
+from asyncqn_recommender.algorithm import in_step_algorithm
 
 N_USERS, N_ITEMS, CONFIDENCE, PRIOR = 24, 19, 2.0, 0.7
 

@@ -19,11 +19,6 @@ from asyncqn.errors import require
 from asyncqn.parameters import checked, parameter
 from asyncqn.types import Array, Potential, extra
 
-RATINGS_PER_ITEM = 8
-"""The fewest ratings for every item in a block of a batch, where a batch is cut at all."""
-STEP_BLOCKS = 8
-"""Blocks of a pass in step, however many workers there are."""
-
 
 @dataclass(frozen=True)
 class StagedLBFGS(QuasiNewton):
@@ -123,24 +118,4 @@ def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS
         blocks=min(workers, n),
         curvature=int(potential.curvature_size),
         delay=workers - 1,
-    )
-
-
-def in_step_algorithm(potential: Any, ratings_per_item: float = math.inf) -> StagedLBFGS:
-    """The same for a result that does not depend on the number of workers: one pass of warm-up in 16
-    batches, fewer where that leaves less than 8 points each, then passes in eight blocks.
-
-    An answer costs time for every item besides that for its ratings, so a batch is cut into no more blocks,
-    up to eight, than leave each about eight ratings for every item.
-    """
-    n = int(potential.n_data)
-    batches = max(1, min(16, n // 8))
-    most = min(STEP_BLOCKS, n, ratings_per_item / (RATINGS_PER_ITEM * batches))
-    return StagedLBFGS(
-        batches=batches,
-        warmup=batches if batches >= 4 else 0,
-        blocks=min(STEP_BLOCKS, n),
-        curvature=int(potential.curvature_size),
-        in_step=True,
-        batch_blocks=max(1, int(most)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,15 +87,41 @@ def make_engine(job: Job, slow: bool) -> Engine:
     return engine
 
 
-def run(options: JobOptions, real: EngineOptions, out: Output) -> None:
+_INSTEAD = "Instead of a run"
+
+
+def run(
+    options: JobOptions,
+    real: EngineOptions,
+    out: Output,
+    schema: Annotated[
+        bool, option(_INSTEAD, "Print the JSON schema of job files, for editors.", "--schema")
+    ] = False,
+    warm: Annotated[
+        str | None,
+        option(
+            _INSTEAD,
+            "Compile kernels ahead: of what the defaults run, or of all algorithms.",
+            metavar="defaults|all",
+        ),
+    ] = None,
+) -> None:
     """Run a job on a real engine of this machine or cluster.
 
     Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
     Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
     """
-    from asyncqn.cli.jobfile import load_job
+    from asyncqn.cli.jobfile import job_schema, load_job
     from asyncqn.minimize import minimize
 
+    if schema:
+        typer.echo(dumps(job_schema(), indent=1))  # JSON it is, asked for or not
+        return
+    if warm is not None:
+        from asyncqn.cli.warming import compile_ahead
+
+        compile_ahead(warm, out)
+        return
     overrides = {**options.overrides(), "engine": real.overrides(options.workers)}
     if not real.slow:
         overrides["cluster"].pop("workers", None)  # of the engine then, not of the timing model

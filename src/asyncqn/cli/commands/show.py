@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import ViewOptions
+from asyncqn.cli.options import ViewOptions, option
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
     from asyncqn.cli.view.seen import Seen
 
+_FOLLOW = "Living runs"
 WIDTH = 100
 """Letters of a line; what is longer goes on in the next."""
 MOST_WORKERS = 12
@@ -27,8 +28,19 @@ def show(
     trace: Annotated[
         Path | None, typer.Option(help="Also write a trace for ui.perfetto.dev.", metavar="FILE")
     ] = None,
+    follow: Annotated[
+        bool,
+        option(_FOLLOW, "A line for each new checkpoint of a living run, until it ends.", "--follow", "-f"),
+    ] = False,
+    every: Annotated[float, option(_FOLLOW, "Polling interval of --follow, in seconds.")] = 2.0,
+    once: Annotated[bool, option(_FOLLOW, "With --follow: one line about the moment.", "--once")] = False,
 ) -> None:
     """Show a run: parameters, convergence, staleness, work per worker, versions."""
+    if follow:
+        from asyncqn.cli.watching import follow as follow_run
+
+        follow_run(run, out, every, once)
+        return
     from asyncqn.cli.view.plots import SIMULATED, births, overview, time_axis
     from asyncqn.cli.view.seen import look_at
     from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace

@@ -112,7 +112,7 @@ def births(run: Run | Seen) -> dict[int, float]:
     return {int(worker): float(time) for worker, time in joins.items()}
 
 
-def save(figure: Figure, path: str | Path) -> Path:
+def save_picture(figure: Figure, path: str | Path) -> Path:
     """Write a PNG or SVG, by the ending of `path`, whole or not at all; equal figures give equal bytes."""
     path = Path(path)
     check_ending(path)

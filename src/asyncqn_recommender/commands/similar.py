@@ -1,4 +1,4 @@
-"""`asyncqn similar`: the items that are most like an item of a saved recommender."""
+"""`asyncqn recommender similar`: the items that are most like an item of a saved recommender."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.cli.commands.recommend import table
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
+from asyncqn_recommender.commands.recommend import table
 
 
 def similar(

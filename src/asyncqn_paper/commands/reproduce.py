@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
 
 if TYPE_CHECKING:
     from asyncqn_paper.reproduce import Result

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from cli.test_fit import FIT, MADE, call
+from recommender.test_fit import FIT, MADE, call
 
 from asyncqn_recommender.data import open_ratings, read_ratings
 from asyncqn_recommender.estimator import Recommender
@@ -118,7 +118,16 @@ def test_a_packed_file_with_own_columns_is_split_by_time_and_its_test_is_judged(
     assert spoken(capfd, "evaluate", "model", "test", "--k", "10")["n"] == len(held)
     assert "ndcg" in call(capfd, "evaluate", "model", "test", "--k", "10")[1]
     last = spoken(
-        capfd, "fit", "r.csv.gz", *COLUMNS, *FIT, "--skip-bad", "--split", "last", "--test-out", "l.csv"
+        capfd,
+        "fit",
+        "r.csv.gz",
+        *COLUMNS,
+        *FIT,
+        "--skip-bad",
+        "--split",
+        "last",
+        "--test-out",
+        "l.csv",
     )
     assert last["skipped"] == 1
     assert len(read_ratings("l.csv").ratings) == MADE.n_users

@@ -1,15 +1,13 @@
-"""`asyncqn serve NAME...`: the data server, for workers on machines that share no disk."""
+"""`asyncqn recommender serve NAME...`: the data server, for workers on machines that share no disk."""
 
 from __future__ import annotations
 
 import sys
-from signal import SIGINT, SIGTERM
 from typing import Annotated
 
 import typer
 
-from asyncqn.cli.ending import ENDINGS, Terminated, complain
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
 from asyncqn.errors import require
 
 
@@ -40,9 +38,5 @@ def serve(
         for name in named:
             out.show(f"serving {server.address}/{name}")
         sys.stdout.flush()  # whoever waits for the address reads a pipe
-        try:
+        with out.until_interrupted():
             server.wait()
-        except (KeyboardInterrupt, Terminated) as ending:
-            sentence, code = ENDINGS[SIGTERM if isinstance(ending, Terminated) else SIGINT]
-            complain(sentence)
-            sys.exit(code)  # with --json the one object has been printed

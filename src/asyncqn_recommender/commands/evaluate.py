@@ -1,4 +1,4 @@
-"""`asyncqn evaluate`: how well a saved recommender predicts, and ranks, what it has not seen."""
+"""`asyncqn recommender evaluate`: how well a saved recommender predicts, and ranks, what it has not seen."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from asyncqn.cli.options import ReadingOptions, Source
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
+from asyncqn_recommender.commands._options import ReadingOptions, Source
 
 
 def evaluate(

@@ -19,7 +19,7 @@ FIT = ["--rank", "2", "--workers", "1", "--passes", "4"]
 
 def call(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
+        main(["recommender", *map(str, arguments)])
     out, err = capfd.readouterr()
     return int(end.value.code or 0), out, err
 
@@ -146,7 +146,15 @@ BAD = {
     "an unknown policy": ["fit", "ratings.csv", "--duplicates", "newest"],
     "an unknown split": ["fit", "ratings.csv", "--split", "by-time", "--test-fraction", "0.1"],
     "a split without a share": ["fit", "ratings.csv", "--split", "time"],
-    "a split without times": ["fit", "ratings.csv", "--split", "time", "--test-fraction", "0.1"],
+    "a split without times": [
+        "recommender",
+        "fit",
+        "ratings.csv",
+        "--split",
+        "time",
+        "--test-fraction",
+        "0.1",
+    ],
     "a test without a split": ["fit", "ratings.csv", "--test-out", "test.csv"],
     "a test of no kind": ["fit", "ratings.csv", "--split", "last", "--test-out", "test.xls"],
     "a column for no file": ["data", "mine", "--user-column", "user"],

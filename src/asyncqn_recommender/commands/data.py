@@ -1,4 +1,4 @@
-"""`asyncqn data`: store a set of ratings under a name, or list what there is."""
+"""`asyncqn recommender data`: store a set of ratings under a name, or list what there is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import ReadingOptions
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
 from asyncqn.errors import require
+from asyncqn_recommender.commands._options import ReadingOptions
 from asyncqn_recommender.data.cache import fetch, known_names, stored_path
 from asyncqn_recommender.data.store import open_ratings, read_header
 

@@ -1,13 +1,11 @@
-"""`asyncqn watch DIR`: a living run, seen from another terminal through its checkpoints."""
+"""A living run, followed from another terminal through its checkpoints."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from asyncqn.cli.output import Output
 
@@ -15,16 +13,21 @@ if TYPE_CHECKING:
     from asyncqn.runs.checkpoint import Saved
 
 
-def watch(
-    folder: Annotated[Path, typer.Argument(help="Folder of checkpoints of the run.", metavar="DIR")],
-    out: Output,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
-) -> None:
-    """Watch a run that keeps checkpoints: commits, objective, |grad U|, staleness, workers.
+def follow(folder: Path, out: Output, every: float, once: bool) -> None:
+    """Show a line for every new checkpoint of a run, until the run ends or dies; nothing is locked.
 
-    A line for every new checkpoint, until the run ends or dies; nothing is written and nothing is locked.
-    With --json: one object, when the watching ends.
+    With --json: one object, at the end.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of checkpoints of the run.
+    out : Output
+        Where the lines go.
+    every : float
+        The polling interval, in seconds.
+    once : bool
+        Show the state of the moment and return.
     """
     from asyncqn.errors import BadInput, require
     from asyncqn.runs.checkpoint_reading import load_checkpoint

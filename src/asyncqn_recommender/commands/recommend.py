@@ -1,4 +1,4 @@
-"""`asyncqn recommend`: the best items for users of a saved recommender."""
+"""`asyncqn recommender recommend`: the best items for users of a saved recommender."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
 from asyncqn.errors import require
 
 if TYPE_CHECKING:
-    from asyncqn.runs.table import Table
+    from asyncqn import Table
     from asyncqn_recommender.estimator import Recommender
     from asyncqn_recommender.model import Recommendation
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from asyncqn.cli.commands.recommend import table as recommendations
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
+from asyncqn_recommender.commands.recommend import table as recommendations
 
 if TYPE_CHECKING:
-    from asyncqn.runs.run import Run
+    from asyncqn import Run
     from asyncqn.types import Progress
     from asyncqn_recommender.data import Ratings
     from asyncqn_recommender.estimator import Recommender
@@ -51,15 +51,15 @@ def demo(
     """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
     import numpy as np
 
-    from asyncqn.cli.view import plots as plotting
+    from asyncqn import replay
+    from asyncqn.cli import new_figure, save_picture
     from asyncqn.errors import require
-    from asyncqn.runs.replay import replay
     from asyncqn.storage import check_place, write_whole
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
     check_place(output / "report.html")
-    plotting.new_figure()  # says at once if there is nothing to draw with
+    new_figure()  # says at once if there is nothing to draw with
     out.say(
         f"a simulated cluster of {FAST} workers and {SLOW} stragglers, ten times as slow; "
         "the first run of each kernel compiles it"
@@ -79,7 +79,7 @@ def demo(
     runs = _race(train, test, out)
     lowest = min(float(run.metrics["test_rmse"].min()) for run in runs.values())
     rows = {name: _row(run, TARGET * lowest) for name, run in runs.items()}
-    picture = plotting.save(_picture(runs, TARGET * lowest), output / "convergence.png")
+    picture = save_picture(_picture(runs, TARGET * lowest), output / "convergence.png")
     model.save(output / "model")
     pages = _save(output, simulated, runs)
     again = replay(output / "runs" / REPLAYED)
@@ -105,7 +105,7 @@ def demo(
     out.show(recommendations(best))
     out.show(
         f"\nreport:  {report}\nruns:    {pages}\npicture: {picture}\n"
-        f"more:    asyncqn recommend {output}/model --user {user}\n"
+        f"more:    asyncqn recommender recommend {output}/model --user {user}\n"
         f"         asyncqn replay {output}/runs/as-lbfgs"
     )
     out.result(
@@ -125,20 +125,23 @@ def demo(
 
 def _race_with_stragglers(out: Output) -> dict[str, Run]:
     """The paper's three with parameters that suit the problem, and the default, which has none to set."""
-    from asyncqn.algorithms import make_algorithm
-    from asyncqn.cli.jobfile import DEFAULT_PARAMETERS
-    from asyncqn.cluster.cluster import Cluster
-    from asyncqn.engines.simulator import Simulator
-    from asyncqn.minimize import minimize
-    from asyncqn.models.linear_gaussian import LinearGaussian
+    from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, LinearGaussian, Simulator, minimize
 
     problem = LinearGaussian.random(dim=100, n_data=600, noise_var=10.0, seed=0)
     means = [10.0] * FAST + [100.0] * SLOW
     # Times are those of six rows: an algorithm that asks for more waits longer.
     cluster = Cluster(FAST + SLOW, means, [0.3 * m for m in means], message=5.0, master=0.2, rows=6)
+    both: dict[str, Any] = {"memory": 3}
+    entries = {
+        "async-sgd": AsyncSGD(h=5e-5, batch=6),
+        "mb-lbfgs": MBLBFGS(h=0.2, batch=6, overlap=2, timeout=20.0, quorum=0.75, **both),
+        "as-lbfgs": ASLBFGS(
+            h=4e-4, gamma=0.03, beta=500.0, batch=60, overlap=40, initial_scale=0.02, cosine_floor=0.4, **both
+        ),
+        "default": None,
+    }
     runs: dict[str, Run] = {}
-    for name in (*PAPER, "default"):
-        chosen = make_algorithm(name, DEFAULT_PARAMETERS[name]) if name in PAPER else None
+    for name, chosen in entries.items():
         goal: dict[str, Any] = {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
         with out.progress(f"{name:<12}", 1) as advance:
             runs[name] = minimize(
@@ -174,8 +177,7 @@ def _time_to(run: Run, metric: str, target: float) -> float | None:
 
 def _save(output: Path, simulated: dict[str, Run], runs: dict[str, Run]) -> Path:
     """Save all runs, and the page that shows them."""
-    from asyncqn.cli.view.page import write_page
-    from asyncqn.cli.view.seen import look_at
+    from asyncqn.cli import look_at, write_page
 
     seen = {}
     for told, folder, some in (("cluster", "cluster", simulated), ("threads", "runs", runs)):
@@ -205,10 +207,7 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
 
     The step sizes of the three come from six to ten trials each on this very problem.
     """
-    from asyncqn.algorithms.paper.as_lbfgs import ASLBFGS
-    from asyncqn.algorithms.paper.async_sgd import AsyncSGD
-    from asyncqn.algorithms.paper.mb_lbfgs import MBLBFGS
-    from asyncqn.algorithms.quasi_newton.staged_lbfgs import default_factorization_algorithm
+    from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, StagedLBFGS, default_algorithm
     from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
     from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
@@ -217,7 +216,8 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     options["source"] = {"ratings": RATINGS, "test_fraction": 0.1, "seed": SEED}
     joint = MatrixFactorization.from_ratings(train, RANK, **options)
     profiled = ProfiledFactorization.from_ratings(train, RANK, **options)
-    ours = default_factorization_algorithm(profiled, WORKERS)
+    ours = default_algorithm(profiled, WORKERS)
+    assert isinstance(ours, StagedLBFGS)
     batch = joint.n_data // 100
     sgd = AsyncSGD(h=2e-4, batch=batch, sampling="shuffled")
     both: dict[str, Any] = {"memory": 3, "cosine_floor": 0.1}
@@ -233,8 +233,7 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
 
 
 def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -> Run:
-    from asyncqn.engines.threads import Threads
-    from asyncqn.minimize import minimize
+    from asyncqn import Threads, minimize
 
     engine = Threads(WORKERS, max_staleness=OLDEST)
     go = partial(minimize, potential, algorithm, engine=engine, seed=SEED)
@@ -261,11 +260,10 @@ def _words(value: float | None) -> str:
 
 
 def _picture(runs: dict[str, Run], target: float) -> Any:
-    from asyncqn.cli.view import plots as plotting
+    from asyncqn.cli import convergence
 
-    figure = plotting.convergence(
-        {name: run.metrics for name, run in runs.items()}, metric="test_rmse", x_label=plotting.SECONDS
-    )
+    tables = {name: run.metrics for name, run in runs.items()}
+    figure = convergence(tables, metric="test_rmse", x_label="time [s]")
     axes = figure.axes[0]
     axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
     axes.text(
@@ -308,7 +306,7 @@ def _report(
         for item in best
     )
     parameters = "".join(f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in runs.values())
-    page = files("asyncqn.cli.view").joinpath("demo.html").read_text("utf-8")
+    page = files("asyncqn_recommender").joinpath("demo.html").read_text("utf-8")
     told = {
         "ratings": f"{len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items",
         "picture": base64.b64encode(picture).decode(),

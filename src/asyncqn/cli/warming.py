@@ -1,44 +1,46 @@
-"""`asyncqn warm`: compile kernels ahead, so that the first run does not wait for them."""
+"""Compile kernels ahead, so that the first run does not wait for them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from asyncqn.cli.output import Output
+from asyncqn.errors import require
+from asyncqn.registry import Registry
+
+WHICH = ("defaults", "all")
+PLUGINS = Registry({}, group="asyncqn.warm")
+"""Functions without arguments by which other packages compile their own kernels."""
 
 
-def warm(
-    out: Output,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also every algorithm, each on a small problem.")
-    ] = False,
-    kernels: Annotated[
-        bool, typer.Option("--kernels", help="List what was compiled, with processor seconds.")
-    ] = False,
-) -> None:
-    """Compile what the defaults of `minimize`, `simulate` and the recommender run.
+def compile_ahead(which: str, out: Output) -> None:
+    """Compile what the defaults run, or all algorithms; tell what took how long.
 
-    Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this
-    version: once is enough.
+    Compiled kernels stay on disk (`NUMBA_CACHE_DIR` says where else), for this processor and this version:
+    once is enough.
+
+    Parameters
+    ----------
+    which : {"defaults", "all"}
+        What the defaults of `minimize`, `simulate` and the plug-ins run; or every registered algorithm too.
+    out : Output
+        Where the times go; with --json, those of every kernel as well.
     """
+    require(which in WHICH, f"--warm must be {' or '.join(WHICH)}, not {which!r}.")
     from asyncqn.kernels.compile_times import listening
     from asyncqn.kernels.jit import cache_folder
 
     parts = []
-    for name, work in jobs(everything):
+    for name, work in jobs(which == "all"):
         began = time.process_time()
         with listening() as compiled:
             work()
         seconds = time.process_time() - began
         parts.append({"name": name, "seconds": seconds, "kernels": [row._asdict() for row in compiled]})
         out.show(f"{name:<28} {seconds:6.2f} s, {len(compiled)} compiled")
-        for row in compiled if kernels else ():
-            out.show(f"  {row.seconds:6.2f} s  {row.name.removeprefix('asyncqn.kernels.')}")
     out.show(f"kept in {cache_folder()}")
     out.result({"parts": parts, "folder": str(cache_folder())})
 
@@ -53,8 +55,6 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
     from asyncqn.engines.threads import Threads
     from asyncqn.minimize import minimize
     from asyncqn.models.logistic import LogisticRegression
-    from asyncqn_recommender.data import synthetic_ratings
-    from asyncqn_recommender.estimator import Recommender
 
     def logistic() -> None:
         x = np.random.default_rng(0).standard_normal((400, 5))
@@ -65,11 +65,7 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
         minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300)
         minimize(job.problem, engine=Simulator(Cluster(workers=4)))
 
-    def recommend() -> None:
-        ratings = synthetic_ratings(60, 40, 1_200, seed=0)  # one kernel serves all ranks
-        Recommender(5, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)
-
-    found = [("minimize", logistic), ("simulate", simulate), ("recommender", recommend)]
+    found = [("minimize", logistic), ("simulate", simulate), *PLUGINS.items()]
     return found + (examples() if everything else [])
 
 

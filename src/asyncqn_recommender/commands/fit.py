@@ -1,4 +1,4 @@
-"""`asyncqn fit`: learn a recommender from a stored set or a file of ratings."""
+"""`asyncqn recommender fit`: learn a recommender from a stored set or a file of ratings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asyncqn.cli.options import ReadingOptions, Source
-from asyncqn.cli.output import Output
+from asyncqn.cli import Output
 from asyncqn.errors import require
+from asyncqn_recommender.commands._options import ReadingOptions, Source
 
 if TYPE_CHECKING:
     from asyncqn.types import Progress

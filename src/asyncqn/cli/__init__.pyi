@@ -1,0 +1,28 @@
+"""Public names of the command line, for commands of other packages."""
+
+from .main import run_commands
+from .options import option
+from .output import Output
+from .studying import STUDIES, StudyRequest, check_study, run_study
+from .view.page import write_page
+from .view.plots import convergence, new_figure, save_picture
+from .view.seen import look_at
+from .view.styles import ALGORITHM_STYLES, STYLES, styles_of
+
+__all__ = [
+    "ALGORITHM_STYLES",
+    "STUDIES",
+    "STYLES",
+    "Output",
+    "StudyRequest",
+    "check_study",
+    "convergence",
+    "look_at",
+    "new_figure",
+    "option",
+    "run_commands",
+    "run_study",
+    "save_picture",
+    "styles_of",
+    "write_page",
+]

@@ -1,0 +1,81 @@
+"""Run a study of parameters and show what it found: what all commands that tune have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from asyncqn.cli.output import Output
+from asyncqn.errors import require
+
+if TYPE_CHECKING:
+    from asyncqn.lab.tuning.problem import TuningProblem
+    from asyncqn.lab.tuning.tuner import Study
+
+STUDIES = Path("runs/tuned")
+"""Where studies are kept unless the user names a file."""
+
+
+class StudyRequest(NamedTuple):
+    """What is tuned, where the study is kept, and the words for it."""
+
+    problem: TuningProblem
+    path: Path
+    command: str
+    """The command line that makes the study, but for --budget, --seeds and --seed."""
+    unit: str = "units"
+    """Of the times to the goal."""
+
+
+def check_study(workers: int | None, seeds: int, processes: int, output: Path | None) -> None:
+    """Refuse counts below one, and a folder in the place of the study file."""
+    for name, count in {"workers": workers, "seeds": seeds, "processes": processes}.items():
+        require(count is None or count >= 1, f"--{name} must be at least 1, not {count}.")
+    require(output is None or not output.is_dir(), f"{output} is a folder: name a file with --output.")
+
+
+def run_study(request: StudyRequest, out: Output, *, budget: int | None, processes: int) -> None:
+    """Tune, which goes on from the study file where there is one, and show the best parameters.
+
+    Parameters
+    ----------
+    request : StudyRequest
+        What is tuned, and where the study is kept.
+    out : Output
+        Where the result goes.
+    budget : int or None
+        Trials in all; None: 20 for each number that is searched.
+    processes : int
+        Processes that compute trials.
+    """
+    from asyncqn.lab.tuning.tuner import tune
+
+    problem = request.problem
+    budget = problem.budget if budget is None else budget
+    command = f"{request.command} --budget {budget} --seeds {problem.seeds} --seed {problem.seed}"
+    with out.progress(f"tuning {problem.algorithm}", budget) as tell:
+        study = tune(problem, budget, path=request.path, command=command, processes=processes, tell=tell)
+    _show(out, study, request, command)
+
+
+def _show(out: Output, study: Study, request: StudyRequest, command: str) -> None:
+    best, (metric, target) = study.best, request.problem.goal
+    if best is None:
+        out.show(f"no trial reached {metric} {target:g} on every seed.")
+    else:
+        for name, value in best["parameters"].items():
+            out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
+        times = best["times"]
+        needed = f"median {median(times):.4g} {request.unit} over {len(times)} runs"
+        out.show(f"time to {metric} {target:g}: {needed}")
+    out.show(f"{len(study.trials)} trials are in {request.path}")
+    words = ("complete", "pruned", "too slow", "diverged")
+    counts = {word: sum(trial["status"] == word for trial in study.trials) for word in words}
+    found = {
+        "algorithm": request.problem.algorithm,
+        "best": best,
+        "trials": counts,
+        "file": str(request.path),
+    }
+    out.result({**found, "command": command})

@@ -1,0 +1,1 @@
+"""`asyncqn recommender COMMAND`: learn from ratings or clicks, evaluate, recommend, serve ratings."""

@@ -1,0 +1,12 @@
+"""What `asyncqn run --warm` runs of this package, so that its kernels are compiled ahead."""
+
+from __future__ import annotations
+
+
+def warm() -> None:
+    """Fit a small model and recommend from it: one kernel serves all ranks."""
+    from asyncqn_recommender.data import synthetic_ratings
+    from asyncqn_recommender.estimator import Recommender
+
+    ratings = synthetic_ratings(60, 40, 1_200, seed=0)
+    Recommender(5, workers=1, passes=4, seed=0).fit(ratings).recommend(ratings.user_ids[0], 2)

@@ -1,0 +1,117 @@
+"""Three packages, one visible core: the smaller ones use public names, and asyncqn knows nothing of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import asyncqn as aq
+from asyncqn.cli.program import command_modules
+from asyncqn.models import POTENTIALS
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+HOUSES = ("asyncqn_recommender", "asyncqn_paper")
+DOORS = (
+    "asyncqn",
+    "asyncqn.algorithms",
+    "asyncqn.cli",
+    "asyncqn.errors",
+    "asyncqn.kernels",
+    "asyncqn.lab",
+    "asyncqn.lazy",
+    "asyncqn.models",
+    "asyncqn.parameters",
+    "asyncqn.storage",
+    "asyncqn.types",
+)
+"""Modules whose `__all__` is public."""
+
+
+def imports(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """(line, module, name) of every import of a file, also inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports by a relative name"
+            yield from ((node.lineno, node.module or "", alias.name) for alias in node.names)
+
+
+def is_public(module: str, name: str | None) -> bool:
+    if name is None:
+        return module == "asyncqn"
+    if module not in DOORS:
+        return False
+    return name == "__version__" or name in importlib.import_module(module).__all__
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_a_house_imports_only_public_names_of_asyncqn(house: str) -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line} imports {name} of {module}"
+        for path in sorted((SOURCE / house).rglob("*.py"))
+        for line, module, name in imports(path)
+        if module.partition(".")[0] == "asyncqn" and not is_public(module, name)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_public_name_exists_and_is_explained(door: str) -> None:
+    module = importlib.import_module(door)
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if callable(thing) and getattr(thing, "__module__", "").startswith("asyncqn"):
+            assert (thing.__doc__ or "").strip(), f"{door}.{name} has no docstring"
+
+
+def test_asyncqn_imports_no_house_and_the_recommender_not_the_paper() -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line} imports {module}"
+        for package, forbidden in (("asyncqn", HOUSES), ("asyncqn_recommender", ("asyncqn_paper",)))
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        for line, module, _ in imports(path)
+        if module.partition(".")[0] in forbidden
+    ]
+    assert wrong == []
+
+
+def test_importing_asyncqn_loads_no_house() -> None:
+    modules = "asyncqn, asyncqn.core, asyncqn.models, asyncqn.cli.main"
+    code = f"import sys, {modules}; print(*(name for name in {HOUSES!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_entry_points_name_what_exists() -> None:
+    for entry in (*entry_points(group="asyncqn.problems"), *entry_points(group="asyncqn.warm")):
+        assert callable(entry.load()), entry
+    for entry in entry_points(group="asyncqn.commands"):
+        importlib.import_module(entry.value)
+
+
+def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(tmp_path: Path) -> None:
+    """Runs of version 0.2 name it so, and are read where the house is installed."""
+    rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    problem = POTENTIALS["matrix-factorization"].from_stored(str(tmp_path / "ratings.csv"), rank=2)
+    engine = aq.Simulator(aq.Cluster(workers=2))
+    run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=4), engine=engine, commits=5)
+    folder = run.save(tmp_path / "run")
+    reference = json.loads((folder / "run.json").read_text())["manifest"]["potential"]["reference"]
+    assert reference["kind"] == "matrix-factorization"
+    assert aq.replay(folder).theta.tobytes() == run.theta.tobytes()
+
+
+def test_the_program_has_at_most_twelve_commands_at_its_first_level() -> None:
+    names = list(command_modules())
+    assert len(names) <= 12, names
+    assert {"recommender", "reproduce", "demo"} <= set(names), "is the distribution installed again?"
