@@ -33,7 +33,7 @@ PURPOSES = {
     "asyncqn.errors": "errors, and `require`, which raises them",
     "asyncqn.parameters": "descriptions of parameters and their checks",
     "asyncqn.algorithms": "algorithms by name",
-    "asyncqn.models": "problems by name, and sparse matrices that users bring",
+    "asyncqn.models.sparse_layout": "sparse matrices that users bring",
     "asyncqn.lab": "measuring and tuning",
     "asyncqn.kernels": "the decorators that compile, and small kernels that models share",
     "asyncqn.storage": "files and folders that are written whole and read with care",

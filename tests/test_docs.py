@@ -59,7 +59,9 @@ def test_every_public_name_has_an_example(name: str) -> None:
         "Algorithm",
         "Engine",
         "Potential",
+        "Outcome",
         "Run",
+        "Samples",
         "StagedLBFGS",
         *RECOMMENDER,
     ), f"the example of asyncqn.{name} does not use it"

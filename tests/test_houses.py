@@ -27,7 +27,7 @@ DOORS = (
     "asyncqn.kernels",
     "asyncqn.lab",
     "asyncqn.lazy",
-    "asyncqn.models",
+    "asyncqn.models.sparse_layout",
     "asyncqn.parameters",
     "asyncqn.storage",
     "asyncqn.types",

@@ -542,7 +542,7 @@ def _with_infinities(value: Any) -> Any:
 
 
 def check_seed(seed: int) -> int:
-    """Return the seed as a Python integer; `BadInput` unless it is one from 0 to 2^63 - 1, as Philox takes."""
+    """Return the seed as a Python integer; `BadInput` unless it is from 0 to 2^63 - 1, as Philox takes."""
     fits = is_count(seed, 0) and seed < 2**63
     require(fits, f"seed must be an integer from 0 to 2**63 - 1, not {seed!r}.")
     return int(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Any
 from asyncqn.cli.jobfile import RunOptions, make_problem, setting_of
 from asyncqn.cli.options import SettingOptions, parse_parameters
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.errors import BadInput
+from asyncqn.errors import BadInput, require
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.parameters import from_json
 from asyncqn.types import Potential
@@ -64,6 +65,7 @@ def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]
     run = from_json(RunOptions, setting["run"], "[run]")
     if run.target is None:
         raise BadInput("a study needs a goal: say --target X, and --metric NAME where it is not fun.")
+    require(math.isfinite(run.target), f"--target must be a finite number, not {run.target:g}.")
     cycle = float(cluster.means().mean()) + cluster.message + cluster.master
     made = JobProblem(
         algorithm=algorithm,

@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncqn.errors import BadInput
-from asyncqn.models.sparse_layout import checked_csr
 from asyncqn.registry import Registry
 from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
 from asyncqn.types import Potential, extra
-
-__all__ = ["POTENTIALS", "checked_csr", "rebuild", "reference_of"]
 
 POTENTIALS = Registry(
     {

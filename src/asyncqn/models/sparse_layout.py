@@ -13,6 +13,8 @@ import numpy as np
 
 from asyncqn.errors import BadInput, require
 
+__all__ = ["checked_csr"]
+
 _COMPRESSED = {"csr": 0, "csc": 1, "bsr": 0}
 """Formats with `indptr` and `indices`, and the axis along which `indptr` runs."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
-from asyncqn.models import checked_csr
+from asyncqn.models.sparse_layout import checked_csr
 from asyncqn_recommender.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
