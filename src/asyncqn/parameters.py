@@ -35,13 +35,17 @@ from asyncqn.errors import BadInput, is_count, require
 
 __all__ = [
     "Checked",
+    "Kind",
     "Precision",
     "RealArray",
+    "Refused",
     "Seed",
+    "Workers",
     "check_seed",
     "checked",
     "from_json",
     "parameter",
+    "parameters_of",
     "suggestion",
 ]
 

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import Table
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.parameters import Precision, Seed, Workers, parameter, parameters_of
-from asyncqn import Table, Threads
 from asyncqn.types import Array, Progress
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
 from asyncqn_recommender.files import load_model, save_model

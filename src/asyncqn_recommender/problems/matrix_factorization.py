@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels import is_range
-from asyncqn.parameters import Precision, check_seed, checked
+from asyncqn.parameters import Precision, checked
 from asyncqn.types import Array, Rows
 from asyncqn_recommender.kernels import factorization as kernels
 from asyncqn_recommender.problems.parameters import (
