@@ -38,7 +38,6 @@ PURPOSES = {
     "asyncqn.kernels": "the decorators that compile, and small kernels that models share",
     "asyncqn.storage": "files and folders that are written whole and read with care",
     "asyncqn.cli": "commands, pictures and pages",
-    "asyncqn.lazy": "public names that are imported at first use",
 }
 SECTIONS = {
     "Run": ("minimize", "sample", "samples", "resume", "lab", "core", "cluster", "runs"),
@@ -67,7 +66,7 @@ def meaning(thing: object) -> str:
 
 def page() -> str:
     """The whole page."""
-    names = sorted(asyncqn.__all__, key=str.lower)
+    names = sorted(set(asyncqn.__all__) - {"lazy_names"}, key=str.lower)
     text = HEAD
     for title in SECTIONS:
         things = {name: getattr(asyncqn, name) for name in names}
@@ -78,6 +77,7 @@ def page() -> str:
         thing = getattr(asyncqn_recommender, name)
         text += f"- `{name}`: {meaning(thing)}\n" if callable(thing) else ""
     text += f"\n{DOORS}"
+    text += f"- `asyncqn.lazy_names`: {meaning(asyncqn.lazy_names)}\n"
     for door, purpose in PURPOSES.items():
         names = ", ".join(f"`{name}`" for name in sorted(import_module(door).__all__, key=str.lower))
         text += f"- **`{door}`**, {purpose}: {names}\n"

@@ -26,7 +26,6 @@ DOORS = (
     "asyncqn.errors",
     "asyncqn.kernels",
     "asyncqn.lab",
-    "asyncqn.lazy",
     "asyncqn.models.sparse_layout",
     "asyncqn.parameters",
     "asyncqn.storage",

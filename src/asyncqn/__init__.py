@@ -1,13 +1,54 @@
 """asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
 
+import ast
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
-from asyncqn.lazy import attach
-
 __version__ = "0.2.0.dev0"
-__getattr__, __dir__, __all__ = attach(__name__)
+
+
+def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose `__init__.pyi` lists its names.
+
+    A name is imported from the module that the stub names, when it is first asked for.  So whoever imports
+    the package pays for what is used: numba, the slowest import, waits until something is computed.
+
+    Parameters
+    ----------
+    package : str
+        The `__name__` of the package that is being imported.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> import asyncqn.lab
+    >>> names = aq.lazy_names("asyncqn.lab")[2]
+    >>> "time_to" in names, names == asyncqn.lab.__all__
+    (True, True)
+    """
+    module = sys.modules[package]
+    stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
+    homes = {
+        alias.name: f"{package}.{node.module}"
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+
+    def find(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    return find, lambda: sorted(homes), sorted(homes)
+
+
+__getattr__, __dir__, __all__ = lazy_names(__name__)
+__all__ += ["lazy_names"]
 
 
 class _Package(ModuleType):

@@ -1,5 +1,7 @@
 """The public names and where they live: the one list, read by type checkers and by `__init__` itself."""
 
+from collections.abc import Callable
+
 from .algorithms.annealing import Annealing
 from .algorithms.defaults import default_algorithm
 from .algorithms.paper.as_lbfgs import ASLBFGS
@@ -57,6 +59,8 @@ from .samples import Samples
 from .types import Algorithm, Engine, Potential
 
 __version__: str
+
+def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]: ...
 
 __all__ = [
     "ASLBFGS",
@@ -118,6 +122,7 @@ __all__ = [
     "default_algorithm",
     "from_jax",
     "from_torch",
+    "lazy_names",
     "load_run",
     "minimize",
     "plan",

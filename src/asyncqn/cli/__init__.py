@@ -1,12 +1,12 @@
 """The program `asyncqn`: its commands, job files and everything that is shown to a person.
 
-May import: everything below it (errors, types, lazy, registry, parameters, kernels, storage, core, cluster,
+May import: everything below it (errors, types, registry, parameters, kernels, storage, core, cluster,
 runs, algorithms, models, engines, minimize, resume, checks, lab).
 
 The names in `__init__.pyi` are public: with them other packages write commands of their own, which they
 register as entry points of the group "asyncqn.commands".
 """
 
-from asyncqn.lazy import attach
+from asyncqn import lazy_names
 
-__getattr__, __dir__, __all__ = attach(__name__)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -3,16 +3,16 @@
 The names in `__init__.pyi` are public: a model of your own, in a package of its own, may be compiled with
 them as those of asyncqn are.  This is the only room that knows numba.
 
-May import: lazy.
+May import: nothing of asyncqn but `lazy_names`.
 """
 
 import os
 
-from asyncqn.lazy import attach
+from asyncqn import lazy_names
 
 # Where colorama is installed, numba colours its errors with it, and every process then writes an escape code
 # to its terminal when it exits.  mpiexec gives each rank a terminal, so that code would follow the output of
 # --json.  Numba reads this at its import, which is why it is set here and not in one of the modules.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
-__getattr__, __dir__, __all__ = attach(__name__)
+__getattr__, __dir__, __all__ = lazy_names(__name__)
