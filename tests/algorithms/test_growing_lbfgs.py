@@ -54,7 +54,7 @@ def test_a_sample_has_one_row_of_every_stratum(seed, stride, n_data):
     half = np.empty(rows.size - rows.size // 2, np.int64)
     fill_strata(seed, stride, rows.size // 2, n_data, half)
     assert (half == rows[rows.size // 2 :]).all(), "no row depends on who asks for it"
-    with mock.patch.object(shuffling, "FEW", 0):
+    with mock.patch.object(shuffling, "ROWS_IN_NUMPY", 0):
         fill_strata(seed, stride, rows.size // 2, n_data, half)
     assert (half == rows[rows.size // 2 :]).all(), "many rows are drawn by a kernel, to the same bits"
 

@@ -189,7 +189,7 @@ def test_small_and_large_problems_are_made_in_two_ways_to_the_same_numbers(
     rng = np.random.default_rng(4)
     A, y, left, right = (rng.standard_normal(shape) for shape in ((30, 7), 30, (3, 30), (2, 7)))
     uncompiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)
-    monkeypatch.setattr(kernels, "FEW", 0)
+    monkeypatch.setattr(kernels, "PRODUCTS_IN_NUMPY", 0)
     compiled = kernels.rotate(A, left, right), *kernels.normal_equations(A, y, 0.3)
     for one, other in zip(uncompiled, compiled):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -31,7 +31,7 @@ from asyncqn.types import Array, Potential, Rows
 
 _OF_USERS = "asyncqn.models.adapters."
 """Where our classes call functions of users."""
-_FEW = 8
+_SMALL_SAMPLE = 8
 """Rows of a small sample."""
 _SAMPLE = 64
 """Rows of a sample whose mean shall stand for that of all rows."""
@@ -133,7 +133,7 @@ class _Comparison:
 
     def _samples(self) -> tuple[Rows, Rows]:
         """Two small samples; the last row of the second is the first of the other."""
-        drawn = self.rng.choice(self.n, min(self.n, 2 * _FEW - 1), replace=False).astype(np.int64)
+        drawn = self.rng.choice(self.n, min(self.n, 2 * _SMALL_SAMPLE - 1), replace=False).astype(np.int64)
         half = (drawn.size + 1) // 2
         return drawn[:half], np.append(drawn[half:], drawn[0])
 

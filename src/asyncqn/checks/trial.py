@@ -32,7 +32,7 @@ from asyncqn.runs.replay import replay
 from asyncqn.types import Array, Potential, Rows
 
 PASSED = "passed"
-LONGEST = 120.0
+TRIAL_TIMEOUT = 120.0
 """Seconds after which a run in other processes is broken off."""
 _PACKAGES = {"mpi": "mpi4py", "ray": "ray"}
 _AMBIENT = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
@@ -145,7 +145,7 @@ def _call(command: list[str], environment: dict[str, str]) -> str:
         start_new_session=True,
     ) as process:
         try:
-            return process.communicate(timeout=LONGEST)[1]
+            return process.communicate(timeout=TRIAL_TIMEOUT)[1]
         except BaseException as error:
             os.killpg(process.pid, signal.SIGTERM)
             try:
@@ -153,7 +153,7 @@ def _call(command: list[str], environment: dict[str, str]) -> str:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise NotTried(f"no answer came within {LONGEST:g} s") from None
+                raise NotTried(f"no answer came within {TRIAL_TIMEOUT:g} s") from None
             raise
 
 

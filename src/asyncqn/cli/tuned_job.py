@@ -17,7 +17,7 @@ from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.parameters import from_json
 from asyncqn.types import Potential
 
-LONGEST = 100.0
+CYCLES_AT_MOST = 100.0
 """The limit where no --max-time is given: so many times a worker's computation with its messages."""
 
 
@@ -70,7 +70,7 @@ def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]
     made = JobProblem(
         algorithm=algorithm,
         workers=cluster.workers,
-        limit=run.max_time or LONGEST * cycle,
+        limit=run.max_time or CYCLES_AT_MOST * cycle,
         problem=setting["problem"],
         times=setting["cluster"],
         metric=run.metric,

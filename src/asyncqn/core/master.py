@@ -141,8 +141,8 @@ class Master:
         version = self.version + 1
         if good:
             self.rejected_in_a_row = 0
-            about = version, staleness, self.value, self._inverse_metric_from
-            self.iterate = self._apply(self.iterate, good, new_tuple(Commit, about))
+            fields = version, staleness, self.value, self._inverse_metric_from
+            self.iterate = self._apply(self.iterate, good, new_tuple(Commit, fields))
         self.version, self.time, self._stood = version, time, None
         if self.iterate.theta is not self._theta:
             self._view_theta()

@@ -4,7 +4,7 @@ import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
 
-FEW = 20_000_000
+PRODUCTS_IN_NUMPY = 20_000_000
 """So many products are made by NumPy before a loop over them would be compiled; `np.einsum` calls no BLAS."""
 
 
@@ -47,7 +47,7 @@ def normal_equations(A, y, noise_var):
     """P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
     d = A.shape[1]
     P, b = np.zeros((d, d)), np.zeros(d)
-    if A.size * d <= FEW:
+    if A.size * d <= PRODUCTS_IN_NUMPY:
         x = A.astype(np.float64) / noise_var
         P += np.einsum("ip,iq->pq", x, A)
         b += np.einsum("ip,i->p", x, y)
@@ -90,7 +90,7 @@ def cholesky_solve(P, b):
 
 def reflect(A, along):
     """A <- V A with V the product of the Householder reflections along the rows of `along`."""
-    if A.size * len(along) > FEW:
+    if A.size * len(along) > PRODUCTS_IN_NUMPY:
         _reflect(A, along, np.empty(A.shape[1]))
         return
     for v in along:

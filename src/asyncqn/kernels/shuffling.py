@@ -13,7 +13,7 @@ from asyncqn.kernels.stack import stack_array
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-FEW = 20_000
+ROWS_IN_NUMPY = 20_000
 """So many rows are drawn by NumPy before a loop over them would be compiled."""
 _ROUNDS = 8
 """Rounds of the network: even, so that both halves have their own width again at the end."""
@@ -96,7 +96,7 @@ def fill_strata(seed, stride, first, n_data, out):
 
     A function of the seed, the stride and the stratum alone: whoever asks gets the same rows, ascending.
     """
-    if out.size > FEW:
+    if out.size > ROWS_IN_NUMPY:
         _fill_strata(seed, stride, first, n_data, out)
         return
     key = np.uint64(seed)

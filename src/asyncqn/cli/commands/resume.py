@@ -53,8 +53,8 @@ def resume(
         )
         saved = load_checkpoint(folder)
         algorithm = _changed(saved, parameter, allow_imports) if parameter else None
-    about = saved.document["manifest"]
-    commits, simulated = int(about["commits"]), about["engine"]["kind"] == "simulator"
+    manifest = saved.document["manifest"]
+    commits, simulated = int(manifest["commits"]), manifest["engine"]["kind"] == "simulator"
     out.say(f"going on from commit {saved.commit} of {commits}")
     options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "allow_imports": allow_imports}
     go = partial(resume_run, folder, algorithm=algorithm, change=change, **options)

@@ -45,8 +45,8 @@ def look_at(folder: Path) -> Seen:
 
 def of_checkpoint(saved: Saved) -> Seen:
     """A checkpoint, as far as it shows what a run shows."""
-    about, table = saved.document["manifest"], Table(with_prefix("metrics.", saved.arrays))
-    schedule, total = saved.schedule(), int(about["commits"])
+    manifest, table = saved.document["manifest"], Table(with_prefix("metrics.", saved.arrays))
+    schedule, total = saved.schedule(), int(manifest["commits"])
     fun = float(table["fun"][-1]) if table.rows else math.nan
     staleness = schedule.staleness
     status = "checkpoint"
@@ -66,4 +66,4 @@ def of_checkpoint(saved: Saved) -> Seen:
     }
     last = table.row(-1) if table.rows else {}
     numbers |= {name: last[name] for name in ("error", "grad_norm") if name in last}
-    return Seen(status, message, fun, schedule, table, {}, about, numbers)
+    return Seen(status, message, fun, schedule, table, {}, manifest, numbers)
