@@ -10,7 +10,7 @@ from scipy import sparse
 import asyncqn as aq
 from asyncqn import BlockLBFGS, DifferenceLBFGS, GrowingLBFGS, MetricLBFGS
 from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_block
-from asyncqn.algorithms.quasi_newton.differenced_hessian import curvature_size
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
 
 
 def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():

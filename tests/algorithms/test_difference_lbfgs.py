@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS
-from asyncqn.algorithms.quasi_newton.differenced_hessian import (
+from asyncqn.algorithms.quasi_newton.difference_lbfgs import (
+    DifferenceLBFGS,
     curvature_size,
     differences,
     inverse_of_hessian,

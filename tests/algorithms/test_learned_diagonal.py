@@ -10,8 +10,7 @@ import pytest
 
 import asyncqn as aq
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
-from asyncqn.algorithms.quasi_newton.learned_diagonal import LearnedDiagonal
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, LearnedDiagonal
 from asyncqn.kernels.recursion import conjugate
 
 DIM = 6

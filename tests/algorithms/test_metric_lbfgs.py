@@ -8,8 +8,12 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import RENEWAL_PERIOD, MetricLBFGS
-from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric, Summary
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import (
+    RENEWAL_PERIOD,
+    MetricLBFGS,
+    SampledMetric,
+    Summary,
+)
 from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 

@@ -12,7 +12,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.centred_table import TURNS, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.scatter_inverse import RATE, ScatterMatrix
-from asyncqn.algorithms.quasi_newton.table_plan import place_of
+from asyncqn.algorithms.quasi_newton.table_lbfgs import place_of
 from asyncqn.core.stages import Growth, stage_at
 from asyncqn.types import Commit
 

@@ -17,12 +17,11 @@ from asyncqn.algorithms.fit import offers
 from asyncqn.algorithms.quasi_newton.block_lbfgs import H0, BlockLBFGS
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import DifferenceLBFGS, default_difference_algorithm
 from asyncqn.algorithms.quasi_newton.growing_lbfgs import GrowingLBFGS
-from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, default_metric_algorithm
-from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric
+from asyncqn.algorithms.quasi_newton.metric_lbfgs import MetricLBFGS, SampledMetric, default_metric_algorithm
 from asyncqn.algorithms.quasi_newton.samples import GROWTH
 from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
-from asyncqn.algorithms.quasi_newton.structured_metric import StructuredMetric
+from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
 from asyncqn.core.stages import Stages
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Potential

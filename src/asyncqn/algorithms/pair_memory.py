@@ -41,6 +41,10 @@ QUADRATIC = 1e-3
 """How far from symmetric pairs may be for U to count as a quadratic, on which the slopes give the rise."""
 
 
+Apply = Callable[[Array], None]
+"""Replaces a vector by H0 times it."""
+
+
 class PairRule(NamedTuple):
     """When a pair (s, y) is admitted: s != 0, s'y >= epsilon |s|^2 and s'y >= cosine |s| |y|.
 
@@ -173,10 +177,7 @@ class PairMemory(NamedTuple):
             Whether the pair was admitted.
         """
         work = pair_kernels.room(self.gram)
-        admitted: bool = pair_kernels.consider(
-            self.matrix, rule[:2], follow, theta, theta_old, g, g_old, *work
-        )
-        return admitted
+        return bool(pair_kernels.consider(self.matrix, rule[:2], follow, theta, theta_old, g, g_old, *work))
 
     def admit(self, rule: PairRule, s: Array, y: Array, image: Array | None = None) -> bool:
         """Admit the pair (s, y) if the rule allows it; the oldest pair makes room.
@@ -235,13 +236,7 @@ class PairMemory(NamedTuple):
         self.middle[np.ix_(slots, m + slots)] = -inverse.T
         self.middle[np.ix_(m + slots, slots)] = -inverse
 
-    def product(
-        self,
-        v: Array,
-        out: Array,
-        apply: Callable[[Array], None] | None = None,
-        image: Array | None = None,
-    ) -> Array:
+    def product(self, v: Array, out: Array, apply: Apply | None = None, image: Array | None = None) -> Array:
         """Write H v into `out` and return it; out must not overlap v.
 
         Parameters
@@ -266,7 +261,7 @@ class PairMemory(NamedTuple):
                 add_scaled(out, share, x)
         return out
 
-    def _recursion(self, v: Array, out: Array, apply: Callable[[Array], None]) -> Array:
+    def _recursion(self, v: Array, out: Array, apply: Apply) -> Array:
         own, newest = self.products[0], self.newest
         shares = np.zeros(own.size)
         out[...] = v
@@ -318,11 +313,9 @@ def _initial_diagonal(problem: Potential | None, theta0: Array) -> Array:
 
 def pair_totals(memories: Iterable[PairMemory]) -> dict[str, int]:
     """Return how many pairs these memories admitted and refused in all: an algorithm's `counters`."""
-    memories = list(memories)
-    return {
-        "pairs_accepted": sum(memory.accepted for memory in memories),
-        "pairs_rejected": sum(memory.rejected for memory in memories),
-    }
+    counts = [(memory.accepted, memory.rejected) for memory in memories]
+    accepted, rejected = (sum(column) for column in zip((0, 0), *counts))
+    return {"pairs_accepted": accepted, "pairs_rejected": rejected}
 
 
 class CompactMemories(Checked):

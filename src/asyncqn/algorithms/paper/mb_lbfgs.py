@@ -23,11 +23,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.noise import minibatch_band
-from asyncqn.algorithms.pair_memory import (
-    CompactMemories,
-    PairMemory,
-    pair_totals,
-)
+from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory, pair_totals
 from asyncqn.algorithms.parameters import (
     BatchSize,
     CosineFloor,

@@ -1,7 +1,7 @@
 """Block L-BFGS: exact gradients from fixed blocks of the data, quasi-Newton steps at the coordinator.
 
 The plan is `samples` with all rows as its only sample; H0 is a diagonal that the pairs teach
-(`learned_diagonal`) or made of the scatter of the pieces' gradients (`scatter_inverse`).
+(`LearnedDiagonal`) or made of the scatter of the pieces' gradients (`scatter_inverse`).
 
 A new theta is a trial, which `algorithms.safeguard` judges.  After one that fails the next starts from the
 same base with the new pair in memory: on a quadratic that is the point the method would have gone to anyway,
@@ -17,8 +17,7 @@ from typing import Annotated, Literal
 from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, QuasiNewton
-from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
-from asyncqn.algorithms.quasi_newton.learned_diagonal import LearnedDiagonal
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, LearnedDiagonal, ScalarInverse
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.parameters import parameter
@@ -41,7 +40,7 @@ class BlockLBFGS(QuasiNewton):
     pieces: into how many each block is cut, so that others can help with it; every piece costs an
     answer of theta's length.  backup_after: see `core.stages`; None: 3 for blocks in one piece, 2 for
     others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
-    made conjugate (0: never).  initial_scale: what H0 is made of, "pairs" (`learned_diagonal`) or the
+    made conjugate (0: never).  initial_scale: what H0 is made of, "pairs" (`LearnedDiagonal`) or the
     "scatter" of the pieces' gradients (`scatter_inverse`): for problems with many pieces.
 
     >>> import asyncqn as aq

@@ -2,8 +2,8 @@
 
 plan
     A sequence of stages and what a worker computes in each: `Samples` (`samples`: blocks of all rows, or of
-    samples that grow), `StochasticStart` (`stochastic_start`) or `CentredTable` (`centred_table`), both of
-    which end in exact passes.
+    samples that grow), `StochasticStart` (`stochastic_start`) or `TablePlan` (`table_lbfgs`), both of which
+    end in exact passes.
 initial inverse
     H0, on which the pairs build: see `initial_inverse`.
 pair memory
@@ -27,6 +27,7 @@ import numpy as np
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule, pair_totals
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
 from asyncqn.algorithms.safeguard import Trial
+from asyncqn.algorithms.safeguard import standing as safeguard_standing
 from asyncqn.core.stages import Stages
 from asyncqn.parameters import Checked
 from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
@@ -69,7 +70,9 @@ class Plan(Protocol):
     """A sequence of stages and what is computed in each."""
 
     @property
-    def stages(self) -> Stages: ...
+    def stages(self) -> Stages:
+        """How updates reach the coordinator."""
+
     def check(self, problem: Potential) -> None:
         """Raise `BadInput` where the rows cannot be cut as the plan wants."""
 
@@ -84,9 +87,11 @@ class Plan(Protocol):
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Return where the method stands; None while nothing was judged on all rows."""
+        return safeguard_standing(iterate)
 
     def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
         """Return the points of which the lowest is the result, beside theta."""
+        return (iterate.base,)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         """Return of how many rows each computation takes the gradient."""
@@ -104,8 +109,8 @@ class QuasiNewton(Checked, ABC):
 
     @property
     def summary_size(self) -> int:
-        """Numbers of curvature that an update brings beside the gradient."""
-        return 0
+        """Numbers of curvature that an update brings beside the gradient: the parameter `curvature`."""
+        return getattr(self, "curvature", 0)
 
     @property
     def evaluate_every(self) -> int:
@@ -137,19 +142,17 @@ class QuasiNewton(Checked, ABC):
         return self.plan.stages
 
     def check(self, problem: Potential) -> None:
+        self.initial_inverse.check(problem, self.summary_size)
         self.plan.check(problem)
 
-    def _empty_memory(self, theta0: Array) -> PairMemory:
-        return PairMemory.recursive(self.memory, theta0)
-
-    def init(self, theta0: Array, rows: int = 1) -> Iterate:
-        """Return the iterate at the start; rows: how many vectors H0 needs of a point."""
+    def init(self, theta0: Array) -> Iterate:
+        rows = self.initial_inverse.vectors
         return Iterate(
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((rows, theta0.size), theta0.dtype),
             anchor=np.zeros((1 + rows, theta0.size), theta0.dtype),
-            memory=self._empty_memory(theta0),
+            memory=self.initial_inverse.empty_memory(self.memory, theta0),
             initial=self.initial_inverse.empty(theta0, self.summary_size),
             trial=Trial((-math.inf,) * self.recent_values),
             start=theta0.copy(),

@@ -7,11 +7,11 @@ the inverse Hessian, the fewer pairs are needed.  The kinds of H0:
 kind                  what it is made of                                          file
 ====================  ==========================================================  ======================
 `ScalarInverse`       the newest pair: c I                                        this one
-`LearnedDiagonal`     all stored pairs: c D                                       `learned_diagonal`
+`LearnedDiagonal`     all stored pairs: c D                                       this one
 `ScatterInverse`      differences of the updates: c F^-1                          `scatter_inverse`
-`SampledMetric`       curvature of the model, summed over a sample                `sampled_metric`
-`DifferencedHessian`  differences of gradients on a sample                        `differenced_hessian`
-`StructuredMetric`    curvature of a factorization, applied by the workers        `structured_metric`
+`SampledMetric`       curvature of the model, summed over a sample                `metric_lbfgs`
+`DifferencedHessian`  differences of gradients on a sample                        `difference_lbfgs`
+`StructuredMetric`    curvature of a factorization, applied by the workers        `stochastic_start`
 ====================  ==========================================================  ======================
 
 A kind states what it needs: of a problem (`requires`), and of an update (`summary_size` numbers beside the
@@ -24,16 +24,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from asyncqn.algorithms.pair_memory import PairMemory, PairRule
-from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.errors import require
+from asyncqn.kernels.recursion import fit_diagonal, weighed
+from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit, Rows, extra
 
 COSINE = 1e-5
 """The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
+LEAD, FADING = 3.0, 0.9
+"""The sum above which D is used, and the factor on it for every new pair."""
+WIDEST = 1e12
+"""D's entries differ from their geometric mean by at most this factor."""
+
+
+SUMMARIES: tuple[str, ...] = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
+"""Extras of a problem whose curvature comes in summaries."""
+Updates = Sequence[Any]
+Evaluated = tuple[Array, float, bool]
+"""The gradient, U, and whether they are finite."""
 
 
 class Sampled(NamedTuple):
@@ -63,6 +76,8 @@ class ScalarInverse:
 
     requires: ClassVar[tuple[str, ...]] = ()
     """Extras that the problem must offer."""
+    vectors: ClassVar[int] = 1
+    """How many vectors it needs of a point: the gradient, and perhaps its image."""
     slopes_suffice: ClassVar[bool] = True
     """Whether the safeguard may take the rise of U from the slopes where all pairs fit one quadratic."""
 
@@ -72,9 +87,18 @@ class ScalarInverse:
         return NoState()
 
     @classmethod
-    def for_commit(
-        cls, state: Any, updates: Sequence[Any], summary: Array | None, commit: Commit
-    ) -> ScalarInverse:
+    def empty_memory(cls, size: int, theta0: Array) -> PairMemory:
+        """Return a memory without pairs, in the form that this kind needs."""
+        return PairMemory.recursive(size, theta0)
+
+    @classmethod
+    def check(cls, problem: Any, summary_size: int) -> None:
+        """Raise `BadInput` where the problem's summaries of the curvature have another size."""
+        own = extra(problem, "curvature_size") if "curvature_size" in cls.requires else summary_size
+        require(summary_size == own, f"curvature must be the potential's {own}, not {summary_size}.")
+
+    @classmethod
+    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
         """Return H0 with what the updates of a commit tell.
 
         Parameters
@@ -91,7 +115,7 @@ class ScalarInverse:
         return cls(state)
 
     @classmethod
-    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> tuple[Array, float, bool]:
+    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
         """Return a worker's share of the gradient and of U, and whether they are finite.
 
         summary: zeros, to be filled with this share of the curvature; empty where none is asked for.
@@ -127,6 +151,69 @@ class ScalarInverse:
 
     def forget(self, memory: PairMemory) -> None:
         """The steps kept failing and the pairs were removed: drop what may have been at fault."""
+
+
+class Diagonal(NamedTuple):
+    """The state of `LearnedDiagonal`."""
+
+    D: Array
+    """Shape (d,)."""
+    lead: Array
+    """Shape (1,): the sum of the logarithms, which tells whether D is used."""
+
+
+@dataclass
+class LearnedDiagonal(ScalarInverse):
+    """H0 = c D, a diagonal that the pairs teach, where D fits them better than I; else c I.
+
+    Notes
+    -----
+    D is what the stored pairs say of each coordinate j,
+
+        D_j^2 = sum_i (s_ij^2 / s_i'y_i) / sum_i (y_ij^2 / s_i'y_i),
+
+    which is right for D = diag(1 / x_j^2) when the coordinates of theta are measured in units x_j that differ
+    by orders of magnitude: the method then hardly notices the units.  c = s'y / y'D y of the newest pair.
+
+    A diagonal is of no use where the curvature does not lie along the coordinates, so every new pair is a
+    test.  For a matrix D that fits a pair exactly, s = c D y, the quotient
+
+        fit(D) = (s'y)^2 / (s'D^-1 s  y'D y) <= 1
+
+    is 1.  D of the earlier pairs is compared with I: the logarithms of fit(D) / fit(I) are summed, older ones
+    fading, and D = I is used as long as the sum is below `LEAD`.  D, the test and the constants are our own.
+    """
+
+    state: Diagonal
+
+    @classmethod
+    def empty(cls, theta0: Array, summary_size: int) -> Diagonal:
+        return Diagonal(np.ones_like(theta0), np.zeros(1))
+
+    @property
+    def _in_use(self) -> bool:
+        return bool(self.state.lead[0] > LEAD)
+
+    def apply(self, memory: PairMemory, v: Array) -> None:
+        scale = v.dtype.type(memory.scale[0])
+        v *= scale * self.state.D if self._in_use else scale
+
+    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+        """Test whether D of the pairs so far fits this one better than I does."""
+        if memory.stored > 0:
+            (_, sDs), (yDy, _) = weighed(s, self.state.D), weighed(y, self.state.D)
+            gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if sDs > 0.0 and yDy > 0.0 else 0.0
+            if 0.0 < gain < math.inf:
+                self.state.lead[0] = FADING * self.state.lead[0] + math.log(gain)
+        return True
+
+    def follow(self, memory: PairMemory) -> None:
+        D, (sy, _, yy) = self.state.D, memory.products[:, memory.newest].tolist()
+        fit_diagonal(memory.pairs, memory.products[0], WIDEST, D, np.zeros(D.size), np.zeros(D.size))
+        memory.scale[0] = sy / (weighed(memory.pairs[1, memory.newest], D)[0] if self._in_use else yy)
+
+    def forget(self, memory: PairMemory) -> None:
+        self.state.D[...], self.state.lead[0], memory.scale[0] = 1.0, 0.0, 1.0
 
 
 @dataclass
@@ -169,7 +256,7 @@ class InverseHessian:
         self.initial.accept(self.memory)
 
 
-def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> tuple[Array, float, bool]:
+def share_of(problem: Any, theta: Array, rows: Rows, share: float) -> Evaluated:
     """Return `share` of the estimates of the gradient and of U from `rows`, and whether they are finite.
 
     U is NaN where the problem offers neither `grad_with_value` nor `value_rows`.

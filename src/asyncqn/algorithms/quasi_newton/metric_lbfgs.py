@@ -2,7 +2,7 @@
 
 The plan is `samples`: one row of every 4^J, ..., 64, 16 consecutive ones, then all rows (no n / 4: it costs a
 quarter of a pass per version and brings less than that).  With every update of some versions comes a summary
-of the curvature, of which H0 is made (`sampled_metric`).
+of the curvature, which adds up over the rows as the gradient does and of which H0 is made (`SampledMetric`).
 
 When the sample grows, H0 is made anew and pairs are forgotten: over an H0 that is nearly right, those of a
 smaller sample do harm.  The first sample serves `versions` versions and asks for a summary at those of
@@ -17,25 +17,123 @@ subsampled Newton methods (Byrd, Chin, Neveitt and Nocedal 2011; Erdogdu and Mon
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
+import numpy as np
 
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize, Pieces
 from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, QuasiNewton
-from asyncqn.algorithms.quasi_newton.sampled_metric import SampledMetric
+from asyncqn.algorithms.quasi_newton.initial_inverse import (
+    SUMMARIES,
+    Evaluated,
+    Sampled,
+    ScalarInverse,
+    Updates,
+)
 from asyncqn.algorithms.quasi_newton.samples import GROWTH, Sample, Samples
 from asyncqn.errors import require
+from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Potential, extra
+from asyncqn.types import Array, Commit, Potential, extra
 
 Versions = tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 LATER_VERSIONS = 3
 """Versions on each sample but the first."""
 RENEWAL_PERIOD = 16
 """Versions on all rows between two summaries."""
+
+
+class Summary(NamedTuple):
+    """The state of `SampledMetric`."""
+
+    summary: Array
+    """What H0 is made of; its last entry is 0 where there is none."""
+
+
+@dataclass
+class SampledMetric(ScalarInverse):
+    """H0 of the newest summary that came with an accepted point, which the coordinator applies.
+
+    `inverse_metric_from(summary)` of the problem makes H0 of a summary.  H0 may change under the pairs, which
+    are stored as (s, y).  While there is no summary, H0 = (s'y / y'y) I of the newest pair.
+
+    Parameters
+    ----------
+    fresh : array or None
+        The summary at the trial under way, used from the moment that the trial is accepted.
+    make : callable
+        Makes of a summary an object with `apply(v, out)`, or None where the summary is no good.
+    """
+
+    state: Summary
+    fresh: Array | None
+    make: Callable[[Array], Any]
+
+    requires = (*SUMMARIES, "sampled_metric")
+    slopes_suffice = False
+
+    @classmethod
+    def empty(cls, theta0: Array, summary_size: int) -> Summary:
+        return Summary(np.zeros(summary_size))
+
+    @classmethod
+    def _maker(cls, commit: Commit) -> Callable[[Array], Any]:
+        assert commit.inverse_metric_from is not None
+        return commit.inverse_metric_from
+
+    @classmethod
+    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
+        make = cls._maker(commit)
+        return cls(state, None if summary is None or make(summary) is None else summary, make)
+
+    @classmethod
+    def evaluate(cls, problem: Any, theta: Array, at: Sampled, summary: Array) -> Evaluated:
+        g = np.empty_like(theta)
+        value = float(problem.grad_with_curvature(theta, at.rows, g, summary, at.sample))
+        finite = math.isfinite(value + sum_of_squares(g) + sum_of_squares(summary))
+        return scaled(g, value, finite, at.share, summary)
+
+    @property
+    def _from_summary(self) -> bool:
+        return bool(self.state.summary[-1] > 0.0)
+
+    def known(self, memory: PairMemory) -> bool:
+        return self._from_summary or memory.stored > 0
+
+    def apply(self, memory: PairMemory, v: Array) -> None:
+        if not self._from_summary:
+            super().apply(memory, v)
+            return
+        image = np.empty_like(v)
+        self.make(self.state.summary).apply(v, image)
+        v[...] = image
+
+    def accept(self, memory: PairMemory) -> None:
+        if self.fresh is not None:
+            self.state.summary[...] = self.fresh
+
+    def grow(self, memory: PairMemory) -> None:
+        """Remove the pairs: over an H0 that is nearly right, those of a smaller sample do harm."""
+        if self.fresh is not None or self._from_summary:
+            memory.forget()
+
+    def forget(self, memory: PairMemory) -> None:
+        self.state.summary[...] = 0.0
+
+
+def scaled(g: Array, value: float, finite: bool, share: float, summary: Array) -> Evaluated:
+    """Return a share of what a worker found, zeros where it is not finite; scale the summary in place."""
+    if not finite:  # the coordinator must hear of it, to turn back
+        g[...], summary[...], value = 0.0, 0.0, 0.0
+    g *= g.dtype.type(share)
+    summary *= share
+    return g, share * value, finite
 
 
 @dataclass(frozen=True)
@@ -87,10 +185,6 @@ class MetricLBFGS(QuasiNewton):
             versions = getattr(self, name)
             require(0 in versions, f"{name} must be versions, one of them 0, not {versions!r}.")
 
-    @property
-    def summary_size(self) -> int:
-        return self.curvature
-
     @cached_property
     def plan(self) -> Samples:
         strides = [GROWTH ** (j + 1) for j in range(self.samples, 0, -1)]
@@ -100,11 +194,6 @@ class MetricLBFGS(QuasiNewton):
         fewer = "use fewer samples or blocks."
         samples = (*growing, Sample(renewals=last, period=RENEWAL_PERIOD))
         return Samples(samples, self.blocks, self.pieces, self.backup_after, fewer)
-
-    def check(self, problem: Potential) -> None:
-        size = extra(problem, "curvature_size")
-        require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
-        super().check(problem)
 
 
 SMALLEST, ROWS_PER_NUMBER, ROWS_PER_WORKER = 1000, 10, 100

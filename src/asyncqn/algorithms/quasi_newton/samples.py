@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from asyncqn.algorithms.parts import rows_of_parts, whole_sum
-from asyncqn.algorithms.quasi_newton.composition import Iterate
+from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
 from asyncqn.algorithms.quasi_newton.initial_inverse import InverseHessian, Sampled
 from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
 from asyncqn.core.stages import Stages, blocks, last_versions, stage_index
@@ -83,7 +83,7 @@ class Course(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Plan):
     """Exact gradients on samples in a row, of which the last is all rows.
 
     Parameters
@@ -175,42 +175,12 @@ class Samples:
             iterate = iterate._replace(course=course, trial=advance(iterate, inverse, at, value, ask))
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             initial.grow(iterate.memory)
-            iterate = self._grown(iterate, inverse, at, value, ask, stage)
+            iterate = _grown(iterate, inverse, at, value, ask)
+            if at is not None:
+                iterate = iterate._replace(course=course._replace(stage=stage))
         if stage_index(self.stages, read + 1) != iterate.course.stage:
             iterate.theta[...] = iterate.base
         return iterate
-
-    def _grown(
-        self,
-        iterate: Iterate,
-        inverse: InverseHessian,
-        at: Array | None,
-        value: float,
-        ask: Ask | None,
-        stage: int,
-    ) -> Iterate:
-        """Return the iterate on the larger sample of `stage`.
-
-        at, value: the gradient and U at the base; ask: U over all rows, where the sample is that.
-
-        Where the larger sample is not finite at the base, the base moves halfway back to the start.  Where U
-        there is above what it was at the start, the smaller sample was fitted too closely, or its slopes led
-        uphill: the start is taken up, with an empty trial.
-        """
-        if at is None:
-            iterate.base[...] = 0.5 * (iterate.base + iterate.start)
-            return iterate
-        if math.isnan(value):
-            worse = ask is not None and not ask(iterate.base) <= ask(iterate.start)
-        else:
-            worse = value > iterate.course.first_value  # never where that is not known: NaN
-        iterate = iterate._replace(course=iterate.course._replace(stage=stage))
-        if not worse:
-            return iterate._replace(trial=rebase(iterate, inverse, at, value, ask))
-        iterate.theta[...] = iterate.base[...] = iterate.start
-        inverse.forget()
-        recent = (-math.inf,) * len(iterate.trial.recent)
-        return iterate._replace(trial=Trial(recent, first_norm=iterate.trial.first_norm))
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Once all rows were used; the first |g| is the largest at any stage's start: samples estimate U."""
@@ -229,3 +199,27 @@ class Samples:
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         return rows_of_parts(self.sample_sizes(n_data, read), self.parts, part)
+
+
+def _grown(iterate: Iterate, H: InverseHessian, at: Array | None, value: float, ask: Ask | None) -> Iterate:
+    """Return the iterate on a larger sample.
+
+    at, value: the gradient and U at the base; ask: U over all rows, where the sample is that.
+
+    Where the larger sample is not finite at the base, the base moves halfway back to the start.  Where U
+    there is above what it was at the start, the smaller sample was fitted too closely, or its slopes led
+    uphill: the start is taken up, with an empty trial.
+    """
+    if at is None:
+        iterate.base[...] = 0.5 * (iterate.base + iterate.start)
+        return iterate
+    if math.isnan(value):
+        worse = ask is not None and not ask(iterate.base) <= ask(iterate.start)
+    else:
+        worse = value > iterate.course.first_value  # never where that is not known: NaN
+    if not worse:
+        return iterate._replace(trial=rebase(iterate, H, at, value, ask))
+    iterate.theta[...] = iterate.base[...] = iterate.start
+    H.forget()
+    recent = (-math.inf,) * len(iterate.trial.recent)
+    return iterate._replace(trial=Trial(recent, first_norm=iterate.trial.first_norm))

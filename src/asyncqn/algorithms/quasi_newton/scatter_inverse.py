@@ -28,13 +28,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.algorithms.pair_memory import PairMemory
-from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse
+from asyncqn.algorithms.quasi_newton.initial_inverse import ScalarInverse, Updates
 from asyncqn.kernels.gram import cholesky, solve
 from asyncqn.kernels.scatter import note_deviation, note_difference, note_products, shrink_products
 from asyncqn.kernels.vectors import dot
@@ -177,9 +177,7 @@ class ScatterInverse(ScalarInverse):
         return ScatterMatrix.empty(theta0)
 
     @classmethod
-    def for_commit(
-        cls, state: ScatterMatrix, updates: Sequence[Any], summary: Array | None, commit: Commit
-    ) -> ScatterInverse:
+    def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:
         if all(update.finite for update in updates):
             state.note_version([update.g for update in sorted(updates, key=lambda update: update.part)])
         return cls(state)

@@ -1,6 +1,6 @@
 """Staged L-BFGS: stale stochastic steps in the problem's own metric, then exact quasi-Newton steps.
 
-The plan is `stochastic_start`, H0 the `structured_metric` of a factorization.
+The plan is `StochasticStart`, H0 the `StructuredMetric` of a factorization, both in `stochastic_start`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
-from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.parameters import BackupAfter, Blocks, CurvatureSize, PairedMemorySize
-from asyncqn.algorithms.quasi_newton.composition import Iterate, QuasiNewton
-from asyncqn.algorithms.quasi_newton.stochastic_start import StochasticStart
-from asyncqn.algorithms.quasi_newton.structured_metric import StructuredMetric
+from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
+from asyncqn.algorithms.quasi_newton.stochastic_start import StochasticStart, StructuredMetric
 from asyncqn.errors import require
 from asyncqn.parameters import checked, parameter
-from asyncqn.types import Array, Potential, extra
+from asyncqn.types import Potential, extra
 
 
 @dataclass(frozen=True)
@@ -72,36 +70,14 @@ class StagedLBFGS(QuasiNewton):
     def plan(self) -> StochasticStart:
         batch_blocks = self.blocks if self.batch_blocks is None else self.batch_blocks
         return StochasticStart(
-            self.batches,
-            self.warmup,
-            self.blocks,
-            self.delay,
-            self.in_step,
-            batch_blocks,
-            self.backup_after,
+            self.batches, self.warmup, self.blocks, self.delay, self.in_step, batch_blocks, self.backup_after
         )
-
-    @property
-    def summary_size(self) -> int:
-        return self.curvature
 
     @checked
     def commits_for(self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]) -> int:
         """How many commits make `epochs` passes over the data: batches first, then whole passes."""
         warm = min(self.warmup, round(epochs * self.batches))
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
-
-    def check(self, problem: Potential) -> None:
-        size = extra(problem, "curvature_size")
-        require(size == self.curvature, f"curvature must be the potential's {size}, not {self.curvature}.")
-        super().check(problem)
-
-    def _empty_memory(self, theta0: Array) -> PairMemory:
-        return PairMemory.compact(self.memory, theta0)
-
-    def init(self, theta0: Array, rows: int = 2) -> Iterate:
-        """The iterate at the start; H0 needs two vectors of a point: the gradient and its image."""
-        return super().init(theta0, rows)
 
 
 def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS:

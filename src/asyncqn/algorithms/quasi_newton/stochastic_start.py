@@ -28,21 +28,100 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from asyncqn.algorithms.pair_memory import PairMemory
 from asyncqn.algorithms.parts import rows_of_parts
-from asyncqn.algorithms.quasi_newton.composition import Iterate
-from asyncqn.algorithms.quasi_newton.initial_inverse import InverseHessian
-from asyncqn.algorithms.quasi_newton.structured_metric import StructuredMetric
-from asyncqn.algorithms.safeguard import advance, standing
+from asyncqn.algorithms.quasi_newton.composition import Iterate, Plan
+from asyncqn.algorithms.quasi_newton.initial_inverse import SUMMARIES, InverseHessian, ScalarInverse
+from asyncqn.algorithms.safeguard import advance
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
-from asyncqn.kernels.vectors import add_one, add_scaled, sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.kernels.vectors import add_one, add_scaled, dot, sum_of_squares
+from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
 
 HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
 NEWEST_WEIGHT = 0.1
 """The least weight of the newest summary in the average."""
+
+
+MOVED = 0.5
+"""A summary that differs by this share from the one in use calls for a new H0."""
+
+
+class Structured(NamedTuple):
+    """The state of `StructuredMetric`, which workers read."""
+
+    curvature: Array
+    """The summary that H0 is made of; its last entry is 0 where there is none."""
+    blind: npt.NDArray[np.bool_]
+    """Shape (1,): the image of base's gradient belongs to another H0, so that two images make no pair."""
+
+
+@dataclass
+class StructuredMetric(ScalarInverse):
+    """H0 of a factorization, which only the workers can apply: `at` has two rows, g and its image H0 g.
+
+    H0 is linear: images add up as gradients do, and H0 y is the difference of two images.  The compact memory
+    stores H0 y in the place of y, as it does with a diagonal H0, and
+
+        H v = H0 v + [S, H0 Y] N [S, H0 Y]'v
+
+    with the small matrix N of `kernels.memory`.  What H0 is made of, a short summary of the curvature, comes
+    with every update; it is kept until it has changed much, because pairs are only comparable under one H0.
+
+    Parameters
+    ----------
+    summary : array
+        Of the curvature at the trial.
+    foreign : bool
+        Whether the image at the trial was made by another H0 than the one in use.
+    """
+
+    state: Structured
+    summary: Array
+    foreign: bool
+
+    requires = SUMMARIES
+    vectors = 2
+    slopes_suffice = False
+
+    def __post_init__(self) -> None:
+        self.state.blind[0] |= self.foreign
+
+    @classmethod
+    def empty(cls, theta0: Array, summary_size: int) -> Structured:
+        return Structured(np.zeros(summary_size, theta0.dtype), np.zeros(1, np.bool_))
+
+    @classmethod
+    def empty_memory(cls, size: int, theta0: Array) -> PairMemory:
+        return PairMemory.compact(size, theta0)
+
+    def known(self, memory: PairMemory) -> bool:
+        return True
+
+    def product(self, memory: PairMemory, at: Array, out: Array) -> None:
+        g, image = at
+        memory.product(g, out, image=image)
+        if not dot(g, out) > 0.0:  # the blocks' own metrics disagreed
+            norm = math.sqrt(sum_of_squares(g))
+            out[...] = g * (math.sqrt(sum_of_squares(image)) / norm if norm > 0.0 else 0.0)
+
+    def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
+        return not self.state.blind[0]
+
+    def follow(self, memory: PairMemory) -> None:
+        """Nothing: H0 has no factor of its own."""
+
+    def accept(self, memory: PairMemory) -> None:
+        """Where the curvature has changed much, start again."""
+        curvature, blind = self.state
+        blind[0] = self.foreign
+        if sum_of_squares(self.summary - curvature) > MOVED**2 * sum_of_squares(curvature):
+            curvature[...] = self.summary
+            memory.forget()
+            blind[0] = True
 
 
 class WarmUp(NamedTuple):
@@ -73,7 +152,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StochasticStart:
+class StochasticStart(Plan):
     """`warmup` commits on `batches` batches, then passes in `blocks` blocks.
 
     Parameters
@@ -227,12 +306,6 @@ class StochasticStart:
         initial = StructuredMetric(iterate.initial, summary, bool(foreign))
         inverse = InverseHessian(iterate.memory, initial, method.rule)
         return iterate._replace(trial=advance(iterate, inverse, at if whole else None, value, None))
-
-    def standing(self, iterate: Iterate) -> Standing | None:
-        return standing(iterate)
-
-    def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
-        return (iterate.base,)
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
         if self.in_step:
