@@ -75,14 +75,17 @@ def test_a_wrong_potential_is_refused(members: dict[str, Any], sentence: str, al
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"potential": Bowl}, r"the potential is the class Bowl: make an object of it, Bowl\(\.\.\.\)"),
-        ({"potential": 3}, "int is not a potential"),
-        ({"algorithm": aq.AsyncSGD}, "the algorithm is the class AsyncSGD"),
-        ({"algorithm": "async-sgd"}, "'async-sgd' is not an algorithm"),
-        ({"engine": aq.Threads}, "the engine is the class Threads"),
-        ({"engine": "threads"}, "'threads' is not an engine"),
-        ({"callback": 3}, "callback must be a function, not 3"),
-        ({"checkpoint": 3}, "checkpoint must be the path of a folder, not 3"),
+        (
+            {"potential": Bowl},
+            r"potential must be .*, not the class Bowl: make an object of it, Bowl\(\.\.\.\)",
+        ),
+        ({"potential": 3}, "potential must be an object with dim, n_data, value and grad, not 3"),
+        ({"algorithm": aq.AsyncSGD}, "algorithm must be an algorithm.*, not the class AsyncSGD: make"),
+        ({"algorithm": "async-sgd"}, "algorithm must be an algorithm, such as .*, not 'async-sgd'"),
+        ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: make"),
+        ({"engine": "threads"}, "engine must be an engine, such as .*, not 'threads'"),
+        ({"callback": 3}, "callback must be a function or None, not 3"),
+        ({"checkpoint": 3}, "checkpoint must be the path of a folder or None, not 3"),
     ],
 )
 def test_what_is_no_object_of_a_run_is_refused(arguments: dict[str, Any], sentence: str) -> None:

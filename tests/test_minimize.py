@@ -59,7 +59,7 @@ def test_what_a_potential_lacks_is_named(missing):
     for name in ("dim", "n_data", "value", "grad"):
         if name != missing:
             setattr(Partial, name, 1)
-    with pytest.raises(BadInput, match=f"Partial is not a potential: it has no '{missing}'") as caught:
+    with pytest.raises(BadInput, match=f"potential must be .*Partial.*, which has no {missing}.") as caught:
         call(Partial())
     assert one_sentence(caught.value)
 

@@ -147,3 +147,10 @@ def test_complex_numbers_and_masks_are_refused(model: Any) -> None:
 def test_every_real_engine_is_walked_through_but_mpi() -> None:
     walked = {make.__name__.lower() for make, _ in CALLS if isinstance(make, type)}
     assert set(REAL_ENGINES) - walked == {"mpi"}  # which needs a launcher
+
+
+def test_a_warning_names_the_line_of_the_caller() -> None:
+    unstable = aq.ASLBFGS(h=1e-6, gamma=1.0, beta=500.0, memory=3, batch=20, overlap=10)
+    with pytest.warns(aq.StabilityWarning) as caught:
+        aq.minimize(PROBLEM, unstable, engine=aq.Simulator(aq.Cluster(4)), commits=5)
+    assert {warning.filename for warning in caught} == {__file__}

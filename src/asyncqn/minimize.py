@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import closing, nullcontext
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
@@ -16,36 +15,75 @@ from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
-from asyncqn.core.stopping import Stopping
-from asyncqn.errors import BadInput, StabilityWarning, is_count, require
-from asyncqn.parameters import check_seed
+from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Stopping, Target, Tolerance
+from asyncqn.errors import BadInput, StabilityWarning, require
+from asyncqn.parameters import (
+    CheckpointEvery,
+    CheckPotential,
+    Commits,
+    Evaluate,
+    Folder,
+    Keep,
+    RealArray,
+    Refused,
+    Seed,
+    checked,
+    parameter,
+    real_array,
+)
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, StoppingRule, extra
 
 _START = 0x7E7A0
 
+Objective = Annotated[
+    Potential, parameter("What is minimised, U", words="an object with dim, n_data, value and grad")
+]
+Method = Annotated[
+    Algorithm | None,
+    parameter(
+        "Who computes the next iterate; None: what suits the problem and the workers",
+        words="an algorithm, such as AsyncSGD(h=1e-3, batch=10), or None",
+    ),
+]
+Where = Annotated[
+    Engine | None,
+    parameter(
+        "Where the workers run; None: threads of this process, one per processor",
+        words="an engine, such as Threads(2), or None",
+    ),
+]
+Start = Annotated[RealArray | None, parameter("Where the run begins; None: the potential's own, else zeros")]
+Told = Annotated[Callback | None, parameter("Called with a `Progress` for every row of the metric table")]
+CheckpointFolder = Annotated[Folder | None, parameter("For checkpoints, from which `resume` goes on")]
 
+
+@checked
 def minimize(
-    potential: Potential,
-    algorithm: Algorithm | None = None,
+    potential: Objective,
+    algorithm: Method = None,
     *,
-    engine: Engine | None = None,
-    theta0: Array | None = None,
-    commits: int | None = None,
-    seed: int = 0,
-    tol: float | None = TOLERANCE,
-    max_passes: float | None = None,
-    max_time: float | None = None,
-    target: float | None = None,
-    metric: str = "fun",
-    callback: Callback | None = None,
-    evaluate: int | None = None,
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int | float = 30.0,
-    check: bool = True,
-    keep: int | None = None,
-    stop: StoppingRule | None = None,
+    engine: Where = None,
+    theta0: Start = None,
+    commits: Annotated[
+        Commits | None, parameter("Of the master, at most; None: until an exact method has converged")
+    ] = None,
+    seed: Seed = 0,
+    tol: Tolerance = TOLERANCE,
+    max_passes: MaxPasses = None,
+    max_time: MaxTime = None,
+    target: Target = None,
+    metric: Metric = "fun",
+    callback: Told = None,
+    evaluate: Evaluate = None,
+    checkpoint: CheckpointFolder = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    check: CheckPotential = True,
+    keep: Keep = None,
+    stop: Annotated[
+        StoppingRule | None, parameter("A stopping rule of one's own, for methods with exact gradients")
+    ] = None,
 ) -> Run:
     """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -81,9 +119,7 @@ def minimize(
     ('converged', True)
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
-    _check_objects(potential, algorithm, engine, callback, checkpoint)
-    require(stop is None or callable(stop), f"stop must be a function, not {stop!r}.")
-    keep = None if keep is None else _count("keep", keep)
+    check_members(potential)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
@@ -91,10 +127,9 @@ def minimize(
     algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
     open_ended = commits is None
     commits, evaluate = _length(algorithm, commits, evaluate, stopping)
-    seed = check_seed(seed)
     check_fit(algorithm, potential, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
-        warnings.warn(sentence, StabilityWarning, stacklevel=2)
+        warnings.warn(sentence, StabilityWarning, stacklevel=3)
     start = starting_point(potential, theta0, seed)
     if check:
         check_first_calls(potential, start)
@@ -111,34 +146,10 @@ def minimize(
         )
 
 
-def _check_objects(potential: Any, algorithm: Any, engine: Any, callback: Any, checkpoint: Any) -> None:
-    """Validate the types of the arguments early, with readable errors."""
-    check_members(potential)
-    for what, given in (("algorithm", algorithm), ("engine", engine)):
-        example = getattr(given, "__name__", what)
-        require(
-            not isinstance(given, type),
-            f"the {what} is the class {example}: make an object of it, {example}(...).",
-        )
-    require(
-        algorithm is None or all(hasattr(algorithm, name) for name in ("init", "step", "apply", "check")),
-        f"{algorithm!r} is not an algorithm: give an object such as AsyncSGD(h=1e-3, batch=10).",
-    )
-    require(
-        engine is None or (hasattr(engine, "minimize") and hasattr(engine, "workers")),
-        f"{engine!r} is not an engine: give an object such as Threads(2).",
-    )
-    require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
-    require(
-        checkpoint is None or isinstance(checkpoint, (str, os.PathLike)),
-        f"checkpoint must be the path of a folder, not {checkpoint!r}.",
-    )
-
-
 def _length(
     algorithm: Algorithm, commits: int | None, evaluate: int | None, stopping: Stopping
 ) -> tuple[int, int | None]:
-    """How many commits there are at most, and how many between two evaluations (None: no more); checked."""
+    """How many commits there are at most, and how many between two evaluations (None: no more)."""
     exact = extra(algorithm, "standing") is not None
     require(
         commits is not None or (exact and stopping.tol is not None),
@@ -148,18 +159,13 @@ def _length(
         stopping.max_passes is None or extra(algorithm, "rows_of") is not None,
         f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
     )
-    most = most_commits(algorithm) if commits is None else _count("commits", commits)
+    most = most_commits(algorithm) if commits is None else commits
     between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
-    require(is_count(between, 0), f"evaluate must be an integer of at least 0, not {between!r}.")
-    return most, int(between) or None
+    return most, between or None
 
 
-def _count(name: str, value: int) -> int:
-    require(is_count(value), f"{name} must be an integer of at least 1, not {value!r}.")
-    return int(value)
-
-
-def starting_point(potential: Potential, theta0: Array | None = None, seed: int = 0) -> Array:
+@checked
+def starting_point(potential: Objective, theta0: Start = None, seed: Seed = 0) -> Array:
     """The start of a run: theta0, or the potential's own, as a fresh contiguous vector of its dtype.
 
     Parameters
@@ -182,6 +188,7 @@ def starting_point(potential: Potential, theta0: Array | None = None, seed: int 
     >>> aq.starting_point(aq.LinearGaussian.random(dim=3, n_data=10, seed=0)).shape
     (3,)
     """
+    check_members(potential)
     said = np.float64 if extra(potential, "dtype") is None else extra(potential, "dtype")
     try:
         dtype = np.dtype(said)
@@ -199,11 +206,10 @@ def starting_point(potential: Potential, theta0: Array | None = None, seed: int 
             else np.zeros(potential.dim, dtype)
         )
     try:
-        given = np.asarray(theta0)
-        real = given.dtype.kind in "fiu"
-    except ValueError:  # a ragged list
-        real = False
-    require(real, f"theta0 must be a vector of dim = {potential.dim} real numbers.")
+        given = real_array(theta0)  # the potential's own start may be anything
+    except Refused as refusal:
+        raise BadInput(f"theta0 must be an array of real numbers, not {refusal}.") from None
+    require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of truth values.")
     if given.dtype in (np.float32, np.float64) and extra(potential, "dtype") is None:
         dtype = given.dtype
     start = np.array(given, dtype=dtype, order="C")

@@ -242,11 +242,11 @@ def kind_of(hint: Any) -> Kind:
     own = [meta for meta in metas if isinstance(meta, Kind)]
     notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
     if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits are those of its numbers
-        limited = [part in (int, float) and any(map(_limits, notes)) for part in parts]
+        numbers = [part in (int, float) and bool(notes) for part in parts]
         kind = _union(
-            [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, limited)]
+            [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, numbers)]
         )
-        in_files = kind.in_files if any(limited) else _annotated(kind.in_files, notes)
+        in_files = kind.in_files if any(numbers) else _annotated(kind.in_files, notes)
     else:
         kind = own[-1] if own else _plain_kind(hint, notes)
         in_files = _annotated(kind.in_files, notes)
@@ -481,15 +481,25 @@ def _instance(cls: type[Any]) -> Kind:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping) and dataclasses.is_dataclass(cls):
             return from_json(cls, value, name)
-        meant = isinstance(value, type) and (protocol or issubclass(value, cls))
-        if meant and all(hasattr(value, each) for each in members):
+        lacking = [each for each in members if not _has(value, each)]
+        if isinstance(value, type) and (not lacking if protocol else issubclass(value, cls)):
             raise Refused(f"the class {value.__name__}: make an object of it, {value.__name__}(...)")
-        lacking = [each for each in members if not hasattr(value, each)]
         if lacking:
-            raise Refused(f"{brief(value)}, which has no {' and no '.join(lacking)}")
+            raise Refused("" if lacking == members else f"{brief(value)}, which has no {lacking[0]}")
         return value if protocol else _that(lambda given: isinstance(given, cls), value)
 
     return Kind((words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
+
+
+def _has(value: Any, name: str) -> bool:
+    """Whether an object has a member; one whose computation fails tells so where it is used."""
+    try:
+        getattr(value, name)
+    except AttributeError:
+        return False
+    except Exception:  # a user's class may do anything
+        return True
+    return True
 
 
 def real_array(value: Any) -> np.ndarray[Any, Any]:
@@ -527,10 +537,22 @@ Precision = Annotated[
 ]
 Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
 Workers = Annotated[int, parameter("How many workers there are", ge=1, le=1_000_000)]
+Commits = Annotated[int, parameter("Of the master, at most", ge=1)]
+Evaluate = Annotated[
+    int | None,
+    parameter("Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations", ge=0),
+]
+Keep = Annotated[int | None, parameter("Commits between two iterates that are kept; None: none are", ge=1)]
+CheckPotential = Annotated[bool, parameter("Whether a potential of one's own is compared with itself first")]
 AllowImports = Annotated[bool, parameter("Whether a user's own classes are imported, which runs their code")]
 CheckpointEvery = Annotated[
     int | float,
-    parameter("Between two checkpoints: an integer counts commits, a float seconds", gt=0, infinite=True),
+    parameter(
+        "Between two checkpoints: an integer counts commits, a float seconds",
+        words="a positive number (an integer counts commits, a float seconds)",
+        gt=0,
+        infinite=True,
+    ),
 ]
 Folder = Annotated[str | Path, Kind(("the path of a folder",), _path, str)]
 File = Annotated[str | Path, Kind(("the path of a file",), _path, str)]

@@ -8,38 +8,47 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
-from asyncqn.errors import SamplingWarning, is_count, require
-from asyncqn.minimize import minimize, starting_point
-from asyncqn.parameters import check_seed
+from asyncqn.algorithms.sampling.shared_metric_hmc import (
+    BURN_IN,
+    PREPARATIONS,
+    Acceptance,
+    ChainCount,
+    DrawCount,
+    SharedMetricHMC,
+    WarmUp,
+)
+from asyncqn.core.stopping import MaxTime
+from asyncqn.errors import SamplingWarning, require
+from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
+from asyncqn.parameters import CheckpointEvery, CheckPotential, Seed, checked, parameter
 from asyncqn.samples import Samples, failed
-from asyncqn.types import Array, Callback, Engine, Potential, Progress, extra
+from asyncqn.types import Array, Potential, Progress, extra
 
 _SPARE = 1.05
 """Commits beyond those expected, for workers that join while the run is under way."""
 
 
+@checked
 def sample(
-    problem: Potential,
+    problem: Objective,
     *,
-    chains: int = 8,
-    draws: int = 10_000,
-    engine: Engine | None = None,
-    seed: int = 0,
-    theta0: Array | None = None,
-    warm_up: int | None = None,
-    acceptance: float = 0.8,
-    max_time: float | None = None,
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int | float = 30.0,
-    callback: Callback | None = None,
-    progress: bool | None = None,
-    check: bool = True,
+    chains: ChainCount = 8,
+    draws: DrawCount = 10_000,
+    engine: Where = None,
+    seed: Seed = 0,
+    theta0: Start = None,
+    warm_up: WarmUp = None,
+    acceptance: Acceptance = 0.8,
+    max_time: MaxTime = None,
+    checkpoint: CheckpointFolder = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    callback: Told = None,
+    progress: Annotated[bool | None, parameter("Whether to show a bar; None: on a terminal")] = None,
+    check: CheckPotential = True,
 ) -> Samples:
     """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
 
@@ -104,8 +113,6 @@ def sample(
     >>> bool(abs(pooled.mean(axis=0) - problem.optimum_theta).max() < 0.1)
     True
     """
-    for name, count in (("chains", chains), ("draws", draws)):
-        require(is_count(count), f"{name} must be an integer of at least 1, not {count!r}.")
     if engine is None:
         from asyncqn.engines.threads import Threads
 
@@ -113,7 +120,7 @@ def sample(
     per_worker = max(1, math.ceil(chains / engine.workers))
     chains = per_worker * engine.workers
     algorithm = SharedMetricHMC(draws, chains, per_worker, warm_up, acceptance)
-    start = starting_point(problem, theta0, check_seed(seed))
+    start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
     commits = math.ceil(_SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1)))
@@ -145,7 +152,7 @@ def sample(
         raise error
     samples = Samples.from_run(run, names=extra(problem, "names"))
     for sentence in samples.warnings:
-        warnings.warn(sentence, SamplingWarning, stacklevel=2)
+        warnings.warn(sentence, SamplingWarning, stacklevel=3)
     return samples
 
 

@@ -162,7 +162,7 @@ BAD = {
     "deaths as a list": ("[cluster]\nworkers = 2\ndeaths = [1.0]\n", "deaths"),
     "zero commits": ("[run]\ncommits = 0\n", "commits"),
     "commits as text": ("[run]\ncommits = 'many'\n", "commits"),
-    "evaluate never": ("[run]\nevaluate = 0\n", "evaluate"),
+    "evaluate before": ("[run]\nevaluate = -1\n", "evaluate"),
     "unknown run key": ("[run]\ncomits = 3\n", "comits"),
     "a seed too large": ("[run]\nseed = 99999999999999999999999\n", "seed"),
 }

@@ -28,13 +28,16 @@ import msgspec
 from asyncqn.algorithms import ALGORITHMS, make_algorithm
 from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import POTENTIALS
 from asyncqn.parameters import (
-    LARGEST,
+    Checked,
+    Commits,
+    Evaluate,
+    Seed,
     arguments_from_json,
-    check_seed,
     file_type,
     from_json,
     parameters_of,
@@ -91,23 +94,17 @@ DEFAULT_CLUSTER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """How long to run, from which seed, and how often to evaluate: in the words of `minimize`."""
+class RunOptions(Checked):
+    """How long to run, from which seed, and how often to evaluate: parameters of `minimize`."""
 
-    commits: int = 5_000
-    seed: int = 0
-    evaluate: int | None = None
-    tol: float | None = TOLERANCE
-    max_passes: float | None = None
-    max_time: float | None = None
-    target: float | None = None
-    metric: str = "fun"
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        for name, value in (("commits", self.commits), ("evaluate", self.evaluate)):
-            if value is not None and not 1 <= value <= LARGEST:
-                raise BadInput(f"{name} must be an integer of at least 1, not {value!r}.")
+    commits: Commits = 5_000
+    seed: Seed = 0
+    evaluate: Evaluate = None
+    tol: Tolerance = TOLERANCE
+    max_passes: MaxPasses = None
+    max_time: MaxTime = None
+    target: Target = None
+    metric: Metric = "fun"
 
 
 @dataclass(frozen=True)

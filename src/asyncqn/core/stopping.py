@@ -51,7 +51,9 @@ MaxPasses = Annotated[float | None, parameter("Passes over the data at most; Non
 MaxTime = Annotated[
     float | None, parameter("How long a run lasts at most", unit="of the engine's clock", gt=0.0)
 ]
-Target = Annotated[float | None, parameter("The metric at or below which a run ends; None: no target")]
+Target = Annotated[
+    float | None, parameter("The metric at or below which a run ends; None: no target", infinite=True)
+]
 Metric = Annotated[str, parameter("Column of the metric table that the target is about")]
 
 

@@ -181,11 +181,6 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | Path, every: int | float = 30.0, start: Saved | None = None) -> None:
-        if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
-            raise BadInput(
-                "checkpoint_every must be a positive integer, a number of commits, or a positive float, "
-                f"seconds; not {every!r}."
-            )
         self.folder, self.every, self.start = Path(folder).absolute(), every, start
         about = start.document if start is not None else {}
         self.run = str(about.get("run") or uuid.uuid4().hex)
