@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NUMERICAL = (
     *("tests/kernels", "tests/algorithms", "tests/models"),
+    *("tests/recommender/kernels", "tests/recommender/problems"),
     *("tests/core/test_divergence.py", "tests/core/test_stopping.py", "tests/runs/test_replay.py"),
 )
 TARGETS = {"generic": set(), "x86-64-v3": {"avx2", "fma", "bmi2"}, "znver3": {"avx2", "fma", "bmi2"}}

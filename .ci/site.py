@@ -31,7 +31,9 @@ def on_config(config: Any) -> Any:
     for line in (ROOT / "docs" / "index.md").read_text("utf-8").splitlines():
         if line.startswith("## "):
             title = line[3:].strip()
-        for words, target in LINK.findall(line) if title in ("Guides", "Reference", "Explanation", "Results") else ():
+        for words, target in (
+            LINK.findall(line) if title in ("Guides", "Reference", "Explanation", "Results") else ()
+        ):
             page = target.partition("#")[0]
             if page.endswith(".md") and not page.startswith(".."):
                 sections.setdefault(title, []).append({words[:1].upper() + words[1:]: page})
@@ -82,10 +84,14 @@ def names_page() -> str:
     """Every public name: signature, docstring with its example, and the public methods of a class."""
     sys.path.insert(0, str(ROOT / "src"))
     import asyncqn
+    import asyncqn_recommender
 
     parts = ["# Public names, in full\n\nMade of the docstrings; the examples are run by the tests.\n"]
-    for name in sorted(asyncqn.__all__, key=str.lower):
-        thing = getattr(asyncqn, name)
+    things = {name: getattr(asyncqn, name) for name in sorted(asyncqn.__all__, key=str.lower)}
+    for name in sorted(asyncqn_recommender.__all__, key=str.lower):
+        if callable(thing := getattr(asyncqn_recommender, name)):
+            things[f"asyncqn_recommender.{name}"] = thing
+    for name, thing in things.items():
         parts.append(f"## {name}\n\n```python\n{_signature(name, thing)}\n```\n\n{_docstring(thing)}\n")
         if not inspect.isclass(thing) or issubclass(thing, Exception):
             continue

@@ -192,10 +192,10 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     other, words = Path(arguments[0]).resolve(), arguments[1:]
-    if words == ["bits"]:
+    if words[:1] == ["bits"]:
         from benchmarks import bits
 
-        return bits.main(other)
+        return bits.main(other, words[1:])
     here, there = start(ROOT), start(other)
     print(f"{'task':48} {'here':>10} {'there':>10} {'ratio':>7} {'of minima':>10}")
     try:

@@ -1,7 +1,7 @@
 """Compare the numbers of this tree with those of another checkout, bit by bit, on one machine.
 
     git worktree add --detach /tmp/before COMMIT
-    python -m benchmarks.against /tmp/before bits
+    python -m benchmarks.against /tmp/before bits [simulator] [threads] [processes] [ray] [mpi]
 
 The other checkout runs every algorithm on every problem on the simulator, and every algorithm on every real
 engine, and saves its runs.  This tree loads them, computes the simulated runs again from their algorithm,
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -274,13 +274,18 @@ def _side_by_side(tree: Path, mode: str, groups: list[list[str]], folder: Path) 
     return outputs
 
 
-def main(other: Path) -> int:
-    """Print the table; 1 where anything differs."""
+def main(other: Path, chosen: Sequence[str] = ()) -> int:
+    """Print the table; 1 where anything differs.  chosen: the parts that are compared, all if none is."""
     began = time.monotonic()
+    unknown = set(chosen) - {"simulator", *ENGINES}
+    if unknown:
+        raise SystemExit(f"there is no part {', '.join(unknown)}; there are simulator, {', '.join(ENGINES)}.")
+    wanted = [[part for part in group if not chosen or part in chosen] for group in (["simulator"], ENGINES)]
+    groups = [group for group in wanted if group]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        _side_by_side(other, "record", [["simulator"], list(ENGINES)], folder)
-        outputs = _side_by_side(ROOT, "check", [["simulator"], list(ENGINES)], folder)
+        _side_by_side(other, "record", groups, folder)
+        outputs = _side_by_side(ROOT, "check", groups, folder)
     print(f"{'runs of the other checkout':30} {'equal':>6} {'differ':>7}")
     bad = 0
     for what, text in outputs.items():

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import asyncqn as aq
+from asyncqn.checks import first_calls
 from asyncqn.cli.program import command_modules
+from asyncqn.core.problem import read_only
 from asyncqn.models import POTENTIALS
+from asyncqn.runs.data_digest import is_reliable
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 HOUSES = ("asyncqn_recommender", "asyncqn_paper")
@@ -114,3 +117,15 @@ def test_the_program_has_at_most_twelve_commands_at_its_first_level() -> None:
     names = list(command_modules())
     assert len(names) <= 12, names
     assert {"recommender", "reproduce", "demo"} <= set(names), "is the distribution installed again?"
+
+
+@pytest.mark.parametrize("kind", [entry.name for entry in entry_points(group="asyncqn.problems")])
+def test_problems_of_a_house_are_trusted_as_those_of_asyncqn(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No read-only views, which numba would compile again for, and no comparison before a run."""
+    problem = POTENTIALS[kind].example("float64")
+    assert read_only(problem) is problem
+    assert is_reliable(problem)
+    monkeypatch.setattr(first_calls, "compare_functions", lambda *_: pytest.fail("compared"))
+    first_calls.check_first_calls(problem, aq.starting_point(problem))

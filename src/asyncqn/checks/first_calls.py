@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls, Vector
+from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, require
 from asyncqn.types import Array, Potential, Rows
 
@@ -56,8 +57,8 @@ def check_first_calls(potential: Potential, theta0: Array) -> None:
     samples of 64 rows where there are many.  `value` is called at most 15 times, and twice more where it is
     not finite near the start.  A mistake costs a few calls more, to find its name.
     """
-    home = type(potential).__module__
-    if home.partition(".")[0] != "asyncqn" or home.startswith(_OF_USERS):
+    kind = type(potential)
+    if not is_ours(kind) or kind.__module__.startswith(_OF_USERS):
         compare_functions(potential, theta0)
 
 

@@ -116,14 +116,22 @@ _READ_ONLY = re.compile("read.?only|write?able", re.IGNORECASE)
 """What the errors of NumPy, numba, Cython, ctypes and PyTorch have in common when an array is read-only."""
 
 
+def is_ours(kind: type) -> bool:
+    """Return whether a class belongs to asyncqn, or to a package of ours, whose name begins with asyncqn_.
+
+    Such a class is compared and kept in order by our own tests; a user's is checked while it runs.
+    """
+    package = kind.__module__.partition(".")[0]
+    return package == "asyncqn" or package.startswith("asyncqn_")
+
+
 def read_only(potential: Potential) -> Any:
     """The potential as workers and master call it: asyncqn's own as it is, another behind `ReadOnly`.
 
     Our own, and what is derived from it, are left alone because read-only arrays are another type to
     numba: a second compilation of our kernels.
     """
-    own = any(kind.__module__.partition(".")[0] == "asyncqn" for kind in type(potential).__mro__)
-    return potential if own else ReadOnly(potential)
+    return potential if any(map(is_ours, type(potential).__mro__)) else ReadOnly(potential)
 
 
 class ReadOnly:

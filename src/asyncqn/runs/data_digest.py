@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.core.problem import is_ours
+
 _BLOCKS, _BLOCK = 64, 2**18
 _DEPTH, _ITEMS = 4, 256
 """How deep containers are entered, and how many items of each."""
@@ -37,7 +39,7 @@ def data_digest(problem: Any) -> str:
 
 def is_reliable(problem: Any) -> bool:
     """Return whether equal data have equal digests: those of a user's class may hold scratch arrays."""
-    return type(problem).__module__.partition(".")[0] == "asyncqn"
+    return is_ours(type(problem))
 
 
 def _arrays(
@@ -63,7 +65,7 @@ def _arrays(
         parts = {"array": np.asarray(value)}
     elif isinstance(value, (FunctionType, MethodType)):
         parts = _referred_to(value)
-    elif root or type(value).__module__.partition(".")[0] == "asyncqn":
+    elif root or is_ours(type(value)):
         parts = _attributes(value)
     else:
         return

@@ -12,6 +12,7 @@ from asyncqn.algorithms import algorithm_from_json
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.core.execute import Segment
 from asyncqn.core.outcome import Outcome
+from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.models import rebuild
 from asyncqn.parameters import AllowImports, Folder, checked, parameter
@@ -176,6 +177,6 @@ def _cause(recorded: Run, again: Run) -> str:
             "or code must have changed"
         )
     unchanged = "code, versions and machine are as recorded, and so is U at the start"
-    if type(again.potential).__module__.partition(".")[0] == "asyncqn":
+    if is_ours(type(again.potential)):
         return f"{unchanged}: the files of the run were altered, or this is a mistake of asyncqn to report"
     return f"{unchanged}: the potential's gradient is not a function of its arguments, or its code changed"
