@@ -14,7 +14,7 @@ from asyncqn.cluster.fit import with_workers
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
 from asyncqn.core.worker import WorkerSteps
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.measured import Measured
 from asyncqn.errors import BadInput
 
@@ -25,7 +25,7 @@ SGD = aq.AsyncSGD(h=1e-4, batch=5)
 def recorded(cluster: aq.Cluster, algorithm: aq.Algorithm, commits: int) -> aq.Run:
     """What a real engine records whose times are exactly those of the cluster: no clock is involved."""
     request = Request(PROBLEM, algorithm, np.zeros(4), commits=commits, evaluate=commits)
-    core = MasterState(request, workers=cluster.workers, engine={"kind": "test"})
+    core = Coordinator(request, workers=cluster.workers, engine={"kind": "test"})
     core.begin()
     times = [iter(cluster.compute_times(0, w, 20 * commits)) for w in range(cluster.workers)]
     arrivals: list[tuple[float, int, float, object]] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied
-from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 
 
@@ -22,9 +22,9 @@ class Event(NamedTuple):
 
 
 class LoggedMaster:
-    """A `MasterState` whose events are noted in `events`; all else is the state's own."""
+    """A `Coordinator` whose events are noted in `events`; all else is the state's own."""
 
-    def __init__(self, state: MasterState) -> None:
+    def __init__(self, state: Coordinator) -> None:
         self.state = state
         self.events: list[Event] = []
 
@@ -52,7 +52,7 @@ class LoggedMaster:
         return self.state.tick(now)
 
 
-def happen(state: MasterState, event: Event) -> list[Assign]:
+def happen(state: Coordinator, event: Event) -> list[Assign]:
     """What an event of a log makes the master do."""
     kind, now, worker, update, flag = event
     if kind == "join":

@@ -16,7 +16,7 @@ from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
-from asyncqn.engines import master_state
+from asyncqn.engines import coordinator
 from asyncqn.engines.mpi.worker import Worker
 
 
@@ -194,7 +194,7 @@ def faulty(case: str) -> None:
 
 def stopped_rank() -> None:
     """Rank 2 is stopped in its first step; rank 1 makes all commits."""
-    master_state.LAST_WAIT = 1.0
+    coordinator.LAST_WAIT = 1.0
 
     class Stopped(Slope):
         def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:

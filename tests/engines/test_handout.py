@@ -20,7 +20,7 @@ from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.stages import Stages, blocks
 from asyncqn.core.worker import WorkerSteps
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.threads import Threads
 from asyncqn.resume import resume
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
@@ -125,37 +125,39 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
     algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
     theta0 = POTENTIAL.initial(np.random.default_rng(0))
     request = Request(POTENTIAL, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
-    core = MasterState(request, workers=3, engine={"kind": "test"})
-    core.begin()
-    steps = WorkerSteps(algorithm, POTENTIAL, core.master.limit)
+    coordinator = Coordinator(request, workers=3, engine={"kind": "test"})
+    coordinator.begin()
+    steps = WorkerSteps(algorithm, POTENTIAL, coordinator.master.limit)
     work: dict[int, Any] = {}
     states: dict[int, Any] = {}
     now = 0.0
 
     def carry(orders: Any) -> None:
         for order in orders:
-            work[order.worker] = steps.compute(core.master.iterate, states[order.worker], order.task(0))
+            work[order.worker] = steps.compute(
+                coordinator.master.iterate, states[order.worker], order.task(0)
+            )
 
     for _ in range(3):
-        worker = core.join(now)
+        worker = coordinator.join(now)
         states[worker] = algorithm.init_worker(POTENTIAL, theta0)
-        carry(core.ask(worker, now))
+        carry(coordinator.ask(worker, now))
     for _ in range(300):
-        if core.done:
+        if coordinator.done:
             break
         now += data.draw(st.sampled_from([0.0, 0.3, 1.0]))
-        carry(core.tick(now))
+        carry(coordinator.tick(now))
         if not work:
             continue
         worker = data.draw(st.sampled_from(sorted(work)))
         update = work.pop(worker)
-        if len(core.members) > 1 and data.draw(st.integers(0, 20)) == 0:
-            carry(core.lost(worker, now))
+        if len(coordinator.members) > 1 and data.draw(st.integers(0, 20)) == 0:
+            carry(coordinator.lost(worker, now))
         else:
-            carry(core.answer(worker, update, now))
+            carry(coordinator.answer(worker, update, now))
     else:
-        core.stop(Outcome.STOPPED, "long enough.")
-    assert_replays(core.finish({w: states[w] for w in core.members}), POTENTIAL)
+        coordinator.stop(Outcome.STOPPED, "long enough.")
+    assert_replays(coordinator.finish({w: states[w] for w in coordinator.members}), POTENTIAL)
 
 
 def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> None:

@@ -276,7 +276,7 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path: Path) -> None:
 def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
     engine = aq.Processes(3, start_method="fork")
     stopped: list[int] = []
 

@@ -108,7 +108,7 @@ def test_a_silent_worker_is_given_up_and_replaced(ray_local: Any, tmp_path: Path
 def test_a_run_that_is_done_returns_without_an_actor_that_is_stopped(
     ray_local: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
     engine = aq.Ray(2)
 
     def callback(progress: Any) -> None:

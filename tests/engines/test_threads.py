@@ -217,7 +217,7 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
             elif threading.current_thread().name == "asyncqn worker 0":
                 self.computes.wait(60.0)
 
-    monkeypatch.setattr("asyncqn.engines.master_state.LAST_WAIT", 1.0)
+    monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
     potential = Stuck()
     try:
         with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run"):

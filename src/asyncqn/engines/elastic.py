@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import RealEngine, concluded, written_beside
 from asyncqn.errors import WorkerFailed, require
@@ -28,13 +28,13 @@ LONGEST_WAIT = 0.1
 
 
 class ElasticMaster(ABC):
-    """Runs `core`: starts workers, serves their messages, ends; the subclass says how messages travel.
+    """Runs `coordinator`: starts workers, serves their messages, ends; the subclass says how messages travel.
 
     start_timeout: seconds within which workers must be ready.
     """
 
-    def __init__(self, core: MasterState, clock: Clock, start_timeout: float) -> None:
-        self.core, self.clock, self.start_timeout = core, clock, start_timeout
+    def __init__(self, coordinator: Coordinator, clock: Clock, start_timeout: float) -> None:
+        self.coordinator, self.clock, self.start_timeout = coordinator, clock, start_timeout
         self.at: dict[int, Any] = {}
         """What is kept of each worker, by its number."""
         self.wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -42,65 +42,65 @@ class ElasticMaster(ABC):
         self.begun = False
 
     def run(self) -> Run:
-        core = self.core
-        core.begin()
+        coordinator = self.coordinator
+        coordinator.begin()
         try:
             self._join_workers()
-            with written_beside(core) as write_whole:
-                while not core.done:
+            with written_beside(coordinator) as write_whole:
+                while not coordinator.done:
                     self._turn()
                     write_whole()
                 self._dismiss()
         finally:
             self._end_all()
-        states = {w: state for w, state in self.states.items() if w in core.members}
-        return concluded(core, states)
+        states = {w: state for w, state in self.states.items() if w in coordinator.members}
+        return concluded(coordinator, states)
 
     def _join_workers(self) -> None:
         """Start everyone, wait until all are ready, and send them to work."""
-        core, until = self.core, time.monotonic() + self.start_timeout
-        returning: list[int | None] = [*core.returning]
-        for number in (returning + [None] * core.workers)[: core.workers]:
+        coordinator, until = self.coordinator, time.monotonic() + self.start_timeout
+        returning: list[int | None] = [*coordinator.returning]
+        for number in (returning + [None] * coordinator.workers)[: coordinator.workers]:
             self._start(number)
-        while self._starting() and time.monotonic() < until and not core.done:
+        while self._starting() and time.monotonic() < until and not coordinator.done:
             self._serve(LONGEST_WAIT)
-        if not core.members and not core.done:
+        if not coordinator.members and not coordinator.done:
             raise WorkerFailed(self._why_nobody_came())
-        if (late := self._starting()) and not core.done:
+        if (late := self._starting()) and not coordinator.done:
             warnings.warn(
-                f"{late} of {core.workers} workers were not ready after {self.start_timeout:g} s: the run "
-                "begins without them.",
+                f"{late} of {coordinator.workers} workers were not ready after {self.start_timeout:g} s: "
+                "the run begins without them.",
                 stacklevel=2,
             )
         self.begun = True
-        self.clock.restart(core.time)
+        self.clock.restart(coordinator.time)
         for worker in list(self.at):
-            self._send_orders(core.ask(worker, self.clock.now()))
+            self._send_orders(coordinator.ask(worker, self.clock.now()))
 
     def _turn(self) -> None:
         """Serve who has arrived, and do what time demands."""
-        core = self.core
-        wait = self.clock.remaining(core.deadline) if core.timed else LONGEST_WAIT
+        coordinator = self.coordinator
+        wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else LONGEST_WAIT
         self._serve(min(wait, LONGEST_WAIT))
-        while not core.done and not self.wanted.empty():
+        while not coordinator.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)
-        if core.timed:
-            self._send_orders(core.tick(self.clock.now()))
+        if coordinator.timed:
+            self._send_orders(coordinator.tick(self.clock.now()))
         self._look_for_lost()
-        core.stop_where_interrupted()
+        coordinator.stop_where_interrupted()
 
     def _now(self) -> float:
         """The time of the run: it stands still until everyone has been sent to work."""
-        return self.clock.now() if self.begun else self.core.time
+        return self.clock.now() if self.begun else self.coordinator.time
 
     def _welcome(self, slot: Any) -> None:
         """A worker is ready: it gets its number, and work once the run has begun."""
         now = self._now()
-        slot.worker = self.core.join(now, slot.returning)
+        slot.worker = self.coordinator.join(now, slot.returning)
         self.at[slot.worker] = slot
         if self.begun:
-            self._send_orders(self.core.ask(slot.worker, now))
+            self._send_orders(self.coordinator.ask(slot.worker, now))
 
     @abstractmethod
     def _start(self, returning: int | None) -> None:
@@ -173,7 +173,7 @@ class ElasticEngine(RealEngine):
     def add(self, n: Workers = 1) -> None:
         """Start n more workers in the run that is under way: from its callback, or from another thread."""
         master = self.under_way.newest
-        algorithm = master.core.algorithm
+        algorithm = master.coordinator.algorithm
         require(
             extra(algorithm, "max_workers") is None,
             f"{type(algorithm).__name__} limits its workers: none can be added.",

@@ -14,7 +14,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
@@ -61,15 +61,15 @@ class RealEngine(Checked):
             f"timing_model describes {model.workers if model else 0} workers, but there are {workers}.",
         )
 
-    def master_state(
+    def coordinator(
         self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True
-    ) -> MasterState:
+    ) -> Coordinator:
         """The state machine of the master; its checkpoint folder is made ready.
 
         clock: of the run, which stands still while metrics are evaluated.
         gives_up: whether it is the state that gives up silent workers, and not the engine itself.
         """
-        state = MasterState(
+        state = Coordinator(
             request,
             workers=workers,
             engine={"kind": kind, **to_json(self)},
@@ -84,7 +84,7 @@ class RealEngine(Checked):
 
 
 @contextmanager
-def written_beside(core: MasterState) -> Iterator[Callable[[], None]]:
+def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
     """Inside the block checkpoints are written by a thread; the call begins with one once it is whole.
 
     Where the block fails, one that is whole is still written.
@@ -94,19 +94,19 @@ def written_beside(core: MasterState) -> Iterator[Callable[[], None]]:
 
         def write(saved: Saved) -> None:
             try:
-                if core.checkpoints is not None:
-                    core.checkpoints.write(saved)
+                if coordinator.checkpoints is not None:
+                    coordinator.checkpoints.write(saved)
             finally:
-                core.snapshots.writing = False
+                coordinator.snapshots.writing = False
 
         def check_last() -> None:
             for last in writing:
                 last.result()
 
         def write_whole() -> None:
-            if (saved := core.snapshots.whole()) is not None:
+            if (saved := coordinator.snapshots.whole()) is not None:
                 check_last()
-                core.snapshots.writing = True
+                coordinator.snapshots.writing = True
                 writing[:] = [writer.submit(write, saved)]
 
         try:
@@ -117,23 +117,23 @@ def written_beside(core: MasterState) -> Iterator[Callable[[], None]]:
         check_last()
 
 
-def concluded(core: MasterState, states: Mapping[int, Any]) -> Run:
+def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
     """The run, from the states of the workers that are still there, after its last checkpoint is written.
 
     Raises what the callback raised.
     """
-    run = core.finish(states)
-    if core.silent:
-        who = ", ".join(map(str, sorted(core.silent)))
+    run = coordinator.finish(states)
+    if coordinator.silent:
+        who = ", ".join(map(str, sorted(coordinator.silent)))
         warnings.warn(
             f"worker {who} did not answer at the end of the run and was given up; the run is complete.",
             stacklevel=2,
         )
-    if core.checkpoints is not None and run.status is not Outcome.DIVERGED:
-        core.checkpoints.write(last_checkpoint(core, states))
-    if core.failure is None:
+    if coordinator.checkpoints is not None and run.status is not Outcome.DIVERGED:
+        coordinator.checkpoints.write(last_checkpoint(coordinator, states))
+    if coordinator.failure is None:
         return run
-    failure, core.failure = core.failure, None
+    failure, coordinator.failure = coordinator.failure, None
     try:
         raise failure
     finally:

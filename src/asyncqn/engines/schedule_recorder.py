@@ -2,7 +2,7 @@
 
 Where parts of the data are asked for it is 4 bytes more.
 
-A commit's number need not be stored: see `core.schedule.NEW_COMMIT`.  Rows never change once they
+A commit's number need not be stored: see `coordinator.schedule.NEW_COMMIT`.  Rows never change once they
 are there, so that a checkpoint keeps how many there were and copies only those that are new.
 """
 

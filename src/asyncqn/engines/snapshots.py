@@ -18,7 +18,7 @@ from asyncqn.runs.segments import segments_after
 from asyncqn.runs.snapshot import restore_master, save_master
 
 if TYPE_CHECKING:
-    from asyncqn.engines.master_state import MasterState
+    from asyncqn.engines.coordinator import Coordinator
 
 
 class Snapshots:
@@ -64,7 +64,7 @@ class Snapshots:
         return saved
 
 
-def take(state: MasterState) -> Saved:
+def take(state: Coordinator) -> Saved:
     """The master as it is now; computations under way are rows in vain, and count as begun."""
     under_way = ScheduleRecorder()
     for worker, read, part in state.under_way():
@@ -84,7 +84,7 @@ def take(state: MasterState) -> Saved:
     return saved
 
 
-def last_checkpoint(state: MasterState, states: Mapping[int, Any]) -> Saved:
+def last_checkpoint(state: Coordinator, states: Mapping[int, Any]) -> Saved:
     """The checkpoint of the end, after `finish`; workers without a state are not kept."""
     saved = take(state)
     saved.document["workers"] = {w: k for w, k in saved.document["workers"].items() if int(w) in states}
@@ -93,7 +93,7 @@ def last_checkpoint(state: MasterState, states: Mapping[int, Any]) -> Saved:
     return saved
 
 
-def restore(state: MasterState, start: Saved) -> None:
+def restore(state: Coordinator, start: Saved) -> None:
     """Go on from a checkpoint."""
     document = start.document
     restore_master(state.master, start)

@@ -1,6 +1,6 @@
 """The threads of one run: workers that compute, and the calling thread that watches over them.
 
-One lock guards the core.  A worker takes the newest version when it is ready to compute, so it
+One lock guards the coordinator.  A worker takes the newest version when it is ready to compute, so it
 reads no earlier than a message from the master would have reached it.  Its view is a copy in
 buffers of its own, because others commit in place while it computes; a single worker needs none,
 as nobody else commits.  Metrics are evaluated by the thread that made the commit, with the lock
@@ -23,9 +23,9 @@ from asyncqn.core.outcome import Outcome
 from asyncqn.core.stages import Closes, Stages, time_share
 from asyncqn.core.worker import WorkerSteps
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import View
 from asyncqn.engines.failures import failure
-from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.measured import is_timed
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.real import concluded, written_beside
@@ -57,10 +57,10 @@ class Delays:
 
 
 class ThreadWorkers:
-    """Runs `core` with one thread per worker; see the top of this file."""
+    """Runs `coordinator` with one thread per worker; see the top of this file."""
 
-    def __init__(self, core: MasterState, clock: Clock) -> None:
-        self.core, self.clock, self.timing_model = core, clock, core.timing_model
+    def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
+        self.coordinator, self.clock, self.timing_model = coordinator, clock, coordinator.timing_model
         self.lock = threading.Lock()
         self.alert = threading.Event()  # wakes the watching thread, which must never wait for the lock alone
         self.parked: dict[int, threading.Condition] = {}
@@ -73,38 +73,38 @@ class ThreadWorkers:
         self.asking: dict[int, float] = {}
         """How long a worker's last question kept the master."""
         self.failure: BaseException | None = None
-        self.alone = core.workers == 1 and core.stages[0].closes is not Closes.ROUND
+        self.alone = coordinator.workers == 1 and coordinator.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
 
     # -- the watching thread
 
     def run(self) -> Run:
         """Start the workers, watch until the run is done, and conclude it."""
-        core = self.core
-        core.begin()
+        coordinator = self.coordinator
+        coordinator.begin()
         threads = {
             w: threading.Thread(target=self._life, args=(w, joins), daemon=True, name=f"asyncqn worker {w}")
             for w, joins in self._join_workers().items()
         }
-        with written_beside(core) as write_whole:
+        with written_beside(coordinator) as write_whole:
             try:
                 for thread in threads.values():
                     thread.start()
                 self._watch(write_whole)
-                self._wait_for(threads, core.last_wait(self.clock.unit))
+                self._wait_for(threads, coordinator.last_wait(self.clock.unit))
                 self._give_up_silent(threads)
             except BaseException:
                 self._break_off(threads)
                 raise
             if self.failure is not None:
                 raise self.failure
-        states = {w: self.states[w] for w in core.members if not threads[w].is_alive()}
-        return concluded(core, states)
+        states = {w: self.states[w] for w in coordinator.members if not threads[w].is_alive()}
+        return concluded(coordinator, states)
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
         held = self.lock.acquire(timeout=HURRY)
-        self.core.stop(Outcome.STOPPED, "the run was broken off.")
+        self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
         if held:
             self._wake()
             self.lock.release()
@@ -112,33 +112,33 @@ class ThreadWorkers:
 
     def _join_workers(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
-        core, W = self.core, self.core.workers
+        coordinator, W = self.coordinator, self.coordinator.workers
         joins = self.timing_model.joins if self.timing_model is not None else {}
-        old = core.returning[:W]
-        new = list(range(core.next_worker, core.next_worker + W - len(old)))
-        if self.timing_model is not None and core.resumed_from is not None:
-            new = [w for w in range(W) if joins.get(w, 0.0) > core.time]  # the others have died
+        old = coordinator.returning[:W]
+        new = list(range(coordinator.next_worker, coordinator.next_worker + W - len(old)))
+        if self.timing_model is not None and coordinator.resumed_from is not None:
+            new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]  # the others have died
         come = {w: joins.get(w, 0.0) for w in [*old, *new]}
         for worker in sorted(come):
-            if come[worker] <= core.time:
-                core.join(core.time, worker)
+            if come[worker] <= coordinator.time:
+                coordinator.join(coordinator.time, worker)
         return come
 
     def _watch(self, write_whole: Callable[[], None]) -> None:
-        core = self.core
-        while not core.done:
+        coordinator = self.coordinator
+        while not coordinator.done:
             with self.lock:
-                self.alarm = core.deadline
-                wait = self.clock.remaining(core.deadline) if core.timed else LONGEST_WAIT
+                self.alarm = coordinator.deadline
+                wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else LONGEST_WAIT
             self.alert.wait(min(wait, LONGEST_WAIT))
             self.alert.clear()
             with self.lock:
-                core.stop_where_interrupted()
-                if core.done:
+                coordinator.stop_where_interrupted()
+                if coordinator.done:
                     self._wake()
-                if core.timed:
-                    self._send_orders(core.tick(self.clock.now()))
-                if not core.done:
+                if coordinator.timed:
+                    self._send_orders(coordinator.tick(self.clock.now()))
+                if not coordinator.done:
                     write_whole()
 
     def _wait_for(self, threads: dict[int, threading.Thread], seconds: float) -> None:
@@ -147,22 +147,22 @@ class ThreadWorkers:
         for worker, thread in threads.items():
             while thread.is_alive() and time.monotonic() < until:
                 thread.join(min(LONGEST_WAIT, seconds))
-                if self.core.done and worker not in self.core.members:
+                if self.coordinator.done and worker not in self.coordinator.members:
                     break
-                if self.core.hurried:
+                if self.coordinator.hurried:
                     until = min(until, time.monotonic() + HURRY)
 
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
         """Part with workers that compute for too long after the end; a thread cannot be ended."""
         with self.lock:
-            for worker in [w for w in self.core.members if threads[w].is_alive()]:
-                if not self.core.hurried:
-                    self.core.give_up(worker, self.clock.now())
+            for worker in [w for w in self.coordinator.members if threads[w].is_alive()]:
+                if not self.coordinator.hurried:
+                    self.coordinator.give_up(worker, self.clock.now())
 
     # -- what all threads do, with the lock held
 
     def _end(self, outcome: Outcome, message: str) -> None:
-        self.core.stop(outcome, message)
+        self.coordinator.stop(outcome, message)
         self._wake()
 
     def _wake(self) -> None:
@@ -172,21 +172,21 @@ class ThreadWorkers:
 
     def _send_orders(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
-        core = self.core
-        if core.service:
-            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        coordinator = self.coordinator
+        if coordinator.service:
+            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
         for order in orders:
             if self.alone:
-                self.views[order.worker] = core.master.iterate
+                self.views[order.worker] = coordinator.master.iterate
             elif self.held.get(order.worker) != order.read:
-                self.views[order.worker] = self.copies[order.worker].take(core.sent())
+                self.views[order.worker] = self.copies[order.worker].take(coordinator.sent())
                 self.held[order.worker] = order.read
             self.mail[order.worker] = order
             if order.worker in self.parked:
                 self.parked[order.worker].notify()
-        if core.done:
+        if coordinator.done:
             self._wake()
-        elif core.timed and core.deadline < self.alarm:
+        elif coordinator.timed and coordinator.deadline < self.alarm:
             self.alert.set()
 
     # -- a worker's thread
@@ -200,11 +200,11 @@ class ThreadWorkers:
                 self._end(Outcome.STOPPED, "a worker failed.")
 
     def _work(self, worker: int, joins: float) -> None:
-        core = self.core
-        steps = WorkerSteps(core.algorithm, core.potential, core.master.limit)
+        coordinator = self.coordinator
+        steps = WorkerSteps(coordinator.algorithm, coordinator.potential, coordinator.master.limit)
         local = self._state(worker)
         delays = (
-            Delays(self.timing_model, core.seed, worker, core.stages)
+            Delays(self.timing_model, coordinator.seed, worker, coordinator.stages)
             if self.timing_model is not None
             else None
         )
@@ -214,7 +214,7 @@ class ThreadWorkers:
         computation, timed = 0, True
         while (order := self._ask(worker, local, timed)) is not None:
             begun = time.perf_counter() if timed else 0.0
-            view, task = self.views[worker], order.task(core.seed)
+            view, task = self.views[worker], order.task(coordinator.seed)
             try:
                 update = steps.compute(view, local, task)
                 if self.alone:
@@ -238,38 +238,40 @@ class ThreadWorkers:
 
     def _answer(self, worker: int, update: Any, seconds: float | None) -> None:
         """Hand in an update that took so many seconds (None: not measured), and do what the master orders."""
-        core = self.core
+        coordinator = self.coordinator
         if seconds is None:
             with self.lock:
-                self._send_orders(core.answer(worker, update, self.clock.now(), ask=False, timed=False))
+                self._send_orders(
+                    coordinator.answer(worker, update, self.clock.now(), ask=False, timed=False)
+                )
             return
         spent = seconds / self.clock.unit - (self.timing_model.message if self.timing_model else 0.0)
         with self.lock:
-            now, version = self.clock.now(), core.version
-            self._send_orders(core.answer(worker, update, now, ask=False, spent=max(spent, 0.0)))
-            core.served(now - self.asking.pop(worker, 0.0), self.clock.now(), version)
+            now, version = self.clock.now(), coordinator.version
+            self._send_orders(coordinator.answer(worker, update, now, ask=False, spent=max(spent, 0.0)))
+            coordinator.served(now - self.asking.pop(worker, 0.0), self.clock.now(), version)
 
     def _state(self, worker: int) -> Any:
         """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
-        core = self.core
-        local = core.algorithm.init_worker(core.potential, core.theta0)
-        if core.start is not None and str(worker) in core.start.document["workers"]:
-            local = core.start.tree(f"worker.{worker}", local)
+        coordinator = self.coordinator
+        local = coordinator.algorithm.init_worker(coordinator.potential, coordinator.theta0)
+        if coordinator.start is not None and str(worker) in coordinator.start.document["workers"]:
+            local = coordinator.start.tree(f"worker.{worker}", local)
         with self.lock:
             self.states[worker] = local
-            iterate = core.master.iterate
-            self.copies[worker] = View(iterate, sent_fields(core.algorithm, iterate))
+            iterate = coordinator.master.iterate
+            self.copies[worker] = View(iterate, sent_fields(coordinator.algorithm, iterate))
         return local
 
     def _arrive(self, worker: int, joins: float) -> bool:
         """Join late, where that is so; whether there is still something to do."""
         with self.lock:
-            if worker in self.core.members:
+            if worker in self.coordinator.members:
                 return True
-        if not self.clock.sleep_until(joins, lambda: self.core.done):
+        if not self.clock.sleep_until(joins, lambda: self.coordinator.done):
             return False
         with self.lock:
-            self.core.join(self.clock.now(), worker)
+            self.coordinator.join(self.clock.now(), worker)
         return True
 
     def _ask(self, worker: int, local: Any, timed: bool) -> Assign | None:
@@ -277,40 +279,40 @@ class ThreadWorkers:
 
         timed: whether the question's time is measured.
         """
-        core = self.core
+        coordinator = self.coordinator
         with self.lock:
             now = self.clock.now()
-            self._send_orders(core.ask(worker, now))
+            self._send_orders(coordinator.ask(worker, now))
             if timed:
                 self.asking[worker] = self.clock.now() - now
             if worker not in self.mail:
                 self.parked.setdefault(worker, threading.Condition(self.lock))
             while worker not in self.mail:
-                if core.done or worker not in core.members:
+                if coordinator.done or worker not in coordinator.members:
                     return None
                 self.parked[worker].wait()
             order = self.mail.pop(worker)
         if order.hand_in:
             arrays = state_arrays(worker, local)
             with self.lock:
-                core.snapshots.hand_in(worker, arrays)
+                coordinator.snapshots.hand_in(worker, arrays)
                 self.alert.set()
         return order
 
     def _stretch(self, order: Assign, delays: Delays) -> bool:
         """Stretch a computation to its drawn time, messages included; False where the worker dies in it."""
         assert self.timing_model is not None
-        member = self.core.members.get(order.worker)
+        member = self.coordinator.members.get(order.worker)
         begun = member.since if member is not None else self.clock.now()
         computed = begun + self.timing_model.message / 2 + delays.of(order.k, order.read)
         dies = computed > delays.death
         self.clock.sleep_until(
-            delays.death if dies else computed + self.timing_model.message / 2, lambda: self.core.done
+            delays.death if dies else computed + self.timing_model.message / 2, lambda: self.coordinator.done
         )
-        if dies and not self.core.done:
+        if dies and not self.coordinator.done:
             now = self.clock.now()
             others = any(joins > now for joins in self.timing_model.joins.values())
             with self.lock:
-                self._send_orders(self.core.lost(order.worker, now, replacing=others))
+                self._send_orders(self.coordinator.lost(order.worker, now, replacing=others))
             return False
         return True

@@ -49,7 +49,7 @@ class Threads(RealEngine):
     def minimize(self, request: Request) -> Run:
         precompile(request.potential, request.algorithm, request.theta0, request.seed)
         clock = Clock(self.time_unit)
-        state = self.master_state(request, "threads", self.workers, clock)
+        state = self.coordinator(request, "threads", self.workers, clock)
         clock.restart(state.time)
         state.waiting.lasting = True
         with one_thread_pools(), listening_for_interrupts(request.checkpoints):

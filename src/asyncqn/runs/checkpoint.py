@@ -1,6 +1,6 @@
 """States as named arrays, and checkpoints: two generations on disk, each whole, checksummed, without pickle.
 
-What is stored is defined by `engines.master_state`: the master after some commit n; every worker as it
+What is stored is defined by `engines.coordinator`: the master after some commit n; every worker as it
 is after its last computation that began before commit n, wherever it was delivered; the schedule up
 to n with the computations that were under way as dropped rows.  So a resumed run is again a
 function of its schedule, and replays from theta0 as a whole.

@@ -87,7 +87,7 @@ class MPI(RealEngine):
         clock, state = Clock(self.time_unit), None
         try:
             if mpi.COMM_WORLD.rank == 0:
-                state = self.master_state(request, "mpi", workers, clock)
+                state = self.coordinator(request, "mpi", workers, clock)
         except AsyncqnError as mistake:
             meet(str(mistake))
         meet(given=_fingerprint(request, self))

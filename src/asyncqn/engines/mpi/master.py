@@ -1,4 +1,4 @@
-"""The master's side of the MPI engine: carries messages between `MasterState` and the ranks that compute.
+"""The master's side of the MPI engine: carries messages between `Coordinator` and the ranks that compute.
 
 One receive per worker is always posted, and every `Waitsome` serves each worker that has arrived
 once before it looks again: nobody waits for more than one service of each other worker.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.mpi.master_gone import failed_ranks
 from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.worker import (
@@ -65,11 +65,13 @@ class Rank:
 
 
 class MPIMaster:
-    """Runs `core` with one worker per rank above 0; see the top of this file."""
+    """Runs `coordinator` with one worker per rank above 0; see the top of this file."""
 
-    def __init__(self, mpi: Any, comm: Any, core: MasterState, narrow: bool, clock: Clock) -> None:
-        self.mpi, self.comm, self.core, self.clock, self.narrow = mpi, comm, core, clock, narrow
-        self.sample = sample_update(core.algorithm, core.potential, core.theta0, core.seed)
+    def __init__(self, mpi: Any, comm: Any, coordinator: Coordinator, narrow: bool, clock: Clock) -> None:
+        self.mpi, self.comm, self.coordinator, self.clock, self.narrow = mpi, comm, coordinator, clock, narrow
+        self.sample = sample_update(
+            coordinator.algorithm, coordinator.potential, coordinator.theta0, coordinator.seed
+        )
         idle = mpi.REQUEST_NULL
         self.ranks = [Rank(idle) for _ in range(comm.size - 1)]
         self.receiving: list[Any] = [idle] * len(self.ranks)
@@ -81,22 +83,24 @@ class MPIMaster:
         """Whether they were told that all ranks were still there."""
 
     def run(self) -> Run:
-        core, clock = self.core, self.clock
+        coordinator, clock = self.coordinator, self.clock
         self._join_workers()
-        clock.restart(core.time)
-        core.begin()
+        clock.restart(coordinator.time)
+        coordinator.begin()
         for rank in self.ranks:
-            self._send_orders(core.ask(rank.worker, clock.now()))
-        with written_beside(core) as write_whole:
-            while not core.done:
-                for i in self._arrived(clock.remaining(core.deadline) if core.timed else math.inf):
+            self._send_orders(coordinator.ask(rank.worker, clock.now()))
+        with written_beside(coordinator) as write_whole:
+            while not coordinator.done:
+                for i in self._arrived(
+                    clock.remaining(coordinator.deadline) if coordinator.timed else math.inf
+                ):
                     self._serve(i)
-                if core.timed:
-                    self._send_orders(core.tick(clock.now()))
-                core.stop_where_interrupted()
+                if coordinator.timed:
+                    self._send_orders(coordinator.tick(clock.now()))
+                coordinator.stop_where_interrupted()
                 write_whole()
             states = self._dismiss()
-        return concluded(core, states)
+        return concluded(coordinator, states)
 
     # -- the beginning and the end
 
@@ -105,16 +109,16 @@ class MPIMaster:
 
         No collective call: those fail on all ranks when one is lost.
         """
-        core, old = self.core, self.core.returning
-        start = core.start
+        coordinator, old = self.coordinator, self.coordinator.returning
+        start = coordinator.start
         for i, rank in enumerate(self.ranks):
-            rank.worker = core.join(core.time, old[i] if i < len(old) else None)
+            rank.worker = coordinator.join(coordinator.time, old[i] if i < len(old) else None)
             self.at[rank.worker] = i
         for i, rank in enumerate(self.ranks):
             with _Losing(self, i):
                 self.comm.Recv(rank.notice.head, i + 1, ANSWERS)  # the rank is ready
                 room = enter_room(rank.notice.header[:ADDRESS].tolist())
-                rank.inbox, *frames = message_frames(core.sent(), self.sample, self.narrow, room)
+                rank.inbox, *frames = message_frames(coordinator.sent(), self.sample, self.narrow, room)
                 rank.outboxes = frames if room is not None else frames[:1]
                 content = None
                 if start is not None and i < len(old):
@@ -128,29 +132,29 @@ class MPIMaster:
 
     def _dismiss(self) -> dict[int, Any]:
         """Tell everyone to stop; the states of those who are still members, as they are at the end."""
-        core = self.core
-        self.told_whole = not self.gone and len(core.members) == len(self.ranks)
+        coordinator = self.coordinator
+        self.told_whole = not self.gone and len(coordinator.members) == len(self.ranks)
         for i, rank in enumerate(self.ranks):
             if i in self.gone:
                 continue
-            member = rank.worker in core.members
+            member = rank.worker in coordinator.members
             self.unheard.add(i)
             with _Losing(self, i):
                 self._listen(i)
                 rank.notice.address(STOP, member, self.told_whole)
                 rank.noticing = self.comm.Isend(rank.notice.head, i + 1, ORDERS)
         states: dict[int, Any] = {}
-        until = time.monotonic() + core.last_wait(self.clock.unit)
-        while owing := [w for w in core.members if w not in states]:
+        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
+        while owing := [w for w in coordinator.members if w not in states]:
             if time.monotonic() > until:
                 for worker in owing:
-                    core.give_up(worker, self.clock.now())
+                    coordinator.give_up(worker, self.clock.now())
                 break
             self._collect(states, until)
         until = time.monotonic() + LAST_WAIT  # for those that were given up before
         while self.unheard and time.monotonic() < until:
             self._collect(states, until)
-        return {w: state for w, state in states.items() if w in core.members}
+        return {w: state for w, state in states.items() if w in coordinator.members}
 
     def _collect(self, states: dict[int, Any], until: float) -> None:
         """Wait until then for the last messages of ranks, and take the states out of them."""
@@ -166,7 +170,7 @@ class MPIMaster:
                     continue
                 self.unheard.discard(i)
                 if arrays is not None:  # a worker that remembers nothing has none
-                    states[rank.worker] = self.core.worker_state(rank.worker, arrays)
+                    states[rank.worker] = self.coordinator.worker_state(rank.worker, arrays)
 
     # -- messages
 
@@ -223,25 +227,25 @@ class MPIMaster:
             self.gone.add(i)
             self.unheard.discard(i)
             self.receiving[i] = self.mpi.REQUEST_NULL
-            self._send_orders(self.core.lost(self.ranks[i].worker, self.clock.now()))
+            self._send_orders(self.coordinator.lost(self.ranks[i].worker, self.clock.now()))
 
     def _serve(self, i: int) -> None:
-        """Hand a message that has arrived to the core, and carry out what it says."""
-        rank, core = self.ranks[i], self.core
+        """Hand a message that has arrived to the coordinator, and carry out what it says."""
+        rank, coordinator = self.ranks[i], self.coordinator
         if i in self.gone:
             return
         kind = rank.inbox.header[0]
         if kind == STATE:
             with _Losing(self, i):
                 if (state := self._next_piece(i)) is not None:
-                    core.snapshots.hand_in(rank.worker, state)
+                    coordinator.snapshots.hand_in(rank.worker, state)
                     self._listen(i)
             return
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
-        now, version = self.clock.now(), core.version
-        spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * core.reach
-        self._send_orders(core.answer(rank.worker, update, now, spent=max(spent, 0.0)))
-        core.served(now, self.clock.now(), version)
+        now, version = self.clock.now(), coordinator.version
+        spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * coordinator.reach
+        self._send_orders(coordinator.answer(rank.worker, update, now, spent=max(spent, 0.0)))
+        coordinator.served(now, self.clock.now(), version)
 
     def _next_piece(self, i: int) -> Arrays | None:
         """Post the receive of the next piece of a rank's state; the state once all have come.
@@ -261,8 +265,8 @@ class MPIMaster:
 
     def _send_orders(self, orders: list[Assign]) -> None:
         """Send the iterate as it is now to those who may begin."""
-        if self.core.service:
-            self.clock.sleep_until(self.core.time)  # the service time of a slowed master
+        if self.coordinator.service:
+            self.clock.sleep_until(self.coordinator.time)  # the service time of a slowed master
         for order in orders:
             i = self.at[order.worker]
             rank = self.ranks[i]
@@ -273,7 +277,7 @@ class MPIMaster:
                 rank.turn = (rank.turn + 1) % len(rank.outboxes)
                 part = NO_PART if order.part is None else order.part
                 outbox.address(WORK, order.worker, order.read, order.k, part, order.hand_in)
-                outbox.pack(self.core.sent())
+                outbox.pack(self.coordinator.sent())
                 rank.sending = self.comm.Isend(outbox.buffer, i + 1, ORDERS)
 
 

@@ -62,7 +62,7 @@ class Processes(ElasticEngine):
         # Before the checkpoint folder is locked: a lock would be held by the copies, too.
         server = self._server(request, sample)
         try:
-            state = self.master_state(request, "processes", self.workers, clock)
+            state = self.coordinator(request, "processes", self.workers, clock)
             with listening_for_interrupts(checkpoints):
                 master = ProcessMaster(state, server, sample, clock, self.start_timeout)
                 with self.under_way.entered(master):

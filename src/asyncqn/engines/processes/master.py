@@ -1,4 +1,4 @@
-"""The master's side of the processes engine: carries messages between `MasterState` and the workers.
+"""The master's side of the processes engine: carries messages between `Coordinator` and the workers.
 
 Every look serves each worker that has arrived once, so that nobody waits for more than one service of
 each other worker.  A worker whose socket has closed is gone, and none takes its place unasked.
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
 from asyncqn.engines.failures import Failure
-from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
     FAILED,
@@ -49,8 +49,10 @@ class Slot:
     The next iterate is written beside the one that the worker still looks at.
     """
 
-    def __init__(self, server: ForkServer, core: MasterState, sample: Any, returning: int | None) -> None:
-        sent = core.sent()
+    def __init__(
+        self, server: ForkServer, coordinator: Coordinator, sample: Any, returning: int | None
+    ) -> None:
+        sent = coordinator.sent()
         nbytes = body_bytes(sample) + 2 * body_bytes(sent)
         fd = shared_memory(nbytes)
         try:
@@ -77,20 +79,20 @@ class Slot:
 
 
 class ProcessMaster(ElasticMaster):
-    """Runs `core` with one process per worker; see the top of this file.
+    """Runs `coordinator` with one process per worker; see the top of this file.
 
     sample: an update of the algorithm.
     """
 
     def __init__(
-        self, core: MasterState, server: ForkServer, sample: Any, clock: Clock, start_timeout: float
+        self, coordinator: Coordinator, server: ForkServer, sample: Any, clock: Clock, start_timeout: float
     ) -> None:
-        super().__init__(core, clock, start_timeout)
+        super().__init__(coordinator, clock, start_timeout)
         self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
         self.ready = select.poll()
-        self.messages = 2.0 * core.reach  # a slowed worker stretches its computation by them
+        self.messages = 2.0 * coordinator.reach  # a slowed worker stretches its computation by them
 
     # -- the beginning and the end
 
@@ -103,26 +105,26 @@ class ProcessMaster(ElasticMaster):
         return f"no worker was ready after {self.start_timeout:g} s: give Processes a longer start_timeout."
 
     def _look_for_lost(self) -> None:
-        if self.core.timed:
-            for worker in [w for w in self.at if w not in self.core.members]:
+        if self.coordinator.timed:
+            for worker in [w for w in self.at if w not in self.coordinator.members]:
                 self._forget(self.at[worker])
 
     def _dismiss(self) -> None:
-        core, hurried = self.core, False
+        coordinator, hurried = self.coordinator, False
         for slot in list(self.slots.values()):
             if slot.worker == NOBODY:
                 self._forget(slot)
             else:
                 self._send(slot, STOP, slot.worker)
-        until = time.monotonic() + core.last_wait(self.clock.unit)
+        until = time.monotonic() + coordinator.last_wait(self.clock.unit)
         while self.slots and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
-            if core.checkpoints is not None and core.hurried:
+            if coordinator.checkpoints is not None and coordinator.hurried:
                 until = min(until, time.monotonic() + HURRY)
-                core.checkpoints.hurry, hurried = False, True
+                coordinator.checkpoints.hurry, hurried = False, True
         for slot in list(self.slots.values()):
             if not hurried:
-                core.give_up(slot.worker, self._now())
+                coordinator.give_up(slot.worker, self._now())
             self._lose(slot)
 
     def _end_all(self) -> None:
@@ -132,7 +134,7 @@ class ProcessMaster(ElasticMaster):
     # -- processes come and go
 
     def _start(self, returning: int | None) -> None:
-        slot = Slot(self.server, self.core, self.sample, returning)
+        slot = Slot(self.server, self.coordinator, self.sample, returning)
         self.slots[slot.channel.fileno()] = slot
         self.ready.register(slot.channel, select.POLLIN)
         self._send(slot, START, NOBODY if returning is None else returning)
@@ -151,9 +153,9 @@ class ProcessMaster(ElasticMaster):
         self._forget(slot)
         self.states.pop(slot.worker, None)
         if slot.worker != NOBODY:
-            self._send_orders(self.core.lost(slot.worker, self._now(), replacing=self._starting() > 0))
-        elif self.begun and not self.core.members and not self._starting():
-            self.core.stop_without_workers()
+            self._send_orders(self.coordinator.lost(slot.worker, self._now(), replacing=self._starting() > 0))
+        elif self.begun and not self.coordinator.members and not self._starting():
+            self.coordinator.stop_without_workers()
 
     # -- messages
 
@@ -173,24 +175,24 @@ class ProcessMaster(ElasticMaster):
 
     def _do(self, slot: Slot, message: Message) -> None:
         """Do what a message asks for."""
-        core, kind = self.core, message.kind
+        coordinator, kind = self.coordinator, message.kind
         if kind == READY:
             self._welcome(slot)
         elif kind == STATE:
             arrays = arrays_from_bytes(np.frombuffer(message.content, np.uint8))
             if message.numbers[0]:  # its last: the process ends by itself
-                self.states[slot.worker] = core.worker_state(slot.worker, arrays)
+                self.states[slot.worker] = coordinator.worker_state(slot.worker, arrays)
                 self._forget(slot)
             else:
-                core.snapshots.hand_in(slot.worker, arrays)
+                coordinator.snapshots.hand_in(slot.worker, arrays)
         elif kind == FAILED:
             raise Failure(*json.loads(message.content)).raised()
         else:
             update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
-            now, version, nanoseconds = self.clock.now(), core.version, message.numbers[0]
+            now, version, nanoseconds = self.clock.now(), coordinator.version, message.numbers[0]
             spent = 1e-9 * nanoseconds / self.clock.unit - self.messages
-            self._send_orders(core.answer(slot.worker, update, now, spent=max(spent, 0.0)))
-            core.served(now, self.clock.now(), version)
+            self._send_orders(coordinator.answer(slot.worker, update, now, spent=max(spent, 0.0)))
+            coordinator.served(now, self.clock.now(), version)
 
     def _send(self, slot: Slot, kind: int, *numbers: int) -> None:
         try:
@@ -199,13 +201,13 @@ class ProcessMaster(ElasticMaster):
             self._lose(slot)
 
     def _send_orders(self, orders: list[Assign]) -> None:
-        core = self.core
-        if core.service and core.time > self.clock.now():
-            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        coordinator = self.coordinator
+        if coordinator.service and coordinator.time > self.clock.now():
+            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
         for order in orders:
             slot = self.at.get(order.worker)
             if slot is None:
                 continue  # lost while the orders before this one were carried out
-            slot.next_outbox().pack(core.sent())
+            slot.next_outbox().pack(coordinator.sent())
             part = NO_PART if order.part is None else order.part
             self._send(slot, WORK, order.worker, order.read, order.k, part, order.hand_in)

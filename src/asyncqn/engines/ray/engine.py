@@ -70,7 +70,7 @@ class Ray(ElasticEngine):
     def minimize(self, request: Request) -> Run:
         ray, clock = _ray(), Clock(self.time_unit)
         # A silent actor is given up by its master, which can end and replace it.
-        state = self.master_state(request, "ray", self.workers, clock, gives_up=False)
+        state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
             ray_master = RayMaster(ray, state, self, clock)
             with self.under_way.entered(ray_master):

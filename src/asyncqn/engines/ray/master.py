@@ -1,4 +1,4 @@
-"""The master's side of the Ray engine: carries messages between `MasterState` and the actors that compute.
+"""The master's side of the Ray engine: carries messages between `Coordinator` and the actors that compute.
 
 Every answer is put into one queue at the moment it arrives, and served in that order: `ray.wait`
 would favour those who stand first in its list.  A lost actor is replaced by a new one, with an
@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from asyncqn.engines.clock import Clock
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
 from asyncqn.engines.failures import Failure
-from asyncqn.engines.master_state import MasterState
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Brief, Reference, Worker
 from asyncqn.errors import BadInput, WorkerFailed
@@ -44,10 +44,10 @@ class ActorSlot:
 
 
 class RayMaster(ElasticMaster):
-    """Runs `core` with one actor per worker; see the top of this file."""
+    """Runs `coordinator` with one actor per worker; see the top of this file."""
 
-    def __init__(self, ray: Any, core: MasterState, engine: Ray, clock: Clock) -> None:
-        super().__init__(core, clock, engine.start_timeout)
+    def __init__(self, ray: Any, coordinator: Coordinator, engine: Ray, clock: Clock) -> None:
+        super().__init__(coordinator, clock, engine.start_timeout)
         self.ray, self.restarts, self.give_up_after = ray, engine.restarts, engine.give_up_after
         self.timing_model, self.next_look = engine.timing_model, 0.0
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
@@ -56,14 +56,18 @@ class RayMaster(ElasticMaster):
             max_concurrency=1 if engine.timing_model is None else 2,
             scheduling_strategy="SPREAD",
         )
-        brief = Brief(core.algorithm, core.theta0, core.seed, engine.timing_model, clock.unit)
-        self.brief = self._put(brief, core.algorithm)
-        self.source: Any = Reference.of(core.potential) or self._put(core.potential, core.potential)
+        brief = Brief(
+            coordinator.algorithm, coordinator.theta0, coordinator.seed, engine.timing_model, clock.unit
+        )
+        self.brief = self._put(brief, coordinator.algorithm)
+        self.source: Any = Reference.of(coordinator.potential) or self._put(
+            coordinator.potential, coordinator.potential
+        )
         self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
         self.starting: set[ActorSlot] = set()
         self.closing = False
         # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
-        self.reuse = not any(stage.goes_on for stage in core.stages)
+        self.reuse = not any(stage.goes_on for stage in coordinator.stages)
 
     def run(self) -> Run:
         try:
@@ -73,7 +77,7 @@ class RayMaster(ElasticMaster):
 
     def _cluster_died(self, reason: str) -> WorkerFailed:
         """Ray itself is gone, and the states of all workers with it."""
-        kept = self.core.checkpoints
+        kept = self.coordinator.checkpoints
         on = "start the run again" if kept is None else f"go on with: asyncqn resume {kept.folder}"
         return WorkerFailed(f"the Ray cluster died ({reason}); {on}")
 
@@ -105,8 +109,8 @@ class RayMaster(ElasticMaster):
         if self.give_up_after < math.inf:
             self._give_up_silent()
         waited = (time.monotonic() - slot.started > self.start_timeout for slot in self.starting)
-        if not self.core.members and all(waited):
-            self.core.stop_without_workers()
+        if not self.coordinator.members and all(waited):
+            self.coordinator.stop_without_workers()
 
     def _give_up_silent(self) -> None:
         """Lose those who compute for too long; the first step may compile, and is given more time."""
@@ -117,7 +121,7 @@ class RayMaster(ElasticMaster):
                 self._lose(slot)
 
     def _dismiss(self) -> None:
-        core, self.closing = self.core, True
+        coordinator, self.closing = self.coordinator, True
         for slot in list(self.starting):
             self.starting.discard(slot)
             self._kill(slot)
@@ -126,15 +130,15 @@ class RayMaster(ElasticMaster):
                 slot.actor.hurry.remote()
             if not slot.busy:
                 self._call(slot, "final_state", slot.worker)
-        until, hurried = time.monotonic() + core.last_wait(self.clock.unit), False
+        until, hurried = time.monotonic() + coordinator.last_wait(self.clock.unit), False
         while len(self.states) < len(self.at) and time.monotonic() < until:
             self._serve(LONGEST_WAIT)
             self._give_up_silent()
-            if core.hurried and not hurried:
+            if coordinator.hurried and not hurried:
                 until, hurried = min(until, time.monotonic() + HURRY), True
         for slot in list(self.at.values()):
             if slot.worker not in self.states and not hurried:
-                core.give_up(slot.worker, self._now())
+                coordinator.give_up(slot.worker, self._now())
                 self._lose(slot)
 
     def _end_all(self) -> None:
@@ -162,7 +166,7 @@ class RayMaster(ElasticMaster):
         self._prepare(slot)
 
     def _prepare(self, slot: ActorSlot) -> None:
-        start = self.core.start
+        start = self.coordinator.start
         state = None if slot.returning is None or start is None else start.of_worker(slot.returning)
         self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
 
@@ -172,16 +176,16 @@ class RayMaster(ElasticMaster):
 
     def _lose(self, slot: ActorSlot) -> None:
         """An actor is gone, or given up; another takes its place while the limit allows."""
-        core, joined = self.core, slot.worker >= 0
+        coordinator, joined = self.coordinator, slot.worker >= 0
         self.starting.discard(slot)
         self.at.pop(slot.worker, None)
         self.states.pop(slot.worker, None)
         self._kill(slot)
-        if self.restarts > 0 and not core.done:
+        if self.restarts > 0 and not coordinator.done:
             self.restarts -= 1
             self._start(None if joined else slot.returning)
         if joined:
-            self._send_orders(core.lost(slot.worker, self._now(), replacing=bool(self.starting)))
+            self._send_orders(coordinator.lost(slot.worker, self._now(), replacing=bool(self.starting)))
 
     # -- messages
 
@@ -213,26 +217,26 @@ class RayMaster(ElasticMaster):
         if method == "step":
             self._answered(slot, content if isinstance(content, Answer) else Answer(content, None, None))
         elif method == "final_state":
-            self.states[slot.worker] = self.core.worker_state(slot.worker, content)
+            self.states[slot.worker] = self.coordinator.worker_state(slot.worker, content)
         elif content == "data":
             if isinstance(self.source, Reference):
-                self.source = self._put(self.core.potential, self.core.potential)
+                self.source = self._put(self.coordinator.potential, self.coordinator.potential)
             self._prepare(slot)
         else:
             self._welcome(slot)
 
     def _answered(self, slot: ActorSlot, answer: Answer) -> None:
-        core = self.core
+        coordinator = self.coordinator
         if answer.state is not None:
-            core.snapshots.hand_in(slot.worker, answer.state)
+            coordinator.snapshots.hand_in(slot.worker, answer.state)
         slot.kind = answer.kind or slot.kind
         update = None
         if answer.update is not None:
             assert slot.kind is not None
             update = slot.kind._make(self._own(slot, answer.update))  # type: ignore[attr-defined]
-        now, version = self.clock.now(), core.version
-        self._send_orders(core.answer(slot.worker, update, now))
-        core.served(now, self.clock.now(), version)
+        now, version = self.clock.now(), coordinator.version
+        self._send_orders(coordinator.answer(slot.worker, update, now))
+        coordinator.served(now, self.clock.now(), version)
         if self.closing:
             self._call(slot, "final_state", slot.worker)
 
@@ -245,12 +249,12 @@ class RayMaster(ElasticMaster):
         return slot.inbox
 
     def _send_orders(self, orders: list[Assign]) -> None:
-        core = self.core
-        if core.service:
-            self.clock.sleep_until(core.time)  # the service time of a slowed master
+        coordinator = self.coordinator
+        if coordinator.service:
+            self.clock.sleep_until(coordinator.time)  # the service time of a slowed master
         if not orders:
             return
-        message = core.sent()
+        message = coordinator.sent()
         # A broadcast lies in the store once, not once per worker; a single message travels in one piece.
         common = self.ray.put(message) if len(orders) > 1 else None
         for order in orders:

@@ -19,7 +19,7 @@ import asyncqn as aq
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.worker import WorkerSteps
-from asyncqn.engines.master_state import MasterState
+from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.runs.checkpoint import Saved
@@ -62,52 +62,52 @@ class Stage:
         kept: Any = SimpleNamespace(start=options.pop("start", None), due=due, interrupted=0)
         asked = {"commits": 10_000, "checkpoints": kept, **asked}
         request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **asked)
-        self.core: Any = MasterState(request, workers=3, engine={"kind": "stage"}, **options)
-        self.steps = WorkerSteps(algorithm, POTENTIAL, self.core.master.limit)
-        self.core.begin()
+        self.coordinator: Any = Coordinator(request, workers=3, engine={"kind": "stage"}, **options)
+        self.steps = WorkerSteps(algorithm, POTENTIAL, self.coordinator.master.limit)
+        self.coordinator.begin()
 
     def join(self, worker: int | None = None) -> None:
-        w = self.core.join(self.now, worker)
+        w = self.coordinator.join(self.now, worker)
         fresh = self.algorithm.init_worker(POTENTIAL, THETA0)
         known = self.start is not None and str(w) in self.start.document["workers"]
         self.states[w] = self.start.tree(f"worker.{w}", fresh) if known and self.start else fresh
-        self.carry(self.core.ask(w, self.now))
+        self.carry(self.coordinator.ask(w, self.now))
 
     def carry(self, orders: list[Assign]) -> None:
-        iterate = self.core.master.iterate
+        iterate = self.coordinator.master.iterate
         sent = sent_fields(self.algorithm, iterate)
         view = iterate._make([getattr(iterate, f).copy() if f in sent else None for f in iterate._fields])
         for order in orders:
             w = order.worker
             assert w not in self.flight, "one computation in flight per worker"
-            assert order.read == self.core.version
+            assert order.read == self.coordinator.version
             if order.hand_in:
-                self.core.snapshots.hand_in(w, state_arrays(w, self.states[w]))
+                self.coordinator.snapshots.hand_in(w, state_arrays(w, self.states[w]))
             task = order.task(SEED)
             update = self.steps.compute(view, self.states[w], task)
             self.states[w] = self.steps.learn(view, self.states[w], task, update)
             self.flight[w], self.read[w] = update, order.read
-        if (saved := self.core.snapshots.whole()) is not None:
+        if (saved := self.coordinator.snapshots.whole()) is not None:
             self.checkpoints.append(as_loaded(saved))
 
     def answer(self, which: int, ask: bool = True) -> None:
         if self.flight:
             w = sorted(self.flight)[which % len(self.flight)]
             update = self.flight.pop(w)
-            self.carry(self.core.answer(w, update, self.now, ask=ask))
+            self.carry(self.coordinator.answer(w, update, self.now, ask=ask))
 
     def lose(self, which: int) -> None:
-        living = sorted(self.core.members)
+        living = sorted(self.coordinator.members)
         if len(living) > 1:
             w = living[which % len(living)]
             self.flight.pop(w, None)
-            self.carry(self.core.lost(w, self.now))
+            self.carry(self.coordinator.lost(w, self.now))
             del self.states[w]
 
     def finish(self) -> aq.Run:
-        if not self.core.done:
-            self.core.stop(Outcome.STOPPED, "the test stopped the run.")
-        return self.core.finish(self.states)
+        if not self.coordinator.done:
+            self.coordinator.stop(Outcome.STOPPED, "the test stopped the run.")
+        return self.coordinator.finish(self.states)
 
 
 EVENTS = st.lists(
@@ -123,10 +123,10 @@ def drive(stage: Stage, events: list[tuple[str, int, float]]) -> None:
         "answer": stage.answer,
         "lose": stage.lose,
         "join": lambda _: stage.join(),
-        "tick": lambda _: stage.carry(stage.core.tick(stage.now)),
+        "tick": lambda _: stage.carry(stage.coordinator.tick(stage.now)),
     }
     for name, which, passes in events:
-        if stage.core.done:
+        if stage.coordinator.done:
             return
         stage.now += passes
         acts[name](which)
@@ -141,7 +141,7 @@ def test_any_sequence_of_events_records_a_valid_schedule_that_replays(
     for _ in range(3):
         stage.join()
     drive(stage, events)
-    lost = stage.core.lost_workers
+    lost = stage.coordinator.lost_workers
     run = stage.finish()
     again = aq.replay(run)
     assert again.schedule == run.schedule
@@ -156,15 +156,15 @@ def test_the_log_of_events_drives_a_fresh_master_to_the_same_end(
     pattern: str, events: list[tuple[str, int, float]]
 ) -> None:
     stage = Stage(ALGORITHMS[pattern])
-    stage.core = LoggedMaster(stage.core)
+    stage.coordinator = LoggedMaster(stage.coordinator)
     for _ in range(3):
         stage.join()
     drive(stage, events)
     again = Stage(ALGORITHMS[pattern])
-    for event in stage.core.events:
-        happen(again.core, event)
-    assert again.core.recorder.schedule() == stage.core.recorder.schedule()
-    assert again.core.master.fingerprints == stage.core.master.fingerprints
+    for event in stage.coordinator.events:
+        happen(again.coordinator, event)
+    assert again.coordinator.recorder.schedule() == stage.coordinator.recorder.schedule()
+    assert again.coordinator.master.fingerprints == stage.coordinator.master.fingerprints
 
 
 @pytest.mark.parametrize("pattern", list(ALGORITHMS))
@@ -178,13 +178,13 @@ def test_every_checkpoint_continues_into_a_run_that_replays_as_a_whole(
     drive(stage, events)
     for saved in stage.checkpoints[-2:]:
         resumed = Stage(ALGORITHMS[pattern], start=saved)
-        assert resumed.core.version == saved.commit
-        for worker in resumed.core.returning:
+        assert resumed.coordinator.version == saved.commit
+        for worker in resumed.coordinator.returning:
             resumed.join(worker)
         drive(resumed, more)
         run = resumed.finish()
         assert np.array_equal(
-            run.fingerprints[: saved.commit], stage.core.master.fingerprints[: saved.commit]
+            run.fingerprints[: saved.commit], stage.coordinator.master.fingerprints[: saved.commit]
         )
         assert aq.replay(run).schedule == run.schedule
 
@@ -195,12 +195,12 @@ def test_a_round_closes_after_its_timeout_with_a_quorum_and_drops_the_late_answe
         stage.join()
     stage.now = 1.0
     stage.answer(0)
-    assert stage.core.deadline == 2.0
+    assert stage.coordinator.deadline == 2.0
     stage.now = 2.5
-    stage.carry(stage.core.tick(stage.now))
-    assert stage.core.version == 0, "one of three is no quorum of a half"
+    stage.carry(stage.coordinator.tick(stage.now))
+    assert stage.coordinator.version == 0, "one of three is no quorum of a half"
     stage.answer(1)  # worker 2 answers late, but makes the quorum
-    assert stage.core.version == 1
+    assert stage.coordinator.version == 1
     stage.now = 3.0
     assert sorted(stage.flight) == [0, 1, 2]
     assert stage.read == {0: 1, 1: 0, 2: 1}
@@ -221,10 +221,10 @@ def test_a_round_does_not_wait_for_a_lost_worker() -> None:
         stage.join()
     stage.answer(0)
     stage.answer(0)
-    assert stage.core.version == 0
-    stage.carry(stage.core.lost(2, 0.5))
-    assert stage.core.version == 1
-    assert stage.core.lost_workers == 1
+    assert stage.coordinator.version == 0
+    stage.carry(stage.coordinator.lost(2, 0.5))
+    assert stage.coordinator.version == 1
+    assert stage.coordinator.lost_workers == 1
 
 
 def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
@@ -233,12 +233,12 @@ def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
         stage.join()
     stage.now = 4.0
     stage.answer(0)
-    assert stage.core.deadline == 5.0
-    stage.carry(stage.core.tick(5.0))
-    assert list(stage.core.members) == [0]
-    version = stage.core.version
-    assert stage.core.answer(1, stage.flight[1], 6.0) == []
-    assert stage.core.version == version
+    assert stage.coordinator.deadline == 5.0
+    stage.carry(stage.coordinator.tick(5.0))
+    assert list(stage.coordinator.members) == [0]
+    version = stage.coordinator.version
+    assert stage.coordinator.answer(1, stage.flight[1], 6.0) == []
+    assert stage.coordinator.version == version
 
 
 def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_anew() -> None:
@@ -247,9 +247,9 @@ def test_an_update_beyond_the_staleness_bound_is_dropped_and_its_worker_reads_an
         stage.join()
     for _ in range(3):
         stage.answer(0)
-    assert (stage.core.version, stage.read[1]) == (3, 0)
+    assert (stage.coordinator.version, stage.read[1]) == (3, 0)
     stage.answer(1)
-    assert (stage.core.version, stage.read[1]) == (3, 3)
+    assert (stage.coordinator.version, stage.read[1]) == (3, 3)
     run = stage.finish()
     assert run.counters["staleness_max"] <= 2
     assert_replays(run)
@@ -259,10 +259,10 @@ def test_when_all_workers_are_gone_the_run_stops_unless_one_is_replaced() -> Non
     for replacing in (True, False):
         stage = Stage(ALGORITHMS["asynchronous"])
         stage.join()
-        stage.core.lost(0, 1.0, replacing=replacing)
-        assert stage.core.done is not replacing
-    stage.core.finish({})
-    assert stage.core.message == "every worker was gone after 0 of 10000 commits."
+        stage.coordinator.lost(0, 1.0, replacing=replacing)
+        assert stage.coordinator.done is not replacing
+    stage.coordinator.finish({})
+    assert stage.coordinator.message == "every worker was gone after 0 of 10000 commits."
 
 
 def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
@@ -270,7 +270,7 @@ def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
 
     @contextmanager
     def pause() -> Iterator[None]:
-        rows = len(stage.core.master.records) if stages else 0
+        rows = len(stage.coordinator.master.records) if stages else 0
         yield
         inside.append(rows)
 
@@ -278,10 +278,10 @@ def test_every_evaluation_is_made_inside_the_engines_pause() -> None:
     stage = Stage(ALGORITHMS["asynchronous"], pause=pause, commits=17)
     stages.append(stage)
     stage.join()
-    while not stage.core.done:
+    while not stage.coordinator.done:
         stage.answer(0)
     # The start, commits 5, 10 and 15, and the last one.
-    assert [record["commit"] for record in stage.core.master.records] == [0, 5, 10, 15, 17]
+    assert [record["commit"] for record in stage.coordinator.master.records] == [0, 5, 10, 15, 17]
     assert inside == [0, 1, 2, 3, 4]
 
 
@@ -291,9 +291,9 @@ def test_a_new_worker_never_gets_a_number_that_was_used() -> None:
     stage.join()
     stage.lose(0)
     stage.join()
-    assert sorted(stage.core.members) == [1, 2]
+    assert sorted(stage.coordinator.members) == [1, 2]
     with pytest.raises(ValueError, match="was used before"):
-        stage.core.join(0.0, 0)
+        stage.coordinator.join(0.0, 0)
 
 
 @given(st.data())

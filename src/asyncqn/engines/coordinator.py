@@ -1,32 +1,32 @@
 """The master of every real engine, as a state machine: events in, orders out, no threads, sockets or clocks.
 
-    core = MasterState(request, workers=W, engine=...)
-    core.begin()                            once, before anything else: evaluates the start
-    w      = core.join(now)                 a worker came; its number (never used twice)
-    orders = core.ask(w, now)               it is free and wants work
-    orders = core.answer(w, update, now)    its update arrived (None: it was rejected)
-    orders = core.lost(w, now)              it is gone, and what it was computing with it
-    orders = core.tick(now)                 time passed; due at `core.deadline` at the latest
-    core.stop(outcome, message)             end early; what is under way counts as dropped
-    core.snapshots.hand_in(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
-    saved  = core.snapshots.whole()         the checkpoint, once nobody owes a state any more, else None
-    run    = core.finish(states)            after the end: the `Run`
-    saved  = last_checkpoint(core, states)  after `finish`: the checkpoint of the end (engines.snapshots)
-    core.failure                            what the callback raised, to be raised after all that
+    c = Coordinator(request, workers=W, engine=...)
+    c.begin()                            once, before anything else: evaluates the start
+    w      = c.join(now)                 a worker came; its number (never used twice)
+    orders = c.ask(w, now)               it is free and wants work
+    orders = c.answer(w, update, now)    its update arrived (None: it was rejected)
+    orders = c.lost(w, now)              it is gone, and what it was computing with it
+    orders = c.tick(now)                 time passed; due at `c.deadline` at the latest
+    c.stop(outcome, message)             end early; what is under way counts as dropped
+    c.snapshots.hand_in(w, state_arrays(w, state)) a worker's state for the checkpoint being taken
+    saved  = c.snapshots.whole()         the checkpoint, once nobody owes a state any more, else None
+    run    = c.finish(states)            after the end: the `Run`
+    saved  = last_checkpoint(c, states)  after `finish`: the checkpoint of the end (engines.snapshots)
+    c.failure                            what the callback raised, to be raised after all that
 
 An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
-(`core.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
-every call the engine looks at `core.done`.  All calls must be made one at a time (under a lock, or
+(`coordinator.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
+every call the engine looks at `coordinator.done`.  All calls must be made one at a time (under a lock, or
 from one thread).  `now` is in the run's unit of time; a `now` before the last one counts as the last.
 
 The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
-core holds the answers until the round closes (answers of blocks, whose workers go on before, it
+coordinator holds the answers until the round closes (answers of blocks, whose workers go on before, it
 copies).  Computations under way at the end are finished by their workers, learned from
 (`core.worker`), and recorded as dropped, as a replay will do.
 
 `Assign.hand_in` tells the engine to fetch the worker's state for a checkpoint (`engines.snapshots`)
 *before* it begins the assigned step.  Where a run goes on from a checkpoint,
-every worker of `core.returning` joins by its number, with the state that it had.
+every worker of `coordinator.returning` joins by its number, with the state that it had.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _PATIENCE = 20.0
 """Computations of the slowest worker for which they are waited for, where that is longer."""
 
 
-class MasterState:
+class Coordinator:
     """See the top of this file.
 
     workers: how many are expected (for guards and advice); engine: describes the engine in the
@@ -124,7 +124,7 @@ class MasterState:
         self.reach = 0.0 if timing_model is None else timing_model.message / 2
         """Time that a broadcast needs to reach the workers."""
         self.service = 0.0 if timing_model is None else timing_model.master
-        """Time that a commit takes: the engine waits until `core.time` before it carries out orders."""
+        """Time that a commit takes: the engine waits until `time` before it carries out orders."""
         self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach, copied)
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
