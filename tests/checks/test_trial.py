@@ -14,6 +14,7 @@ from oracles import Quadratic
 from asyncqn import AsyncSGD
 from asyncqn.checks import trial
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
+from asyncqn.engines import by_value
 from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput
 
@@ -44,7 +45,7 @@ def test_a_potential_that_gives_other_bits_on_an_engine_is_told_so():
         check_potential(ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS)
 
 
-def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch):
+def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch, tmp_path):
     monkeypatch.setattr(trial, "find_spec", lambda package: None)
     tried = check_algorithm(AsyncSGD(1e-6, 4), Quadratic.random(), commits=10)
     assert tried == {
@@ -58,9 +59,11 @@ def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch):
     monkeypatch.setattr(trial.shutil, "which", lambda name, path=None: None)
     tried = check_potential(Quadratic.random(), travel=False, engines=("mpi",))
     assert tried["mpi"].startswith("not tried: there is no mpiexec")
-    monkeypatch.setattr(trial, "import_module", import_error)
+    monkeypatch.setattr(by_value, "import_module", import_error)
+    mine = type("Mine", (), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Mine", mine, raising=False)
     with pytest.raises(trial.NotTried, match="put them into a module"):
-        trial._by_value({})
+        trial._pack({"class": mine}, tmp_path)
     with pytest.raises(BadInput, match="there is no engine 'gossip'"):
         check_potential(Quadratic.random(), travel=False, engines=("gossip",))
 

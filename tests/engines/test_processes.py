@@ -22,7 +22,7 @@ from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.engines.processes.engine import why_not_fork
-from asyncqn.engines.processes.memory import pack, unpack
+from asyncqn.engines.processes.packing import pack, unpack
 from asyncqn.errors import WorkerFailed
 from asyncqn.types import Progress
 

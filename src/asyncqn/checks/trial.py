@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.engines.by_value import NotPicklable, pickled
 from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.engines.named import engine_class
 from asyncqn.engines.simulator import Simulator
@@ -107,23 +107,16 @@ def _on_ranks(job: dict[str, Any], ranks: int) -> None:
 
 def _pack(job: dict[str, Any], folder: Path) -> None:
     """Write what another process is to do."""
-    content = pickle.dumps(job)
-    if b"__main__" in content:  # by name it would be looked for in the other process's own script
-        content = _by_value(job)
+    try:
+        content = pickled(job)
+    except NotPicklable as error:
+        if error.__cause__ is not None:
+            raise error.__cause__ from None
+        raise NotTried(
+            "the classes are defined in the script itself, which other processes cannot import: put them "
+            "into a module, or install cloudpickle"
+        ) from None
     (folder / "job").write_bytes(content)
-
-
-def _by_value(job: dict[str, Any]) -> bytes:
-    for module in ("cloudpickle", "ray.cloudpickle", "joblib.externals.cloudpickle"):
-        try:
-            content: bytes = import_module(module).dumps(job)
-        except ModuleNotFoundError:
-            continue
-        return content
-    raise NotTried(
-        "the classes are defined in the script itself, which other processes cannot import: put them into "
-        "a module, or install cloudpickle"
-    )
 
 
 def _environment() -> dict[str, str]:

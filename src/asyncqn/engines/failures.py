@@ -23,8 +23,11 @@ class Failure(NamedTuple):
 
 
 def failure(what: Assign | str, error: Exception) -> Failure:
-    """What is said of an error while it is handled; what: the order under way, or who failed where."""
+    """What is said of an error; what: the order under way, or who failed where, if the error does not say."""
+    if isinstance(error, WorkerFailed) and error.__cause__ is not None:
+        return Failure(str(error), "".join(traceback.format_exception(error.__cause__)))
     if isinstance(what, Assign):
         what = f"worker {what.worker} failed in its step {what.k}, computing on version {what.read}"
     reason = " ".join(str(error).split()).rstrip(".")
-    return Failure(f"{what} ({type(error).__name__}: {reason}).", traceback.format_exc())
+    trace = "".join(traceback.format_exception(error))
+    return Failure(f"{what} ({type(error).__name__}: {reason}).", trace)

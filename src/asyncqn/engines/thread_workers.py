@@ -9,27 +9,21 @@ held and the clock standing still: the row belongs to exactly that version.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.stages import Closes, Stages, time_share
-from asyncqn.core.worker import WorkerSteps
+from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import View
-from asyncqn.engines.failures import failure
 from asyncqn.engines.measured import is_timed
-from asyncqn.engines.orders import Assign, sent_fields, state_arrays
+from asyncqn.engines.orders import Assign, sent_fields
 from asyncqn.engines.real import concluded, written_beside
-from asyncqn.errors import WorkerFailed
+from asyncqn.engines.worker_loop import Received, WorkerLoop
+from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
 LONGEST_WAIT = 0.2
@@ -38,22 +32,6 @@ LAST_WAIT = 5.0
 """Seconds for which threads are waited for after the run broke off."""
 HURRY = 1.0
 """Seconds for which they are waited for after a second Ctrl-C."""
-
-
-class Delays:
-    """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
-
-    def __init__(self, cluster: Cluster, seed: int, worker: int, stages: Stages) -> None:
-        self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
-        self._stages = stages
-        self._times: npt.NDArray[np.float64] = np.empty(0)
-        self.death = cluster.deaths.get(self._worker, math.inf)
-
-    def of(self, k: int, read: int) -> float:
-        """The time of the k-th computation, which is of version `read`."""
-        if k >= self._times.size:
-            self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
-        return self._cluster.fixed + float(self._times[k]) * time_share(self._stages, read)
 
 
 class ThreadWorkers:
@@ -69,9 +47,7 @@ class ThreadWorkers:
         self.copies: dict[int, View] = {}
         self.held: dict[int, int] = {}
         """The version that a worker's view is a copy of."""
-        self.states: dict[int, Any] = {}
-        self.asking: dict[int, float] = {}
-        """How long a worker's last question kept the master."""
+        self.loops: dict[int, WorkerLoop] = {}
         self.failure: BaseException | None = None
         self.alone = coordinator.workers == 1 and coordinator.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
@@ -98,7 +74,7 @@ class ThreadWorkers:
                 raise
             if self.failure is not None:
                 raise self.failure
-        states = {w: self.states[w] for w in coordinator.members if not threads[w].is_alive()}
+        states = {w: self.loops[w].local for w in coordinator.members if not threads[w].is_alive()}
         return concluded(coordinator, states)
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
@@ -137,7 +113,7 @@ class ThreadWorkers:
                 if coordinator.done:
                     self._wake()
                 if coordinator.timed:
-                    self._send_orders(coordinator.tick(self.clock.now()))
+                    self.send_orders(coordinator.tick(self.clock.now()))
                 if not coordinator.done:
                     write_whole()
 
@@ -170,7 +146,7 @@ class ThreadWorkers:
             condition.notify()
         self.alert.set()
 
-    def _send_orders(self, orders: list[Assign]) -> None:
+    def send_orders(self, orders: list[Assign]) -> None:
         """Copy the iterate into the views of those who may begin, while it is still their version."""
         coordinator = self.coordinator
         if coordinator.service:
@@ -201,67 +177,29 @@ class ThreadWorkers:
 
     def _work(self, worker: int, joins: float) -> None:
         coordinator = self.coordinator
-        steps = WorkerSteps(coordinator.algorithm, coordinator.potential, coordinator.master.limit)
-        local = self._state(worker)
-        delays = (
-            Delays(self.timing_model, coordinator.seed, worker, coordinator.stages)
-            if self.timing_model is not None
-            else None
-        )
+        loop = self.loops[worker] = self._loop(worker)
         if not self._arrive(worker, joins):
             return
-        learning = 0.0  # seconds of the last step's `learn` that was measured
-        computation, timed = 0, True
-        while (order := self._ask(worker, local, timed)) is not None:
-            begun = time.perf_counter() if timed else 0.0
-            view, task = self.views[worker], order.task(coordinator.seed)
-            try:
-                update = steps.compute(view, local, task)
-                if self.alone:
-                    local = steps.learn(view, local, task, update)
-            except Exception as error:
-                raise WorkerFailed(failure(order, error).sentence) from error
-            if delays is not None and not self._stretch(order, delays):
-                return
-            self._answer(worker, update, time.perf_counter() - begun + learning if timed else None)
-            answered = time.perf_counter() if timed else 0.0
-            try:
-                if not self.alone:
-                    local = steps.learn(view, local, task, update)
-            except Exception as error:
-                raise WorkerFailed(failure(order, error).sentence) from error
-            if timed:
-                learning = time.perf_counter() - answered
-            self.states[worker] = local
-            computation += 1
-            timed = is_timed(computation)
-
-    def _answer(self, worker: int, update: Any, seconds: float | None) -> None:
-        """Hand in an update that took so many seconds (None: not measured), and do what the master orders."""
-        coordinator = self.coordinator
-        if seconds is None:
-            with self.lock:
-                self._send_orders(
-                    coordinator.answer(worker, update, self.clock.now(), ask=False, timed=False)
-                )
-            return
-        spent = seconds / self.clock.unit - (self.timing_model.message if self.timing_model else 0.0)
+        loop.run(ThreadLink(self, worker))
         with self.lock:
-            now, version = self.clock.now(), coordinator.version
-            self._send_orders(coordinator.answer(worker, update, now, ask=False, spent=max(spent, 0.0)))
-            coordinator.served(now - self.asking.pop(worker, 0.0), self.clock.now(), version)
+            if not coordinator.done:  # it dies, as the timing model says
+                now, model = self.clock.now(), self.timing_model
+                others = model is not None and any(joins > now for joins in model.joins.values())
+                self.send_orders(coordinator.lost(worker, now, replacing=others))
 
-    def _state(self, worker: int) -> Any:
-        """The worker's own memory: fresh, or as the checkpoint has it; and room for its view."""
-        coordinator = self.coordinator
-        local = coordinator.algorithm.init_worker(coordinator.potential, coordinator.theta0)
-        if coordinator.start is not None and str(worker) in coordinator.start.document["workers"]:
-            local = coordinator.start.tree(f"worker.{worker}", local)
+    def _loop(self, worker: int) -> WorkerLoop:
+        """The worker with its own memory, fresh or as the checkpoint has it, and room for its view."""
+        c = self.coordinator
+        loop = WorkerLoop(
+            c.algorithm, c.potential, c.theta0, c.seed, timing_model=self.timing_model,
+            learns_first=self.alone, measured=is_timed,
+        )  # fmt: skip
+        if c.start is not None and str(worker) in c.start.document["workers"]:
+            loop.local = c.start.tree(f"worker.{worker}", loop.local)
         with self.lock:
-            self.states[worker] = local
-            iterate = coordinator.master.iterate
-            self.copies[worker] = View(iterate, sent_fields(coordinator.algorithm, iterate))
-        return local
+            iterate = c.master.iterate
+            self.copies[worker] = View(iterate, sent_fields(c.algorithm, iterate))
+        return loop
 
     def _arrive(self, worker: int, joins: float) -> bool:
         """Join late, where that is so; whether there is still something to do."""
@@ -274,45 +212,58 @@ class ThreadWorkers:
             self.coordinator.join(self.clock.now(), worker)
         return True
 
-    def _ask(self, worker: int, local: Any, timed: bool) -> Assign | None:
-        """The next order, waited for where a round is open; None when there will be none.
 
-        timed: whether the question's time is measured.
-        """
-        coordinator = self.coordinator
+class ThreadLink:
+    """A worker's way to the coordinator: calls under the lock, and a view of its own."""
+
+    sending_counts = False  # a thread commits what it sends, which is the master's time
+
+    def __init__(self, workers: ThreadWorkers, worker: int) -> None:
+        self.all, self.worker = workers, worker
+        self.coordinator, self.clock, self.lock = workers.coordinator, workers.clock, workers.lock
+        model = workers.timing_model
+        self.messages = model.message if model is not None else 0.0
+        self.asking = 0.0
+        """How long the last question kept the master."""
+
+    def receive(self, timed: bool) -> Received | None:
+        coordinator, all_, worker = self.coordinator, self.all, self.worker
+        mail = all_.mail
         with self.lock:
             now = self.clock.now()
-            self._send_orders(coordinator.ask(worker, now))
+            all_.send_orders(coordinator.ask(worker, now))
             if timed:
-                self.asking[worker] = self.clock.now() - now
-            if worker not in self.mail:
-                self.parked.setdefault(worker, threading.Condition(self.lock))
-            while worker not in self.mail:
+                self.asking = self.clock.now() - now
+            if worker not in mail:
+                all_.parked.setdefault(worker, threading.Condition(self.lock))
+            while worker not in mail:
                 if coordinator.done or worker not in coordinator.members:
                     return None
-                self.parked[worker].wait()
-            order = self.mail.pop(worker)
-        if order.hand_in:
-            arrays = state_arrays(worker, local)
-            with self.lock:
-                coordinator.snapshots.hand_in(worker, arrays)
-                self.alert.set()
-        return order
+                all_.parked[worker].wait()
+            return Received(mail.pop(worker), all_.views[worker])
 
-    def _stretch(self, order: Assign, delays: Delays) -> bool:
-        """Stretch a computation to its drawn time, messages included; False where the worker dies in it."""
-        assert self.timing_model is not None
-        member = self.coordinator.members.get(order.worker)
-        begun = member.since if member is not None else self.clock.now()
-        computed = begun + self.timing_model.message / 2 + delays.of(order.k, order.read)
-        dies = computed > delays.death
-        self.clock.sleep_until(
-            delays.death if dies else computed + self.timing_model.message / 2, lambda: self.coordinator.done
-        )
-        if dies and not self.coordinator.done:
-            now = self.clock.now()
-            others = any(joins > now for joins in self.timing_model.joins.values())
+    def hand_in(self, arrays: Arrays) -> None:
+        with self.lock:
+            self.coordinator.snapshots.hand_in(self.worker, arrays)
+            self.all.alert.set()
+
+    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+        coordinator, all_ = self.coordinator, self.all
+        if seconds is None:
             with self.lock:
-                self._send_orders(self.coordinator.lost(order.worker, now, replacing=others))
-            return False
-        return True
+                now = self.clock.now()
+                all_.send_orders(coordinator.answer(self.worker, update, now, ask=False, timed=False))
+            return local
+        spent = max(0.0, seconds / self.clock.unit - self.messages)
+        with self.lock:
+            now, version = self.clock.now(), coordinator.version
+            all_.send_orders(coordinator.answer(self.worker, update, now, ask=False, spent=spent))
+            coordinator.served(now - self.asking, self.clock.now(), version)
+            self.asking = 0.0
+        return local
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def sleep_until(self, until: float) -> bool:
+        return self.clock.sleep_until(until, lambda: self.coordinator.done)

@@ -18,7 +18,6 @@ from asyncqn.core.worker import sample_update
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.mpi.master_gone import failed_ranks
-from asyncqn.engines.mpi.shared import ADDRESS, enter_room
 from asyncqn.engines.mpi.worker import (
     ANSWERS,
     NO_PART,
@@ -34,6 +33,7 @@ from asyncqn.engines.mpi.worker import (
 )
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.real import concluded, written_beside
+from asyncqn.engines.shared_memory import ADDRESS, enter_room
 from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, message_frames
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run

@@ -1,9 +1,9 @@
-"""The worker's side of the MPI engine: receive, compute, send, and only then learn (Algorithm 2).
+"""The worker's side of the MPI engine: orders and updates as messages between ranks.
 
 Messages to a worker carry the header (kind, worker, read, k, part, hand_in), messages from it
-(kind, size, final).  The next receive is posted before the update is sent, into a second buffer, because
-`learn` still looks at the first.  A worker on the master's machine offers it memory for the numbers
-of all three buffers; messages are then headers alone.
+(kind, size, final).  The next receive is posted before the update is sent, beside the iterate that `learn`
+still looks at.  A worker on the master's machine offers it memory for the numbers of all three buffers;
+messages are then headers alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.request import Request
-from asyncqn.core.worker import Float32Wire, WorkerSteps, explosion_limit, sample_update
+from asyncqn.core.worker import Float32Wire, sample_update
 from asyncqn.engines.failures import failure
-from asyncqn.engines.mpi.shared import offer_room
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.placed_update import PlacedUpdate
-from asyncqn.engines.thread_workers import Delays
-from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes, message_frames
+from asyncqn.engines.shared_memory import offer_room
+from asyncqn.engines.wire import Frame, arrays_from_bytes, arrays_to_bytes, body_bytes
+from asyncqn.engines.worker_frames import WorkerFrames
+from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.errors import WorkerFailed
-from asyncqn.runs.checkpoint import Saved
+from asyncqn.runs.checkpoint import Arrays
 
 if TYPE_CHECKING:
     from asyncqn.engines.mpi.engine import MPI
@@ -58,65 +58,46 @@ def receive_pieces(comm: Any, size: int, rank: int) -> npt.NDArray[np.uint8]:
 
 
 class Worker:
-    """One rank that computes; `run` returns when the master says so, and whether all went well."""
+    """One rank that computes, and its link to the master.
+
+    `run` returns when the master says so, and whether all ranks were there at the end.
+    """
+
+    sending_counts = True
 
     def __init__(self, mpi: Any, comm: Any, request: Request, engine: MPI) -> None:
         algorithm, theta0 = request.algorithm, request.theta0
-        self.comm, self.seed, self.stages = comm, request.seed, algorithm.stages
-        self.timing_model, self.unit, self.shared = engine.timing_model, engine.time_unit, engine.shared
+        self.comm, self.unit, self.shared = comm, engine.time_unit, engine.shared
         self.narrow = engine.wire == "float32"
-        runs: Any = Float32Wire(algorithm, arrived=True) if self.narrow else algorithm
-        self.steps = WorkerSteps(runs, request.potential, explosion_limit(theta0))
-        potential = self.steps.potential
-        self.local = algorithm.init_worker(potential, theta0)
+        self.loop = WorkerLoop(
+            algorithm, request.potential, theta0, request.seed, timing_model=engine.timing_model,
+            wire=Float32Wire(algorithm, arrived=True) if self.narrow else None,
+        )  # fmt: skip
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
-        self.sample = sample_update(algorithm, potential, theta0, request.seed)
+        self.sample = sample_update(algorithm, self.loop.steps.potential, theta0, request.seed)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1
 
     def run(self) -> bool:
         self._start()
-        turn, learning = 0, 0.0  # seconds of sending the last update and of learning from it
-        receiving = self.comm.Irecv(self.frames[0].buffer, 0, ORDERS)
-        delays = (
-            Delays(self.timing_model, self.seed, self.number, self.stages)
-            if self.timing_model is not None
-            else None
-        )
-        while True:
-            receiving.Wait()
-            frame = self.frames[turn]
-            kind, worker, read, k, part, hand_in, *_ = frame.header.tolist()
-            if kind == STOP:
-                break
-            begun = time.perf_counter()
-            order = Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in))
-            if order.hand_in:
-                self._send_state()
-            view, task = self._view(frame), order.task(self.seed)
-            turn = 1 - turn
-            receiving = self.comm.Irecv(self.frames[turn].buffer, 0, ORDERS)
-            try:
-                update = self.steps.compute(view, self.local, task)
-                if delays is not None:
-                    self._stretch(begun, delays.of(k, read), receiving)
-                computed = time.perf_counter()
-                self._send(update, round(1e9 * (computed - begun + learning)))
-                self.local = self.steps.learn(view, self.local, task, update)
-                learning = time.perf_counter() - computed
-            except Exception as error:
-                raise WorkerFailed(failure(order, error).sentence) from error
-        wanted, whole = worker, read  # of the message STOP
-        self._send_state(final=True, content_wanted=bool(wanted))
+        self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
+        try:
+            self.loop.run(self)
+        except Exception as error:
+            if isinstance(error, WorkerFailed) or self.loop.order is None:
+                raise
+            raise WorkerFailed(failure(self.loop.order, error).sentence) from error
+        _, wanted, whole = self.stop
+        self._send_state(state_arrays(self.number, self.loop.local) if wanted else None, final=True)
         self.sending.Wait()
         return bool(whole)
 
     def _start(self) -> None:
         """Say that we are ready; hear our number and, where a run goes on, get the state we had."""
-        sent, update, narrow = tuple(getattr(self.iterate, n) for n in self.fields), self.sample, self.narrow
-        nbytes = body_bytes(update, narrow) + 2 * body_bytes(sent, narrow)
+        sent = tuple(getattr(self.iterate, name) for name in self.fields)
+        nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(sent, self.narrow)
         offer = offer_room(nbytes) if self.shared else None
         self.notice.address(*(offer.address if offer is not None else ()))
         self.comm.Send(self.notice.head, 0, ANSWERS)
@@ -125,44 +106,51 @@ class Worker:
         if offer is not None:
             offer.close()
         room = offer.room if offer is not None and entered else None
-        self.outgoing, *self.frames = message_frames(sent, update, narrow, room)
-        self.placed = PlacedUpdate(self.outgoing)
+        self.frames = WorkerFrames(self.iterate, self.fields, self.sample, self.narrow, room)
         if size:
-            saved = Saved({}, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
-            self.local = saved.tree(f"worker.{self.number}", self.local)
+            self.loop.restore(self.number, arrays_from_bytes(receive_pieces(self.comm, size, 0)))
 
-    def _view(self, frame: Frame) -> Any:
-        if self.fields == self.iterate._fields:
-            return self.iterate._make(frame.unpack())
-        arrived = dict(zip(self.fields, frame.unpack()))
-        return self.iterate._make([arrived.get(name) for name in self.iterate._fields])
+    # -- the link
 
-    def _send(self, update: Any | None, nanoseconds: int) -> None:
-        """Send an update, and how long the computation took."""
+    def receive(self, timed: bool) -> Received | None:
+        self.receiving.Wait()
+        kind, worker, read, k, part, hand_in, *_ = self.frames.incoming.header.tolist()
+        if kind == STOP:
+            self.stop = kind, worker, read
+            return None
+        view = self.frames.take()
+        self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
+        return Received(Assign(worker, read, k, None if part == NO_PART else part, bool(hand_in)), view)
+
+    def hand_in(self, arrays: Arrays) -> None:
+        self._send_state(arrays)
+
+    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+        nanoseconds = round(1e9 * (seconds or 0.0))
         self.sending.Wait()
         if update is None:
             self.notice.address(REJECTED, nanoseconds)
             self.sending = self.comm.Isend(self.notice.head, 0, ANSWERS)
-            return
-        self.outgoing.address(UPDATE, nanoseconds)
-        if self.narrow:
-            self.outgoing.pack(update)
-        else:
-            self.local = self.placed.pack(update, self.local)
-        self.sending = self.comm.Isend(self.outgoing.buffer, 0, ANSWERS)
+            return local
+        outgoing = self.frames.outgoing
+        outgoing.address(UPDATE, nanoseconds)
+        local = self.frames.pack(update, local)
+        self.sending = self.comm.Isend(outgoing.buffer, 0, ANSWERS)
+        return local
 
-    def _send_state(self, final: bool = False, content_wanted: bool = True) -> None:
-        content = np.empty(0, np.uint8)
-        if content_wanted:
-            content = arrays_to_bytes(state_arrays(self.number, self.local))
+    def now(self) -> float:
+        return time.perf_counter() / self.unit
+
+    def sleep_until(self, until: float) -> bool:
+        while (left := until * self.unit - time.perf_counter()) > 0:
+            if self.receiving.Test():
+                return False
+            time.sleep(min(left, LONGEST_WAIT) if math.isfinite(left) else LONGEST_WAIT)
+        return True
+
+    def _send_state(self, arrays: Arrays | None, final: bool = False) -> None:
+        content = np.empty(0, np.uint8) if arrays is None else arrays_to_bytes(arrays)
         self.sending.Wait()
         self.notice.address(STATE, content.size, final)
         self.comm.Send(self.notice.head, 0, ANSWERS)
         send_pieces(self.comm, content, 0)
-
-    def _stretch(self, begun: float, delay: float, receiving: Any) -> None:
-        """Stretch a computation to its drawn time, both messages included, unless the run is over."""
-        assert self.timing_model is not None
-        until = begun + (self.timing_model.message + delay) * self.unit
-        while (left := until - time.perf_counter()) > 0 and not receiving.Test():
-            time.sleep(min(left, LONGEST_WAIT) if math.isfinite(left) else LONGEST_WAIT)

@@ -21,8 +21,8 @@ from asyncqn.engines.orders import Assign
 from asyncqn.engines.precompile import precompile
 from asyncqn.engines.processes.fork_server import ForkServer, forked, spawned
 from asyncqn.engines.processes.master import ProcessMaster
-from asyncqn.engines.processes.memory import pack
-from asyncqn.engines.processes.worker import Brief, life_of
+from asyncqn.engines.processes.packing import pack
+from asyncqn.engines.processes.worker import WorkerSetup, life_of
 from asyncqn.engines.thread_pools import one_thread_pools
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.parameters import Workers, parameter
@@ -75,15 +75,15 @@ class Processes(ElasticEngine):
         start = request.checkpoints.start if request.checkpoints is not None else None
         arrays = {} if start is None else start.arrays
         fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
-        brief = Brief(
+        setup = WorkerSetup(
             *(request.potential, request.algorithm, request.theta0, request.seed),
             *(self.timing_model, self.time_unit, sample),
             states={name: array for name, array in arrays.items() if name.startswith("worker.")},
             warm=not fork,
         )
         if fork:
-            return forked(life_of(brief))
-        fd = pack(brief, type(request.potential).__name__)
+            return forked(life_of(setup))
+        fd = pack(setup, type(request.potential).__name__)
         try:
             return spawned(fd)
         finally:

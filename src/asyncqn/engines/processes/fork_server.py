@@ -100,17 +100,17 @@ def forked(life: Life) -> ForkServer:
     return ForkServer(mine, wait)
 
 
-def spawned(brief: int) -> ForkServer:
-    """A server that is a new interpreter; brief: the shared memory that workers load."""
+def spawned(setup: int) -> ForkServer:
+    """A server that is a new interpreter; setup: the shared memory that workers load."""
     with _FORKING:
         mine, its = socket.socketpair()
         with its:
-            code = f"from {__name__} import main; main({its.fileno()}, {brief}, {os.getpid()})"
+            code = f"from {__name__} import main; main({its.fileno()}, {setup}, {os.getpid()})"
             server = subprocess.Popen(
                 [sys.executable, "-c", code],
                 env=child_environment(),
                 stdin=subprocess.DEVNULL,
-                pass_fds=(its.fileno(), brief),
+                pass_fds=(its.fileno(), setup),
             )
     return ForkServer(mine, server.wait)
 
@@ -161,8 +161,8 @@ class _no_way_back:
         os._exit(0 if error[0] is None else 1)
 
 
-def main(sock: int, brief: int, master: int) -> None:
+def main(sock: int, setup: int, master: int) -> None:
     """The new interpreter of `spawned`."""
     from asyncqn.engines.processes.worker import life_from
 
-    serve(socket.socket(fileno=sock), master, life_from(brief))
+    serve(socket.socket(fileno=sock), master, life_from(setup))

@@ -35,8 +35,8 @@ from asyncqn.engines.processes.channel import (
     Message,
 )
 from asyncqn.engines.processes.fork_server import ForkServer
-from asyncqn.engines.processes.memory import mapped, shared_memory
 from asyncqn.engines.processes.worker import NO_PART, NOBODY
+from asyncqn.engines.shared_memory import mapped, shared_memory
 from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
 
 HURRY = 1.0

@@ -20,7 +20,7 @@ from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
 from asyncqn.engines.failures import Failure
 from asyncqn.engines.orders import Assign
-from asyncqn.engines.ray.worker import Answer, Brief, Reference, Worker
+from asyncqn.engines.ray.worker import Answer, Reference, Worker, WorkerSetup
 from asyncqn.errors import BadInput, WorkerFailed
 from asyncqn.runs.run import Run
 
@@ -56,10 +56,10 @@ class RayMaster(ElasticMaster):
             max_concurrency=1 if engine.timing_model is None else 2,
             scheduling_strategy="SPREAD",
         )
-        brief = Brief(
+        setup = WorkerSetup(
             coordinator.algorithm, coordinator.theta0, coordinator.seed, engine.timing_model, clock.unit
         )
-        self.brief = self._put(brief, coordinator.algorithm)
+        self.setup = self._put(setup, coordinator.algorithm)
         self.source: Any = Reference.of(coordinator.potential) or self._put(
             coordinator.potential, coordinator.potential
         )
@@ -168,7 +168,7 @@ class RayMaster(ElasticMaster):
     def _prepare(self, slot: ActorSlot) -> None:
         start = self.coordinator.start
         state = None if slot.returning is None or start is None else start.of_worker(slot.returning)
-        self._call(slot, "prepare", self.brief, self.source, slot.returning, state)
+        self._call(slot, "prepare", self.setup, self.source, slot.returning, state)
 
     def _welcome(self, slot: ActorSlot) -> None:
         self.starting.discard(slot)

@@ -1,8 +1,8 @@
-"""The worker's side of the Ray engine: an actor that computes, answers, and only then learns (Algorithm 2).
+"""The worker's side of the Ray engine: an actor that computes, answers, and only then learns.
 
 Learning that takes a while runs in a thread of the actor's own once the answer is on its way, so that
 it overlaps the journey of the message; the next computation waits for it.  This file does not know
-Ray: `ray_master` makes actors of its class.
+Ray: `ray.master` makes actors of its class.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from asyncqn.cluster.cluster import Cluster
-from asyncqn.core.worker import WorkerSteps, explosion_limit
 from asyncqn.engines.copies import View
 from asyncqn.engines.failures import Failure, failure
 from asyncqn.engines.orders import Assign, sent_fields, state_arrays
-from asyncqn.engines.thread_workers import Delays
+from asyncqn.engines.worker_loop import WorkerLoop
 from asyncqn.errors import AsyncqnError
 from asyncqn.models import rebuild
-from asyncqn.runs.checkpoint import Arrays, Saved
+from asyncqn.runs.checkpoint import Arrays
 from asyncqn.types import Algorithm, Array, Potential, extra
 
-BRIEF = 3e-4
+INLINE_LEARN_SECONDS = 3e-4
 """Seconds of learning that are done at once: handing them to a thread would cost as much."""
 
 
-class Brief(NamedTuple):
+class WorkerSetup(NamedTuple):
     """What every worker of a run is told, once, through the object store."""
 
     algorithm: Algorithm
@@ -79,7 +78,12 @@ class Answer(NamedTuple):
 
 
 class Worker:
-    """One actor; `prepare` first, then `step` again and again, `final_state` last."""
+    """One actor; `prepare` first, then `step` again and again, `final_state` last.
+
+    It is its own link: what it sends is the answer to `step`.
+    """
+
+    sending_counts = True
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1, "asyncqn learning")
@@ -87,27 +91,25 @@ class Worker:
         self.over = threading.Event()
         self.learning_takes = 0.0
         self.told_kind = False
-        self.delays: Delays | None = None
 
     def prepare(
-        self, brief: Brief, source: Reference | Potential, worker: int, state: Arrays | None
+        self, setup: WorkerSetup, source: Reference | Potential, worker: int, state: Arrays | None
     ) -> str | Failure:
         """Get ready; "data" means that the potential cannot be built here and must be sent.
 
         worker, state: of a worker that goes on from a checkpoint, else None as state.
         """
-        self.algorithm, theta0, self.seed, self.timing_model, self.unit = brief
+        algorithm, theta0, seed, timing_model, self.unit = setup
         theta0 = theta0.copy()  # what comes from the object store is read-only
         try:
             built = source.build() if isinstance(source, Reference) else source
             if built is None:
                 return "data"
-            self.steps = WorkerSteps(self.algorithm, built, explosion_limit(theta0))
-            self.local = self.algorithm.init_worker(self.steps.potential, theta0)
+            self.loop = WorkerLoop(algorithm, built, theta0, seed, timing_model=timing_model)
             if state is not None:
-                self.local = Saved({}, state).tree(f"worker.{worker}", self.local)
-            iterate = self.algorithm.init(theta0)
-            self.copy = View(iterate, sent_fields(self.algorithm, iterate))
+                self.loop.restore(worker, state)
+            iterate = algorithm.init(theta0)
+            self.copy = View(iterate, sent_fields(algorithm, iterate))
         except Exception as error:
             return failure("a worker could not be prepared", error)
         return "ready"
@@ -119,41 +121,41 @@ class Worker:
 
         Most answers are the values of the update alone, for small messages are what Ray is slow at.
         """
-        begun = time.perf_counter()
+        self.begun = time.perf_counter()
         assign, values = (Assign(*order), message) if order else (Assign(*message[0]), message[1:])
         if (failed := self._settle()) is not None:
             return failed
+        self.state: Arrays | None = None
         try:
-            state = state_arrays(assign.worker, self.local) if assign.hand_in else None
-            self.view = self.copy.take(values)
-            task = assign.task(self.seed)
-            update = self.steps.compute(self.view, self.local, task)
+            self.loop.compute_and_send(self, assign, self.copy.take(values))
         except Exception as error:
             return failure(assign, error)
-        self._stretch(begun, assign)
-        if self.learning_takes > BRIEF:
-            self.learning = self.pool.submit(self._learn, assign, update)
-        elif (failed := self._learn(assign, update)) is not None:
+        if self.learning_takes > INLINE_LEARN_SECONDS:
+            self.learning = self.pool.submit(self._learn)
+        elif (failed := self._learn()) is not None:
             return failed
-        if update is None:
-            return Answer(None, None, state)
-        answer, known, self.told_kind = tuple(update), self.told_kind, True
-        return answer if known and state is None else Answer(answer, None if known else type(update), state)
+        if self.update is None:
+            return Answer(None, None, self.state)
+        answer, known, self.told_kind = tuple(self.update), self.told_kind, True
+        if known and self.state is None:
+            return answer
+        return Answer(answer, None if known else type(self.update), self.state)
 
     def final_state(self, worker: int) -> Arrays | Failure:
         """The worker's state after everything it computed."""
-        return self._settle() or state_arrays(worker, self.local)
+        return self._settle() or state_arrays(worker, self.loop.local)
 
     def hurry(self) -> None:
         """Do not stretch computations any more: the run is over."""
         self.over.set()
 
-    def _learn(self, assign: Assign, update: Any | None) -> Failure | None:
+    def _learn(self) -> Failure | None:
         begun = time.perf_counter()
         try:
-            self.local = self.steps.learn(self.view, self.local, assign.task(self.seed), update)
+            self.loop.learn()
         except Exception as error:
-            return failure(assign, error)
+            assert self.loop.order is not None
+            return failure(self.loop.order, error)
         self.learning_takes = time.perf_counter() - begun
         return None
 
@@ -162,13 +164,20 @@ class Worker:
         learning, self.learning = self.learning, None
         return learning.result() if learning is not None else None
 
-    def _stretch(self, begun: float, assign: Assign) -> None:
-        """Stretch a computation to its drawn time, both messages included."""
-        if self.timing_model is not None:
-            if self.delays is None:
-                self.delays = Delays(self.timing_model, self.seed, assign.worker, self.algorithm.stages)
-            until = begun + (self.timing_model.message + self.delays.of(assign.k, assign.read)) * self.unit
-            self.over.wait(max(0.0, until - time.perf_counter()))
+    # -- the link
+
+    def hand_in(self, arrays: Arrays) -> None:
+        self.state = arrays
+
+    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+        self.update = update
+        return local
+
+    def now(self) -> float:
+        return self.begun / self.unit  # when the message came
+
+    def sleep_until(self, until: float) -> bool:
+        return not self.over.wait(max(0.0, until * self.unit - time.perf_counter()))
 
 
 def _kind(potential: Potential) -> str:

@@ -9,12 +9,12 @@ import sys
 import pytest
 from conftest import child_environment
 
-from asyncqn.engines.mpi import shared
-from asyncqn.engines.mpi.shared import Offer, enter_room, offer_room
+from asyncqn.engines import shared_memory as shared
+from asyncqn.engines.shared_memory import Offer, enter_room, offer_room
 
 DOUBLE = """
 import sys
-from asyncqn.engines.mpi.shared import enter_room
+from asyncqn.engines.shared_memory import enter_room
 room = enter_room([int(word) for word in sys.argv[1:]])
 room *= 2
 """

@@ -1,0 +1,55 @@
+"""A Python object in shared memory, from which the workers of a run load it; its arrays are not copied."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.engines.by_value import NotPicklable, pickled
+from asyncqn.engines.shared_memory import mapped, shared_memory
+from asyncqn.errors import BadInput
+
+_ALIGNED = 64
+
+
+def pack(value: Any, name: str) -> int:
+    """Put a Python object into shared memory; name: whose fault it is if it cannot be."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        content = pickled(value, buffers)
+    except NotPicklable as reason:
+        raise BadInput(
+            f"{name} cannot be sent to other processes ({reason}): put it into a module and make it "
+            "picklable, or use the engine threads."
+        ) from None
+    pieces = [np.frombuffer(content, np.uint8), *(np.frombuffer(b.raw(), np.uint8) for b in buffers)]
+    head = np.array([len(pieces), *(piece.size for piece in pieces)], np.int64)
+    starts = _starts(head[1:])
+    fd = shared_memory(starts[-1])
+    room = mapped(fd, starts[-1])
+    room[: head.nbytes] = head.view(np.uint8)
+    for start, piece in zip(starts, pieces):
+        room[start : start + piece.size] = piece
+    return fd
+
+
+def unpack(fd: int) -> Any:
+    """What `pack` put there; its arrays may be written to, and are shared until they are."""
+    room = mapped(fd, os.fstat(fd).st_size, private=True)
+    count = int(room[:8].view(np.int64)[0])
+    sizes = room[8 : 8 * (1 + count)].view(np.int64)
+    content, *buffers = (room[start : start + size] for start, size in zip(_starts(sizes), sizes))
+    return pickle.loads(content.data, buffers=[b.data for b in buffers])  # noqa: S301 - made by our master
+
+
+def _starts(sizes: npt.NDArray[np.int64]) -> list[int]:
+    """Where each piece begins after the head, and where all end."""
+    ends = [8 * (1 + len(sizes))]
+    for size in sizes.tolist():
+        ends[-1] = -(-ends[-1] // _ALIGNED) * _ALIGNED
+        ends.append(ends[-1] + size)
+    return ends

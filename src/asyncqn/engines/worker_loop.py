@@ -1,0 +1,182 @@
+"""A worker's life on every real engine: receive, step, send, and only then learn (Algorithm 2).
+
+`WorkerLoop` computes; an engine gives it a link: a way to receive orders and to send updates.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.cluster.cluster import Cluster
+from asyncqn.core.stages import Stages, time_share
+from asyncqn.core.worker import WorkerSteps, explosion_limit
+from asyncqn.engines.failures import failure
+from asyncqn.engines.orders import Assign, state_arrays
+from asyncqn.errors import WorkerFailed
+from asyncqn.runs.checkpoint import Arrays, Saved
+from asyncqn.types import Algorithm, Array, Potential
+
+
+class Received(NamedTuple):
+    """An order, and the iterate to compute on."""
+
+    order: Assign
+    view: Any
+
+
+class Link(Protocol):
+    """A way to send to the master, and the time of the run."""
+
+    sending_counts: bool
+    """Whether sending is part of the time that a worker needs for a computation."""
+
+    def hand_in(self, arrays: Arrays) -> None:
+        """Send the worker's state, for the checkpoint that is being taken."""
+        ...
+
+    def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+        """Send an update (None: it was rejected); return the worker's state, whose arrays may have moved.
+
+        seconds: how long the computation took; None where that was not measured.
+        """
+        ...
+
+    def now(self) -> float:
+        """Return the time of the run, in its unit."""
+        ...
+
+    def sleep_until(self, until: float) -> bool:
+        """Sleep until that time of the run; False where the run is over before."""
+        ...
+
+
+class ReceivingLink(Link, Protocol):
+    """A link over which orders come."""
+
+    def receive(self, timed: bool) -> Received | None:
+        """Wait for the next order; None when the run is over.  timed: whether the computation is measured."""
+        ...
+
+
+class Delays:
+    """The drawn times of a worker's computations; a piece of a block, or a sample, takes its share of one."""
+
+    def __init__(self, cluster: Cluster, seed: int, worker: int, stages: Stages) -> None:
+        self._cluster, self._seed, self._worker = cluster, seed, worker % cluster.workers
+        self._stages = stages
+        self._times: npt.NDArray[np.float64] = np.empty(0)
+        self.message = cluster.message
+        self.death = cluster.deaths.get(self._worker, math.inf)
+
+    def of(self, k: int, read: int) -> float:
+        """The time of the k-th computation, which is of version `read`."""
+        if k >= self._times.size:
+            self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
+        return self._cluster.fixed + float(self._times[k]) * time_share(self._stages, read)
+
+
+class WorkerLoop:
+    """One worker of a run.
+
+    Parameters
+    ----------
+    algorithm, potential, theta0, seed
+        What is run.
+    timing_model : Cluster or None
+        The cluster to whose drawn times computations are stretched.
+    wire : Algorithm or None
+        The algorithm as it runs behind a wire that rounds, where the link has one.
+    learns_first : bool
+        Whether the worker learns before it sends: where it reads the master's own iterate, which changes with
+        the commit of its update.
+    measured : callable
+        Says of a computation, by its number, whether its time is measured; by default all are.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        potential: Potential,
+        theta0: Array,
+        seed: int,
+        *,
+        timing_model: Cluster | None = None,
+        wire: Any = None,
+        learns_first: bool = False,
+        measured: Callable[[int], bool] = lambda computation: True,
+    ) -> None:
+        self.steps = WorkerSteps(wire or algorithm, potential, explosion_limit(theta0))
+        self.local = algorithm.init_worker(self.steps.potential, theta0)
+        self.order: Assign | None = None
+        """The order under way, or the last one."""
+        self._seed, self._stages, self._timing_model = seed, algorithm.stages, timing_model
+        self._delays: Delays | None = None
+        self._learns_first, self._measured = learns_first, measured
+        self._computation, self._timed = 0, True
+        self._last_learning = 0.0
+        """Seconds of learning from the last update that was measured, and of sending it where that counts."""
+
+    def restore(self, worker: int, arrays: Arrays) -> None:
+        """Take over the state that a worker of this number had at a checkpoint."""
+        self.local = Saved({}, arrays).tree(f"worker.{worker}", self.local)
+
+    def run(self, link: ReceivingLink) -> None:
+        """Work until the run is over, or the worker dies."""
+        while (received := link.receive(self._timed)) is not None and self.compute_and_send(link, *received):
+            self.learn()
+
+    def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:
+        """Carry out an order up to the sending of its update; False where the worker dies in it."""
+        self.order = order
+        begun = time.perf_counter() if self._timed else 0.0
+        arrived = link.now() if self._timing_model is not None else 0.0
+        if order.hand_in:
+            link.hand_in(state_arrays(order.worker, self.local))
+        self._view, self._task = view, order.task(self._seed)
+        try:
+            self._update = self.steps.compute(view, self.local, self._task)
+            if self._learns_first:
+                self.local = self.steps.learn(view, self.local, self._task, self._update)
+        except Exception as error:
+            raise WorkerFailed(failure(order, error).sentence) from error
+        if self._timing_model is not None and not self._stretch(link, order, arrived):
+            return False
+        seconds = None
+        if self._timed:
+            computed = time.perf_counter()
+            seconds = computed - begun + self._last_learning
+        self.local = link.send(self._update, self.local, seconds)
+        if self._timed:
+            self._sent = computed if link.sending_counts else time.perf_counter()
+        return True
+
+    def learn(self) -> None:
+        """Learn from the update that was sent last."""
+        if not self._learns_first:
+            try:
+                self.local = self.steps.learn(self._view, self.local, self._task, self._update)
+            except Exception as error:
+                assert self.order is not None
+                raise WorkerFailed(failure(self.order, error).sentence) from error
+        if self._timed:
+            self._last_learning = time.perf_counter() - self._sent
+        self._computation += 1
+        self._timed = self._measured(self._computation)
+
+    def _stretch(self, link: Link, order: Assign, arrived: float) -> bool:
+        """Stretch a computation to its drawn time, with both messages; False where the worker dies in it."""
+        assert self._timing_model is not None
+        if self._delays is None:
+            self._delays = Delays(self._timing_model, self._seed, order.worker, self._stages)
+        delays = self._delays
+        computed = arrived + delays.message / 2 + delays.of(order.k, order.read)
+        if computed > delays.death:
+            return not link.sleep_until(delays.death)
+        link.sleep_until(computed + delays.message / 2)
+        return True
