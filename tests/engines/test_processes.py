@@ -411,7 +411,7 @@ def test_no_process_outlives_its_master_and_the_run_can_go_on(how: str, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"workers": 0}, "at least one worker"),
+        ({"workers": 0}, "workers must be"),
         ({"workers": 2, "start_method": "thread"}, "start_method"),
         ({"workers": 2, "start_timeout": 0.0}, "start_timeout"),
         ({"workers": 2, "timing_model": aq.Cluster(3)}, "timing_model"),
