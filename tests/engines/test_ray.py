@@ -278,7 +278,7 @@ def test_a_reference_builds_the_same_potential_or_none() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"workers": 0}, "at least one worker"),
+        ({"workers": 0}, "workers must be"),
         ({"workers": 2, "restarts": -1}, "restarts"),
         ({"workers": 2, "cpus": 1.5}, "cpus"),
         ({"workers": 2, "start_timeout": 0.0}, "start_timeout"),
