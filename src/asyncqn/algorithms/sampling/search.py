@@ -1,9 +1,9 @@
 """Where chains begin: at the ends of searches from overdispersed points, with the curvature there.
 
-A chain searches twice by L-BFGS: from a point around theta0, and from a point several Laplace standard
-deviations away from the first end.  It begins at the second end unless that has negligible mass by Laplace's
-estimate of the evidence, -U + log det(H)/2.  So chains begin at different modes where there are several
-that matter, and R-hat can see them.
+A chain searches three times by L-BFGS: from a point around theta0, and from two points several Laplace
+standard deviations away from the first end, on opposite sides.  It begins at the last end that is another
+mode than the first, unless that has negligible mass by Laplace's estimate of the evidence,
+-U + log det(H)/2.  So chains begin at different modes where there are several that matter, and R-hat sees it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.rivals.lbfgs import LBFGS
-from asyncqn.algorithms.sampling.metric import RANK, Shape, draw, from_hessian, from_secants
+from asyncqn.algorithms.sampling.metric import (
+    RANK,
+    Shape,
+    draw,
+    from_hessian,
+    from_secants,
+    marginal_scale,
+)
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.core.streams import Stream
 from asyncqn.types import Array, Commit, Task
@@ -24,11 +31,16 @@ RADIUS = 2.0
 """The first search begins uniformly within so much of theta0 in every coordinate, as Stan does."""
 NEGLIGIBLE = 10.0
 """A mode whose log evidence is so much below another's holds less than 1/20,000 of its mass."""
-_DISPERSION = (4.0, 8.0, 16.0)
-"""Laplace standard deviations between the first end and the second start, by chain in turn."""
+_DISPERSION = (4.0, 8.0, 16.0, 32.0)
+"""Laplace standard deviations between the first end and the further starts, by chain in turn."""
+SAME_MODE = 0.5
+"""Ends that differ by less than so many standard deviations in every coordinate are one mode."""
 _SETTLED = 1e-4
 """A search ends when U can fall by no more than this."""
 _LENGTH, _LENGTH_PER_DIM, _LONGEST = 100, 10, 1000
+
+
+Secants = deque[tuple[Array, Array]]
 
 
 class Mode(NamedTuple):
@@ -49,12 +61,19 @@ def find_mode(
     target: Target, start: Array, rng: np.random.Generator, shape: Shape, chain: int, only: bool = False
 ) -> Mode:
     """The mode at which a chain begins; `only`: by one search from `start`."""
-    first = _search(target, start, shape)
+    x, secants = _search(target, start)
+    found = first = _mode(target, x, secants, shape)
     if only:
         return first
     far = _DISPERSION[chain % len(_DISPERSION)] * draw(first.metric, rng.standard_normal(shape.normals))
-    second = _search(target, _finite_towards(target, first.x, far), shape)
-    return second if second.evidence > first.evidence - NEGLIGIBLE else first
+    for away in (far, -far):
+        x, secants = _search(target, _finite_towards(target, first.x, away))
+        if (np.abs(x - first.x) > SAME_MODE * marginal_scale(first.metric)).any():
+            other = _mode(target, x, secants, shape)
+            # Every fourth chain stays, so that not all leave a mode for one with a wider basin.
+            least = NEGLIGIBLE if chain % len(_DISPERSION) == 0 else -NEGLIGIBLE
+            found = other if other.evidence > first.evidence + least else found
+    return found
 
 
 def _finite_towards(target: Target, origin: Array, away: Array) -> Array:
@@ -67,8 +86,8 @@ def _finite_towards(target: Target, origin: Array, away: Array) -> Array:
     return origin.copy()
 
 
-def _search(target: Target, start: Array, shape: Shape) -> Mode:
-    """L-BFGS until U can fall by `_SETTLED` at most, then the curvature at the end."""
+def _search(target: Target, start: Array) -> tuple[Array, Secants]:
+    """L-BFGS until U can fall by `_SETTLED` at most: the end, and the last points with their gradients."""
     method = LBFGS(memory=20)
     target.recent = deque(maxlen=RANK + 1)
     iterate, local = method.init(start), method.init_worker(target, start)
@@ -80,11 +99,14 @@ def _search(target: Target, start: Array, shape: Shape) -> Mode:
         standing = method.standing(iterate)
         if standing is not None and (standing.stalled or standing.decrease <= _SETTLED):
             break
-    x = np.array(iterate.theta, np.float64)
     recent, target.recent = target.recent, None
+    return np.array(iterate.theta, np.float64), recent
+
+
+def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
+    """The end of a search as a mode: with the curvature there, by differences or by the last secants."""
     if shape.dense:
-        hessian = _hessian(target, x)
-        metric, log_det = from_hessian(hessian)
+        metric, log_det = from_hessian(_hessian(target, x))
     else:
         points, gradients = (np.array(part) for part in zip(*recent))
         found = from_secants(np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.sampling.metric import Shape, from_points, from_secants, metric_shape
+from asyncqn.algorithms.sampling.search import SAME_MODE
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.types import Array, Counters
 
@@ -24,8 +25,6 @@ LONGEST_WIDTH = 3.0
 """Trajectories are at most so many times longer where the posterior is wider than its metric."""
 REFIT = 10
 """Commits between two fits of the step size."""
-_SAME_MODE = 0.5
-"""Two modes that differ by less than so many standard deviations in every coordinate are one."""
 _LONG_FILE = 128
 """Pairs on file for a metric of low rank."""
 
@@ -86,7 +85,7 @@ def note_mode(tuning: Tuning, file: File, chain: int, x: Array, scale: Array, ev
     if chain >= file.groups.size:
         return
     known = np.flatnonzero(file.groups >= 0)
-    same = [c for c in known if (np.abs(x - file.modes[c]) <= _SAME_MODE * scale).all()]
+    same = [c for c in known if (np.abs(x - file.modes[c]) <= SAME_MODE * scale).all()]
     file.modes[chain] = x
     file.groups[chain] = file.groups[same[0]] if same else chain
 

@@ -1,0 +1,1 @@
+"""`sample` against the reference draws of posteriordb, beside NUTS; see README.md."""
