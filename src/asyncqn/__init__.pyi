@@ -36,6 +36,7 @@ from .errors import AsyncqnError, BadInput, DamagedFile, ReplayMismatch, Samplin
 from .lab.blame import blame
 from .lab.plan import plan
 from .minimize import minimize, starting_point
+from .models.adapters.constrained import Bounded, Constrained
 from .models.adapters.finite_sum import FiniteSum
 from .models.adapters.jax_loss import from_jax
 from .models.adapters.libsvm import read_libsvm
@@ -76,8 +77,10 @@ __all__ = [
     "AsyncqnError",
     "BadInput",
     "BlockLBFGS",
+    "Bounded",
     "Cluster",
     "Constant",
+    "Constrained",
     "DamagedFile",
     "DelayAdaptiveSGD",
     "DifferenceLBFGS",

@@ -26,7 +26,7 @@ from asyncqn.errors import SamplingWarning, require
 from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
 from asyncqn.parameters import CheckpointEvery, CheckPotential, Seed, checked, parameter
 from asyncqn.samples import Samples, failed
-from asyncqn.types import Array, Potential, Progress, extra
+from asyncqn.types import Array, Potential, Progress
 
 _SPARE = 1.05
 """Commits beyond those expected, for workers that join while the run is under way."""
@@ -70,7 +70,7 @@ def sample(
         Of all randomness: the same seed and schedule give the same bits.
     theta0 : array, optional
         The point around which searches begin; by default the problem's `initial`, else zeros.  U must be
-        finite there.
+        finite there.  Of a `Constrained` problem it is on the real line, see its `unconstrain`.
     warm_up : int, optional
         Commits before the metric is frozen; by default 500 + 50 per chain + 10 per coordinate.
     acceptance : float, default 0.8
@@ -150,7 +150,7 @@ def sample(
         return run  # another rank of MPI has the run
     if (error := failed(run)) is not None:
         raise error
-    samples = Samples.from_run(run, names=extra(problem, "names"))
+    samples = Samples.from_run(run)
     for sentence in samples.warnings:
         warnings.warn(sentence, SamplingWarning, stacklevel=3)
     return samples

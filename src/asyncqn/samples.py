@@ -15,7 +15,7 @@ from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.run import Run
-from asyncqn.types import Array
+from asyncqn.types import Array, extra
 
 RHAT = 1.01
 """Chains whose R-hat is beyond this have not forgotten where they began."""
@@ -33,7 +33,8 @@ class Samples:
     Attributes
     ----------
     chains : list of ndarray, each of shape (draws, dim)
-        The draws that count.  Lengths differ: a fast worker draws more.
+        The draws that count, in the natural parameters of the problem (`Constrained`).  Lengths differ: a
+        fast worker draws more.
     run : Run
         The run behind them, which `replay` computes again to the bit; `run.keep` has all draws in the
         order of their commits, those of the warm-up too.
@@ -65,7 +66,7 @@ class Samples:
         run : Run
             As `resume`, `replay` or `load_run` return it.
         names : sequence of str, optional
-            Of the parameters; by default `theta[0]`, `theta[1]`, ...
+            Of the parameters; by default those of the problem, or `theta[0]`, `theta[1]`, ...
         """
         algorithm = run.algorithm
         require(
@@ -79,11 +80,14 @@ class Samples:
         assert isinstance(algorithm, SharedMetricHMC)
         assert run.keep is not None
         dim = run.theta0.size
-        said = list(names) if names is not None else [f"theta[{i}]" for i in range(dim)]
+        names = extra(run.potential, "names") if names is None else names
+        said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
         warm_up = algorithm.warm_up_commits(dim)
         places = counted(run.schedule, algorithm.per_worker, warm_up, algorithm.draws)
-        return cls([np.array(run.keep.theta[where]) for where in places], run, said)
+        chains = [np.array(run.keep.theta[where]) for where in places]
+        constrain = extra(run.potential, "constrain")
+        return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
 
     @cached_property
     def rhat(self) -> Array:
@@ -199,6 +203,10 @@ class Summary:
     warnings: list[str]
 
     def __str__(self) -> str:
+        return "\n".join([self.table(), *self.warnings])
+
+    def table(self) -> str:
+        """The columns as text, a line per parameter below the names."""
         shown = {name: [_short(name, x) for x in column] for name, column in self.columns.items()}
         wide = max([len(name) for name in self.names], default=0)
         widths = {name: max(len(name), *map(len, cells)) for name, cells in shown.items()}
@@ -207,7 +215,7 @@ class Summary:
             f"{name:<{wide}}" + "".join(f"  {cells[i]:>{widths[c]}}" for c, cells in shown.items())
             for i, name in enumerate(self.names)
         ]
-        return "\n".join([head, *rows, *self.warnings])
+        return "\n".join([head, *rows])
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]

@@ -39,14 +39,27 @@ def cauchy(x: Any, scale: float) -> Any:
     return -jnp.log1p((x / scale) ** 2)
 
 
+def linear_fit(X: Any, y: Any) -> Callable[[Any, Any], Any]:
+    """log N(y | X b, sigma) of b and sigma; a QR factorization leaves as many rows as columns."""
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    Q, R = np.linalg.qr(X)
+    seen = Q.T @ y
+    rest, n = float(((y - Q @ seen) ** 2).sum()), len(y)
+    R, seen = jnp.asarray(R), jnp.asarray(seen)
+
+    def log_likelihood(b: Any, sigma: Any) -> Any:
+        return -0.5 * (((seen - R @ b) ** 2).sum() + rest) / sigma**2 - n * jnp.log(sigma)
+
+    return log_likelihood
+
+
 def regression(y: Any, columns: list[Any], sigma_prior: Callable[[Any], Any] = lambda s: 0.0) -> Density:
     """A linear regression with flat coefficients and noise sigma = exp(theta[-1])."""
-    X, y = jnp.stack([jnp.ones(len(y)), *map(jnp.asarray, columns)], axis=1), jnp.asarray(y)
-    k = X.shape[1]
+    fit, k = linear_fit(np.stack([np.ones(len(y)), *columns], axis=1), y), len(columns) + 1
 
     def log_density(theta: Any) -> Any:
         sigma = jnp.exp(theta[k])
-        return normal(y, X @ theta[:k], sigma) + sigma_prior(sigma) + theta[k]
+        return fit(theta[:k], sigma) + sigma_prior(sigma) + theta[k]
 
     return Density(k + 1, log_density, lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])})
 
@@ -132,12 +145,11 @@ def nes(data: dict[str, Any]) -> Density:
 
 
 def blr(data: dict[str, Any]) -> Density:
-    X, y = jnp.asarray(data["X"]), jnp.asarray(data["y"])
-    k = X.shape[1]
+    fit, k = linear_fit(data["X"], data["y"]), int(data["D"])
 
     def log_density(t: Any) -> Any:
         sigma = jnp.exp(t[k])
-        return normal(t[:k], 0.0, 10.0) + normal(sigma, 0.0, 10.0) + normal(y, X @ t[:k], sigma) + t[k]
+        return normal(t[:k], 0.0, 10.0) + normal(sigma, 0.0, 10.0) + fit(t[:k], sigma) + t[k]
 
     return Density(k + 1, log_density, lambda t: {**numbered("beta", t[:k]), "sigma": jnp.exp(t[k])})
 
@@ -155,9 +167,9 @@ def kilpisjarvi(data: dict[str, Any]) -> Density:
 
 
 def diamonds(data: dict[str, Any]) -> Density:
-    X, y = np.array(data["X"], float)[:, 1:], jnp.asarray(data["Y"])
-    Xc = jnp.asarray(X - X.mean(axis=0))
-    k = Xc.shape[1]
+    X = np.array(data["X"], float)[:, 1:]
+    k = X.shape[1]
+    fit = linear_fit(np.column_stack([X - X.mean(axis=0), np.ones(len(X))]), data["Y"])
 
     def student(x: Any, mean: float) -> Any:
         return -2.0 * jnp.log1p(((x - mean) / 10.0) ** 2 / 3.0)
@@ -165,7 +177,7 @@ def diamonds(data: dict[str, Any]) -> Density:
     def log_density(t: Any) -> Any:
         sigma = jnp.exp(t[k + 1])
         prior = normal(t[:k], 0.0, 1.0) + student(t[k], 8.0) + student(sigma, 0.0)
-        return prior + normal(y, t[k] + Xc @ t[:k], sigma) + t[k + 1]
+        return prior + fit(t[: k + 1], sigma) + t[k + 1]
 
     def named(t: Any) -> dict[str, Any]:
         return {**numbered("b", t[:k]), "Intercept": t[k], "sigma": jnp.exp(t[k + 1])}

@@ -29,7 +29,7 @@ from asyncqn.errors import BadInput
 COMMANDS = "asyncqn.cli.commands"
 PLUGINS = "asyncqn.commands"
 GROUPS = {
-    "Run": ("simulate", "run", "resume", "tune"),
+    "Run": ("simulate", "run", "sample", "resume", "tune"),
     "Look": ("show", "compare", "replay"),
     "Plan": ("plan", "blame"),
 }

@@ -44,6 +44,7 @@ class Potential(Protocol):
       `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
       `curvature` where none is wanted: for `MetricLBFGS`;
     * `names`: a name for each number of theta, for tables and ArviZ;
+    * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;
     * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes it again.
 
     >>> import numpy as np
@@ -88,6 +89,7 @@ POTENTIAL_EXTRAS = (
     "inverse_metric_from",
     "sampled_metric",
     "names",
+    "constrain",
     "reference",
 )
 """What a potential may offer beyond its protocol."""

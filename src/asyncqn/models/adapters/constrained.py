@@ -1,0 +1,184 @@
+"""Constrained: a problem in parameters with bounds, as a problem on the whole real space.
+
+A parameter phi with bounds is a function of a real number theta:
+
+    low < phi         phi = low + exp(theta)                     |dphi/dtheta| = exp(theta)
+    phi < high        phi = high - exp(theta)                    |dphi/dtheta| = exp(theta)
+    low < phi < high  phi = low + (high - low) p                 |dphi/dtheta| = (high - low) p (1 - p)
+
+with p = 1 / (1 + exp(-theta)).
+
+The density of theta is that of phi times |dphi/dtheta|, so U(theta) = U(phi) - sum log |dphi/dtheta|.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from asyncqn.core.read_only import read_only
+from asyncqn.errors import require
+from asyncqn.parameters import Checked, parameter
+from asyncqn.types import Array, Potential, Rows, extra
+
+
+@dataclass(frozen=True)
+class Bounded(Checked):
+    """A parameter, or several of one name, with its bounds.
+
+    Parameters
+    ----------
+    name : str
+        The name in tables and in ArviZ.
+    size : int, optional
+        How many numbers it has, as `name[0]`, `name[1]`, ...; None: one number, `name`.
+    low, high : float
+        The open interval of each number; infinite where there is no bound.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> aq.Bounded("beta", 2).names, aq.Bounded("sigma", low=0.0).names
+    (['beta[0]', 'beta[1]'], ['sigma'])
+    """
+
+    name: Annotated[str, parameter("The name in tables and in ArviZ", pattern="^[^\\[\\]]+$")]
+    size: Annotated[int | None, parameter("How many numbers it has; None: one", ge=1, le=2**31 - 1)] = None
+    low: Annotated[float, parameter("The lower bound, or -inf", infinite=True)] = -math.inf
+    high: Annotated[float, parameter("The upper bound, or inf", infinite=True)] = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.low < self.high, f"{self.name}: low = {self.low:g} must lie below high = {self.high:g}.")
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every number."""
+        return [self.name] if self.size is None else [f"{self.name}[{i}]" for i in range(self.size)]
+
+
+class Constrained:
+    """A problem in parameters phi with bounds, as one in theta, which has none.
+
+    Parameters
+    ----------
+    problem : Potential
+        U as a function of phi, with its gradient by phi; -log of the density of phi.
+    parameters : sequence of Bounded
+        All parameters, in the order of phi.
+
+    Notes
+    -----
+    Draws of theta become draws of phi by `constrain`; `sample` does so by itself, and names them.  A minimum
+    of this problem is the mode of theta's density, not of phi's: the Jacobian is part of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import asyncqn as aq
+    >>> class Gamma:                                                     # of shape 3
+    ...     dim = n_data = 1
+    ...     def value(self, phi):
+    ...         return phi[0] - 2.0 * np.log(phi[0])
+    ...     def grad(self, phi, rows, out):
+    ...         out[:] = 1.0 - 2.0 / phi
+    >>> model = aq.Constrained(Gamma(), [aq.Bounded("rate", low=0.0)])
+    >>> samples = aq.sample(model, chains=4, draws=2000, engine=aq.Simulator(aq.Cluster(workers=4)))
+    >>> bool(abs(samples.summary()["mean"][0] - 3.0) < 0.2)
+    True
+    """
+
+    def __init__(self, problem: Potential, parameters: Sequence[Bounded]) -> None:
+        require(
+            all(isinstance(one, Bounded) for one in parameters),
+            "parameters must be a sequence of Bounded, as in [Bounded('mu'), Bounded('sigma', low=0.0)].",
+        )
+        self.names: list[str] = [name for one in parameters for name in one.names]
+        require(
+            len(self.names) == int(problem.dim),
+            f"the problem has dim = {problem.dim}, but the parameters are {len(self.names)} numbers.",
+        )
+        require(len({one.name for one in parameters}) == len(parameters), "two parameters have one name.")
+        self.problem, self._inner = problem, read_only(problem)
+        self.dim, self.n_data = int(problem.dim), int(problem.n_data)
+        low = np.array([one.low for one in parameters for _ in one.names])
+        high = np.array([one.high for one in parameters for _ in one.names])
+        self._below, self._above = (
+            np.isfinite(low) & ~np.isfinite(high),
+            ~np.isfinite(low) & np.isfinite(high),
+        )
+        self._between = np.isfinite(low) & np.isfinite(high)
+        self._low, self._high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
+        self._width = np.where(self._between, self._high - self._low, 1.0)
+
+    @property
+    def dtype(self) -> Any:
+        return extra(self.problem, "dtype")
+
+    @property
+    def initial(self) -> Callable[[np.random.Generator], Array] | None:
+        start = extra(self.problem, "initial")
+        return None if start is None else lambda rng: self.unconstrain(start(rng))
+
+    @property
+    def value_rows(self) -> Callable[[Array, Rows], float] | None:
+        return None if extra(self.problem, "value_rows") is None else self._value_rows
+
+    @property
+    def grad_with_value(self) -> Callable[[Array, Rows, Array], float] | None:
+        return None if extra(self.problem, "grad_with_value") is None else self._grad_with_value
+
+    def constrain(self, theta: Array) -> Array:
+        """phi of theta; of many at once along the last axis."""
+        theta = np.asarray(theta)
+        with np.errstate(over="ignore"):
+            grown, logistic = np.exp(theta), 0.5 + 0.5 * np.tanh(0.5 * theta)
+        phi = np.where(self._below, self._low + grown, theta)
+        phi = np.where(self._above, self._high - grown, phi)
+        return np.where(self._between, self._low + self._width * logistic, phi).astype(theta.dtype)
+
+    def unconstrain(self, phi: Array) -> Array:
+        """theta of phi, which must lie inside its bounds; for a `theta0`."""
+        phi = np.asarray(phi, np.float64)
+        with np.errstate(all="ignore"):
+            inside = (phi - self._low) / self._width
+            theta = np.where(self._below, np.log(phi - self._low), phi)
+            theta = np.where(self._above, np.log(self._high - phi), theta)
+            theta = np.where(self._between, np.log(inside) - np.log1p(-inside), theta)
+        outside = [name for name, good in zip(self.names, np.isfinite(theta)) if not good]
+        require(not outside, f"{', '.join(outside)} must lie inside its bounds.")
+        return theta
+
+    def value(self, theta: Array) -> float:
+        return float(self._inner.value(self.constrain(theta))) - self._log_jacobian(theta)
+
+    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
+        self._inner.grad(self.constrain(theta), rows, out)
+        self._by_theta(theta, out)
+
+    def _value_rows(self, theta: Array, rows: Rows) -> float:
+        return float(self._inner.value_rows(self.constrain(theta), rows)) - self._log_jacobian(theta)
+
+    def _grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
+        value = float(self._inner.grad_with_value(self.constrain(theta), rows, out))
+        self._by_theta(theta, out)
+        return value - self._log_jacobian(theta)
+
+    def _log_jacobian(self, theta: Array) -> float:
+        size = np.abs(theta)
+        logistic = np.log(self._width) - size - 2.0 * np.log1p(np.exp(-size))
+        return float(np.where(self._between, logistic, np.where(self._below | self._above, theta, 0.0)).sum())
+
+    def _by_theta(self, theta: Array, out: Array) -> None:
+        """Turn a gradient by phi into one by theta, in place."""
+        tanh = np.tanh(0.5 * theta)
+        with np.errstate(over="ignore"):
+            grown = np.exp(theta)
+        slope = np.where(self._between, 0.25 * self._width * (1.0 - tanh * tanh), 1.0)
+        slope = np.where(self._below, grown, np.where(self._above, -grown, slope))
+        out *= slope.astype(out.dtype)
+        out -= np.where(self._between, -tanh, np.where(self._below | self._above, 1.0, 0.0)).astype(out.dtype)
