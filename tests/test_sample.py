@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS
 from asyncqn.errors import BadInput, SamplingWarning
 from tests.posterior_models import Model, gaussian, hierarchical, on_a_grid, two_modes
 
@@ -161,7 +160,7 @@ def test_a_worker_that_joins_late_burns_in_and_one_that_dies_keeps_its_past() ->
     schedule = samples.run.schedule
     made = int((schedule.worker == 3).sum())
     late = len(samples.chains[3])
-    assert late <= made - BURN_IN - PREPARATIONS
+    assert late <= made - aq.SharedMetricHMC.burn_in - aq.SharedMetricHMC.preparations
     assert 0 < len(samples.chains[0]) < len(samples.chains[1])
     assert sum(map(len, samples.chains)) == 3000
     model = gaussian(4)
@@ -261,7 +260,7 @@ def test_the_result_is_shown_in_a_table_in_arviz_and_in_a_figure() -> None:
     assert posterior["beta"].shape == (4, shortest, 2)
     assert len(samples.plot().axes) == 6
     assert "Samples(" in repr(samples)
-    with pytest.raises(BadInput, match="not of SharedMetricHMC"):
+    with pytest.raises(BadInput, match="not of a sampler"):
         aq.Samples.from_run(aq.minimize(aq.LinearGaussian.random(3, 9), engine=aq.Simulator(aq.Cluster(1))))
     with pytest.raises(BadInput, match="names"):
         aq.Samples.from_run(samples.run, names=["one"])

@@ -19,6 +19,7 @@ from .algorithms.rivals.lbfgs import LBFGS
 from .algorithms.rivals.rennala import Rennala
 from .algorithms.rivals.ringmaster import Ringmaster
 from .algorithms.rivals.sgd import SGD
+from .algorithms.sampling.minibatch_langevin import MinibatchLangevin
 from .algorithms.sampling.momentum_lbfgs import MomentumLBFGS
 from .algorithms.sampling.sgld import SGLD
 from .algorithms.sampling.shared_metric_hmc import SharedMetricHMC
@@ -94,6 +95,7 @@ __all__ = [
     "LogNormal",
     "LogisticRegression",
     "MetricLBFGS",
+    "MinibatchLangevin",
     "Mixture",
     "MomentumLBFGS",
     "Outcome",

@@ -12,15 +12,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.shared_metric_hmc import (
-    BURN_IN,
-    PREPARATIONS,
-    Acceptance,
-    ChainCount,
-    DrawCount,
-    SharedMetricHMC,
-    WarmUp,
-)
+from asyncqn.algorithms.sampling.chains import ChainCount, DrawCount
+from asyncqn.algorithms.sampling.minibatch_langevin import MinibatchLangevin
+from asyncqn.algorithms.sampling.shared_metric_hmc import Acceptance, SharedMetricHMC, WarmUp
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
 from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
@@ -43,6 +37,7 @@ def sample(
     theta0: Start = None,
     warm_up: WarmUp = None,
     acceptance: Acceptance = 0.8,
+    minibatches: Annotated[bool, parameter("Whether to draw approximately from minibatches")] = False,
     max_time: MaxTime = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
@@ -75,6 +70,9 @@ def sample(
         Commits before the metric is frozen; by default 500 + 50 per chain + 10 per coordinate.
     acceptance : float, default 0.8
         The acceptance at which the step is set; nearer to one where trajectories diverge.
+    minibatches : bool, default False
+        Whether to draw approximately from minibatches (`MinibatchLangevin`), for sums over many rows;
+        `Samples.widening` estimates the error.
     max_time : float, optional
         End after so long on the engine's clock, with the draws made until then.
     checkpoint : path, optional
@@ -123,7 +121,7 @@ def sample(
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
-    commits = math.ceil(_SPARE * (before + draws + chains * (BURN_IN + PREPARATIONS + 1)))
+    commits = math.ceil(_SPARE * (before + draws + chains * (algorithm.burn_in + algorithm.preparations + 1)))
     with _bar(progress, before + draws) as advance:
 
         def tell(seen: Progress) -> None:

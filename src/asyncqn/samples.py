@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.shared_metric_hmc import BURN_IN, PREPARATIONS, SharedMetricHMC
+from asyncqn.algorithms.sampling.chains import ChainMethod
 from asyncqn.checks import mixing
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
@@ -22,6 +22,8 @@ RHAT = 1.01
 FEW = 100
 """Effective draws per chain below which R-hat and quantiles are themselves uncertain."""
 MOST_FEW = 400
+WIDE = 0.1
+"""A widening of variances by minibatches, beyond which standard deviations are off by 5 %."""
 RUNAWAY = 10.0
 """A last third so many times as wide as the first is drifting away."""
 
@@ -70,21 +72,20 @@ class Samples:
         """
         algorithm = run.algorithm
         require(
-            isinstance(algorithm, SharedMetricHMC),
-            "the run is not of SharedMetricHMC: its iterates are no chains that can be told apart.",
+            isinstance(algorithm, ChainMethod),
+            "the run is not of a sampler such as SharedMetricHMC: its iterates are no chains.",
         )
         require(
             run.keep is not None and run.keep.every == 1,
             "the run did not keep every iterate: replay(run, keep=1) makes it again with them.",
         )
-        assert isinstance(algorithm, SharedMetricHMC)
+        assert isinstance(algorithm, ChainMethod)
         assert run.keep is not None
         dim = run.theta0.size
         names = extra(run.potential, "names") if names is None else names
         said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
-        warm_up = algorithm.warm_up_commits(dim)
-        places = counted(run.schedule, algorithm.per_worker, warm_up, algorithm.draws)
+        places = counted(run.schedule, algorithm, dim)
         chains = [np.array(run.keep.theta[where]) for where in places]
         constrain = extra(run.potential, "constrain")
         return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
@@ -113,17 +114,23 @@ class Samples:
     @property
     def gradients(self) -> int:
         """Gradients over all data that were computed, those of searches and warm-up among them."""
-        return self.run.counters["gradients"] + self.run.counters["warm_up_gradients"]
+        return self.run.counters["gradients"] + self.run.counters.get("warm_up_gradients", 0)
 
     @property
     def accept(self) -> float:
-        """The share of the trajectories that count which were accepted."""
-        return self.run.counters["accepted"] / max(1, self.run.counters["draws"])
+        """The share of the trajectories that count which were accepted; NaN where there is no such test."""
+        accepted = self.run.counters.get("accepted", math.nan)
+        return accepted / max(1, self.run.counters["draws"])
 
     @property
     def step(self) -> float:
-        """The leapfrog step, in units of the metric."""
-        return float(self.run.results["step"][0])
+        """The leapfrog step, in units of the metric; NaN for a method whose step is a parameter."""
+        return float(self.run.results["step"][0]) if "step" in self.run.results else math.nan
+
+    @property
+    def widening(self) -> float:
+        """By how much minibatches widen variances at most, as the run estimates; 0 for an exact method."""
+        return float(self.run.results["widening"].max()) if "widening" in self.run.results else 0.0
 
     @property
     def metric(self) -> Array:
@@ -132,6 +139,7 @@ class Samples:
         Of shape (dim, dim), or for a long theta (`algorithms.sampling.metric`) the rows D, A and Q of
         H = A'A + (I - A'Q) D (I - Q'A).
         """
+        require("metric" in self.run.results, "this run learned no metric: each chain has that of its mode.")
         stored = self.run.results["metric"]
         H: Array = stored @ stored.T if stored.shape[0] == stored.shape[1] else stored
         return H
@@ -156,7 +164,8 @@ class Samples:
             "ess": self.ess,
             "rhat": self.rhat,
         }
-        return Summary(self.names, columns, self.warnings)
+        notes = [f"approximate: minibatches widen variances by about {self.widening:.1%}."]
+        return Summary(self.names, columns, [*(notes if self.widening else []), *self.warnings])
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ data tree (group "posterior"); needs the extra `arviz`.
@@ -225,20 +234,21 @@ def _short(column: str, x: float) -> str:
     return f"{x:.0f}" if column == "ess" else f"{x:.3f}" if column == "rhat" else f"{x:.4g}"
 
 
-def counted(schedule: Schedule, per_worker: int, warm_up: int, most: int) -> list[Array]:
+def counted(schedule: Schedule, algorithm: ChainMethod, dim: int) -> list[Array]:
     """For every chain the places, in the order of commits, of the draws that count.
 
-    A draw counts if its trajectory used the frozen metric (it read a version from `warm_up` on) and its
-    chain had burned in.  Both follow from the schedule alone, never from the draws.
+    A draw counts if it was made after the warm-up (it read a version from its end on) and its chain had
+    burned in.  Both follow from the schedule alone, never from the draws.
     """
+    per_worker, most = algorithm.per_worker, algorithm.draws
     order = np.lexsort((np.arange(len(schedule)), schedule.read, schedule.worker))
     made = np.empty(len(schedule), np.int64)
     workers = schedule.worker[order]
     first = np.searchsorted(workers, workers)
     made[order] = np.arange(len(schedule)) - first
     chain = schedule.worker.astype(np.int64) * per_worker + made % per_worker
-    good = (schedule.commit != DROPPED) & (schedule.read >= warm_up)
-    good &= made // per_worker >= PREPARATIONS + BURN_IN
+    good = (schedule.commit != DROPPED) & (schedule.read >= algorithm.warm_up_commits(dim))
+    good &= made // per_worker >= algorithm.preparations + algorithm.burn_in
     place = schedule.commit.astype(np.int64) - 1
     kept = np.sort(place[good])[:most]
     good &= place <= (kept[-1] if kept.size else -1)
@@ -298,6 +308,11 @@ def _about_draws(samples: Samples) -> list[str]:
             f"{samples.divergent} of {counters['draws']} trajectories diverged: the posterior bends more "
             "than the step allows, and what lies there is drawn too rarely; reparametrise, or raise "
             "acceptance."
+        )
+    if samples.widening > WIDE:
+        said.append(
+            f"the noise of minibatches widens variances by about {samples.widening:.0%}: use larger batches, "
+            "or exact gradients (minibatches=False)."
         )
     few = min(MOST_FEW, FEW * len(samples.chains))
     finite = samples.ess[np.isfinite(samples.ess)]

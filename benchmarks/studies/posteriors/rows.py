@@ -40,9 +40,9 @@ class Problem:
 
 
 def cluster(workers: int) -> aq.Cluster:
-    """Uneven workers: the slowest takes four times as long as the fastest, each with some jitter."""
-    mean = np.linspace(1.0, 4.0, workers) if workers > 1 else np.ones(1)
-    return aq.Cluster(workers=workers, worker_mean=mean.tolist(), worker_std=0.3)
+    """Uneven workers: the slowest takes four times as long as the fastest, each with a jitter of one half."""
+    mean = np.geomspace(1.0, 4.0, workers)
+    return aq.Cluster(workers=workers, worker_mean=mean.tolist(), worker_std=(0.5 * mean).tolist())
 
 
 def lockstep_speed(workers: int, rounds: int = 2000) -> float:

@@ -36,6 +36,7 @@ ALGORITHMS = Registry(
         "metric-lbfgs": "asyncqn.algorithms.quasi_newton.metric_lbfgs:MetricLBFGS",
         "difference-lbfgs": "asyncqn.algorithms.quasi_newton.difference_lbfgs:DifferenceLBFGS",
         "table-lbfgs": "asyncqn.algorithms.quasi_newton.table_lbfgs:TableLBFGS",
+        "minibatch-langevin": "asyncqn.algorithms.sampling.minibatch_langevin:MinibatchLangevin",
         "shared-metric-hmc": "asyncqn.algorithms.sampling.shared_metric_hmc:SharedMetricHMC",
     }
 )

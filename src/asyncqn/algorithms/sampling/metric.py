@@ -80,6 +80,15 @@ def draw(metric: Array, z: Array) -> Array:
     return out
 
 
+def whitened(metric: Array, g: Array) -> Array:
+    """F'g, by whose squares noise in a gradient acts; where H is of low rank, their mean in every place."""
+    work, out = np.empty(metric.shape[0]), np.empty(g.size)
+    if metric.shape[0] == g.size:
+        kernels.apply_dense(metric, g, work, out)
+        return work
+    return np.full(g.size, math.sqrt(max(float((g * apply(metric, g)).sum()), 0.0) / g.size))
+
+
 def marginal_scale(metric: Array) -> Array:
     """The square roots of the diagonal of H (of its diagonal part, where H is of low rank)."""
     rows, dim = metric.shape

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from asyncqn.algorithms.sampling.chains import ChainCount, ChainMethod, DrawCount, PerWorker
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
 from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, overdispersed
 from asyncqn.algorithms.sampling.target import Target
@@ -33,12 +34,9 @@ from asyncqn.algorithms.sampling.warm_up import (
     note_mode,
     note_pair,
 )
-from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.parameters import Checked, parameter
+from asyncqn.parameters import parameter
 from asyncqn.types import Array, Commit, Counters, Potential, Task
 
-DrawCount = Annotated[int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)]
-ChainCount = Annotated[int, parameter("Chains of all workers together", ge=1, le=10_000)]
 WarmUp = Annotated[
     int | None, parameter("Commits before the metric is frozen; None: by chains and dim", ge=1, le=10_000_000)
 ]
@@ -46,10 +44,6 @@ Acceptance = Annotated[float, parameter("The mean acceptance at which the step i
 
 NEAR_THE_MODE = 0.3
 """A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
-BURN_IN = 50
-"""Trajectories that a chain makes before its draws count, also one that joins late."""
-PREPARATIONS = 2
-"""Steps of a chain before its first trajectory: its start, its search."""
 MOST_LEAPFROG_STEPS = 1024
 
 NEW, PLACED, SEARCHED, MOVING = range(4)
@@ -115,7 +109,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SharedMetricHMC(Checked):
+class SharedMetricHMC(ChainMethod):
     """Hamiltonian Monte Carlo on asynchronous workers, right at beta = 1 at any staleness.
 
     Parameters
@@ -153,20 +147,16 @@ class SharedMetricHMC(Checked):
 
     draws: DrawCount
     chains: ChainCount = 8
-    per_worker: Annotated[int, parameter("Chains of each worker, moved in turn", ge=1, le=10_000)] = 1
+    per_worker: PerWorker = 1
     warm_up: WarmUp = None
     acceptance: Acceptance = 0.8
 
-    stages = ASYNCHRONOUS
     sent = ("metric", "best", "numbers")
 
     @classmethod
     def example(cls, potential: Potential) -> SharedMetricHMC:
         """Small parameters that run on any potential, for tests."""
         return cls(draws=10_000, chains=3, warm_up=20)
-
-    def check(self, potential: Potential) -> None:
-        pass
 
     def warm_up_commits(self, dim: int) -> int:
         """The commits of the warm-up."""
@@ -197,7 +187,7 @@ class SharedMetricHMC(Checked):
             return self._step(view, local, potential, task)
 
     def _step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        i, made = task.stream.k % self.per_worker, task.stream.k // self.per_worker
+        i = task.stream.k % self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
         target, rng = Target(potential, local.origin.dtype), task.stream.generator()
         facts = Facts(state, chain, 0, False, -1, 0.0, 0.0, False, False, False, 0.0, False)
@@ -212,9 +202,7 @@ class SharedMetricHMC(Checked):
             if state == SEARCHED:
                 self._begin(local, i, target, rng)
             facts = self._move(view, local, i, target, task, rng, facts)
-            burned_in = made >= PREPARATIONS + BURN_IN
-            counts = burned_in and task.read >= self.warm_up_commits(local.origin.size)
-            facts = facts._replace(counts=counts)
+            facts = facts._replace(counts=self.counts(task.stream.k, task.read, local.origin.size))
         g = np.zeros_like(local.g[i]) if facts.counts else local.g[i].copy()
         x = local.x[i].astype(local.origin.dtype)
         return Update(x, g, facts._replace(gradients=target.gradients))
@@ -275,12 +263,6 @@ class SharedMetricHMC(Checked):
             stage=stage, step=h, acceptance=end.acceptance, accepted=accepted, divergent=end.divergent
         )
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
-        return local
-
-    def forget(self, local: Worker) -> Worker:
-        return local
-
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         warm_up = self.warm_up_commits(iterate.theta.size)
         tuning = Tuning(iterate.metric, iterate.best, iterate.numbers)
@@ -307,10 +289,6 @@ class SharedMetricHMC(Checked):
             totals[DRAWS] += 1
             totals[ACCEPTED] += facts.accepted
             totals[DIVERGENT] += facts.divergent
-
-    def temperature(self, k: int) -> float:
-        """A Metropolis chain may be at any U: no rise says that it has diverged."""
-        return math.inf
 
     def finished(self, iterate: Iterate) -> str | None:
         """Why the run ends before its last commit; None: it goes on."""
