@@ -103,6 +103,7 @@ def sample(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=4, worker_mean=[1.0, 2.0, 3.0, 4.0]))

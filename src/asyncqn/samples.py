@@ -51,6 +51,9 @@ class Samples:
     >>> samples = aq.sample(problem, chains=4, draws=2000, engine=engine)
     >>> sum(len(chain) for chain in samples.chains), samples.divergent
     (2000, 0)
+    >>> again = aq.Samples.from_run(aq.replay(samples.run))
+    >>> bool((again.chains[0] == samples.chains[0]).all())
+    True
     >>> bool(samples.rhat.max() < 1.01)
     True
     """

@@ -12,7 +12,7 @@ from a batch by its difference to the mode,
 whose noise vanishes as x approaches the mode.  There is no Metropolis test: noise with variance s^2 along a
 whitened direction widens the variance of x by a factor
 
-    1 + h^2 s^2 / (1 - c^2),
+    1 + h^2 s^2 / (2 sinh(gamma h)),
 
 and this factor is estimated: the two halves of each batch differ by twice the noise.  The batch is chosen by
 a pilot so that the widening is at most 2 %; a problem for which that needs half of all rows or more gets
@@ -146,8 +146,8 @@ class MinibatchLangevin(ChainMethod):
 
     @property
     def widening_per_noise(self) -> float:
-        """h^2 / (1 - c^2): the widening of variances by noise of variance one."""
-        return self.h**2 / -math.expm1(-2.0 * self.gamma * self.h)
+        """The widening of variances by noise of variance one."""
+        return self.h**2 / (2.0 * math.sinh(self.gamma * self.h))
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros(theta0.size), np.zeros(len(TOTALS), np.int64))
