@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from asyncqn.core.read_only import read_only
+from asyncqn.core.problem import read_only
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
 from asyncqn.types import Array, Potential, Rows, extra
