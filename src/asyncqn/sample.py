@@ -118,7 +118,12 @@ def sample(
         engine = Threads(os.cpu_count() or 1)
     per_worker = max(1, math.ceil(chains / engine.workers))
     chains = per_worker * engine.workers
-    algorithm = SharedMetricHMC(draws, chains, per_worker, warm_up, acceptance)
+    algorithm: SharedMetricHMC | MinibatchLangevin = SharedMetricHMC(
+        draws, chains, per_worker, warm_up, acceptance
+    )
+    if minibatches:
+        require(warm_up is None, "warm_up does not go with minibatches: their metric is that of the mode.")
+        algorithm = MinibatchLangevin(draws, per_worker)
     start = starting_point(problem, theta0, seed)
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
