@@ -160,7 +160,8 @@ def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what:
     """JSON data as arguments of `make`, some of which may still be lacking."""
     known, values = parameters_of(make), {}
     for name, value in data.items():
-        require(name in known, f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
+        if name not in known:  # a suggestion takes longer than all the rest
+            raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
         said = _with_infinities(value)
         if known[name].kind.in_files is not None:  # else `make` itself must know what to do with it
             said = known[name].checked(f"{what}: {name}", said)

@@ -118,3 +118,19 @@ def test_of_huge_arrays_blocks_are_read():
     assert data_digest({"rows": rows}) != before
     wide = np.asfortranarray(rows)
     assert data_digest({"rows": wide}) != data_digest({"rows": 2 * wide})
+
+
+def test_in_an_array_of_some_megabytes_any_row_that_changes_or_moves_is_noticed():
+    class Holder:
+        def __init__(self, data):
+            self.data = data
+
+    data = np.random.default_rng(1).standard_normal((3000, 70))
+    before = data_digest(Holder(data))
+    assert data_digest(Holder(data.copy())) == before
+    changed = data.copy()
+    changed[17, 3] += 1e-12
+    assert data_digest(Holder(changed)) != before
+    swapped = data.copy()
+    swapped[[5, 2000]] = data[[2000, 5]]
+    assert data_digest(Holder(swapped)) != before
