@@ -178,9 +178,12 @@ def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     "arguments",
     [
         ("run", "--engine", "processes", "--start-method", "spawn", "--commits", "5", "-q"),
+        pytest.param(
+            ("run", "--engine", "ray", "--commits", "5", "-q"), marks=pytest.mark.xdist_group("clusters")
+        ),
         ("tune", "async-sgd", "--workers", "4", "--budget", "2", "--epsilon", "5", "--seeds", "1", "-q"),
     ],
-    ids=["spawn", "tune"],
+    ids=["spawn", "ray", "tune"],
 )
 def test_no_module_of_the_current_folder_is_run_by_a_child(hostile: Path, arguments: tuple[str, ...]) -> None:
     done = program(hostile, *arguments)

@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -123,6 +123,17 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
+class _ImportPath(list[str]):
+    """The folders from which actors import: only those from which this process does.
+
+    Ray adds the current folder, so that a file `socket.py` there would be run by every actor.
+    """
+
+    def extend(self, folders: Iterable[str]) -> None:
+        ours = {os.path.abspath(folder) for folder in sys.path}
+        super().extend(folder for folder in folders if folder in ours)
+
+
 def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
     """`ray.init`; whatever it raises (on a busy machine its time-outs are of many kinds) is one sentence."""
     try:
@@ -130,7 +141,9 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
             _knock(address)
         # What workers print, and what Ray says when one is lost, stays in Ray's logs: standard
         # output belongs to the result.
-        ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+        job = ray.job_config.JobConfig()
+        job._py_driver_sys_path = _ImportPath()
+        ray.init(**options, job_config=job, logging_level=logging.ERROR, log_to_driver=False)
         ray._private.worker._worker_logs_enabled = False
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
