@@ -525,7 +525,8 @@ def array_like(value: Any) -> Any:
         isinstance(value, (list, tuple)) and any(isinstance(each, complex) for each in value)
     ):
         raise Refused("an array of complex numbers")
-    if isinstance(value, (str, bytes, Mapping, type)) or not hasattr(value, "__len__"):
+    keyed = isinstance(value, Mapping) and not hasattr(value, "tocsr")  # SciPy's DOK matrix is a dict
+    if keyed or isinstance(value, (str, bytes, type)) or not hasattr(value, "__len__"):
         raise Refused
     return value
 

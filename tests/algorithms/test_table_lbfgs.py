@@ -223,9 +223,15 @@ def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
     class Long:
         dim, n_data = 10**6, 10**6
 
+        def value(self, theta: Any) -> float:
+            raise AssertionError("no value is needed")
+
+        def grad(self, theta: Any, rows: Any, out: Any) -> None:
+            raise AssertionError("no gradient is needed")
+
     with pytest.raises(aq.BadInput, match="too large for the master"):
-        aq.TableLBFGS(parts=1000, first=10, blocks=1).check(Long())  # type: ignore[arg-type]
-    assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30  # type: ignore[arg-type]
+        aq.TableLBFGS(parts=1000, first=10, blocks=1).check(Long())
+    assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30
 
 
 @pytest.mark.parametrize("make", [aq.BlockLBFGS, lambda blocks, **given: aq.GrowingLBFGS(blocks, 1, **given)])

@@ -9,7 +9,7 @@ import pytest
 from examples import DTYPES, EXAMPLES, potential_examples, potential_for
 from oracles import Quadratic, one_sentence
 
-from asyncqn import AsyncSGD, LinearGaussian
+from asyncqn import AsyncSGD, Bounded, Constrained, LinearGaussian
 from asyncqn.algorithms.stochastic_gradient import Update
 from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
 from asyncqn.core.stages import ASYNCHRONOUS
@@ -311,6 +311,7 @@ def test_an_algorithm_that_cannot_travel_is_told_so():
 
 def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():
     potentials = [model.example() for model in POTENTIALS.values()]
+    potentials.append(Constrained(Quadratic.random(), [Bounded("x", Quadratic.random().dim)]))
     for name in POTENTIAL_EXTRAS:
         assert any(extra(potential, name) is not None for potential in potentials), name
     for name in set(ALGORITHM_EXTRAS) - {"standing"}:
