@@ -48,7 +48,7 @@ $(VENV)/.everything: pyproject.toml constraints.txt | $(VENV)/.python
 	@touch $@ $(VENV)/.basics
 
 demo: $(VENV)/.basics
-	@$(BIN)/asyncqn demo --output $(DEMO_DIR)
+	@$(BIN)/asyncqn recommender demo --output $(DEMO_DIR)
 	@echo "== the report is in $(DEMO_DIR)"
 
 test: $(VENV)/.everything

@@ -45,7 +45,10 @@ def test_every_kind_of_difference_is_named() -> None:
     assert bits.differences(run, replace(run, theta=moved)) == ["theta"]
     assert bits.differences(run, replace(run, counters={})) == ["counters"]
     longer = aq.minimize(problem, aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=21)
-    assert {"theta", "schedule", "fingerprints", "fun"} <= set(bits.differences(run, longer))
+    assert {"theta", "schedule", "fingerprints"} <= set(bits.differences(run, longer))
+    higher = aq.Table({**run.metrics, "fun": np.nextafter(run.metrics["fun"], np.inf)})
+    assert bits.differences(run, replace(run, metrics=higher)) == ["fun"]
+    assert bits.differences(run, replace(run, status=aq.Outcome.STOPPED)) == ["outcome"]
 
 
 def test_every_registered_algorithm_and_problem_is_compared() -> None:

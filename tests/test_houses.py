@@ -116,7 +116,7 @@ def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(tmp_path: P
 def test_the_program_has_at_most_twelve_commands_at_its_first_level() -> None:
     names = list(command_modules())
     assert len(names) <= 12, names
-    assert {"recommender", "reproduce", "demo"} <= set(names), "is the distribution installed again?"
+    assert {"recommender", "reproduce"} <= set(names), "is the distribution installed again?"
 
 
 @pytest.mark.parametrize("kind", [entry.name for entry in entry_points(group="asyncqn.problems")])

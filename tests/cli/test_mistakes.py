@@ -73,7 +73,7 @@ BAD = {
     "a study of no seeds": ["tune", "async-sgd", "--seeds", "0"],
     "a goal that is none": ["tune", "async-sgd", "--target", "nan", "--output", "s.json"],
     "a study in a folder": ["tune", "async-sgd", "--output", "foreign"],
-    "a demo in a file": ["demo", "--output", "file.txt"],
+    "a demo in a file": ["recommender", "demo", "--output", "file.txt"],
     "more data than there are numbers": ["simulate", "--n-data", "99999999999999999999"],
     "a batch beyond memory": ["simulate", *SMALL, "-p", "batch=10000000000"],
     "a batch beyond every array": ["simulate", *SMALL, "-p", "batch=9223372036854775807"],
@@ -100,7 +100,7 @@ BAD = {
             (["recommender", "evaluate"], ["file.txt"]),
             (["recommender", "recommend"], ["--user", "1"]),
             (["recommender", "data", "mine", "--from"], []),
-            (["demo", "--output"], []),
+            (["recommender", "demo", "--output"], []),
             (["tune", "async-sgd", "--output"], []),
             (["reproduce", "theory", "--output"], []),
         )

@@ -16,7 +16,7 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
 ) -> None:
     monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
     with pytest.raises(SystemExit) as end:
-        main(["demo", "--output", str(tmp_path / "out"), "--json", "--quiet"])
+        main(["recommender", "demo", "--output", str(tmp_path / "out"), "--json", "--quiet"])
     out, err = capfd.readouterr()
     assert (end.value.code, err) == (0, "")
     numbers = json.loads(out)

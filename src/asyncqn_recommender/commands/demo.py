@@ -1,4 +1,4 @@
-"""`asyncqn demo`: a simulated cluster with stragglers; then real threads, their replay, and a recommender."""
+"""`asyncqn recommender demo`: a simulated cluster with stragglers, real threads replayed, a recommender."""
 
 from __future__ import annotations
 
