@@ -251,11 +251,7 @@ print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room 
 
 
 # What the idea calls: norms and fingerprints, random rows and normals, the order of parts; and what compiles.
-KERNELS_OF_THE_CORE = {"vectors", "random", "shuffling", "part_order", "heap", "stack"} | {
-    "jit",
-    "linking",
-    "compiling",
-}
+KERNELS_OF_THE_CORE = {"vectors", "random", "shuffling", "part_order", "heap", "jit", "numba_internals"}
 MODULES_OF_THE_CORE = 25
 
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import child_environment
 from numba.np import arraymath, linalg
 
-from asyncqn.kernels.compiling import load_without_blas
+from asyncqn.kernels.numba_internals import load_without_blas
 
 
 def test_no_garbage_is_collected_while_our_kernels_compile_and_it_is_afterwards() -> None:
@@ -47,16 +47,16 @@ LEFT_ALONE = """
 import numpy as np, sys
 from numba.core.cpu import CPUTargetOptions
 {change}
-from asyncqn.kernels import jit, linking, memory
+from asyncqn.kernels import jit, memory, numba_internals
 linked = []
-gather = linking.LinkedLibrary._gather
+gather = numba_internals.LinkedLibrary._gather
 def gathered(library):
     linked.append(library)
     return {gather}
-linking.LinkedLibrary._gather = gathered
+numba_internals.LinkedLibrary._gather = gathered
 out = np.ones(3)
 memory.product(np.ones((2, 1, 3)), np.ones((2, 2)), 1.0, np.ones(0), np.ones(3), out, np.empty(4))
-print(out[0], bool(jit._UNCOUNTED), {{library.only_linked for library in linked}})
+print(out[0], bool(jit.UNCOUNTED), {{library.only_linked for library in linked}})
 print("scipy.linalg" in sys.modules)
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from numba.core import event
+from asyncqn.kernels.numba_internals import event
 
 
 class KernelTime(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from asyncqn.kernels.gram import CHUNK, add_gram
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.losses import loss_and_slope, weight_of
-from asyncqn.kernels.stack import stack_array
+from asyncqn.kernels.numba_internals import stack_array
 
 _FLUSH = 256
 """Rows whose gradients are added in the data's own precision, before they go into a sum in float64."""

@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
-from numba.core.cpu import CPUTargetOptions
-from numba.core.registry import CPUDispatcher
 from numba.extending import register_jitable
 
-from asyncqn.kernels.compiling import compile_without_collecting, load_without_blas
-from asyncqn.kernels.linking import KernelCompiler, PieceCompiler, ReducingCompiler
+from asyncqn.kernels.numba_internals import (
+    NO_C_WRAPPER,
+    NO_PYTHON_WRAPPER,
+    PLAIN,
+    UNCOUNTED,
+    Piece,
+    PieceCompiler,
+    ReducingCompiler,
+    compile_without_collecting,
+    load_without_blas,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,55 +27,39 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
 
 
-def _known(**options: Any) -> dict[str, Any]:
-    """Without those that this numba does not know; they are about the time of compiling alone."""
-    return {name: value for name, value in options.items() if hasattr(CPUTargetOptions, name)}
-
-
-_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", **_known(no_cfunc_wrapper=True)}
-"""Nobody hands a kernel to C as a pointer: the wrapper for that would be a tenth of the time of compiling."""
-_UNCOUNTED: dict[str, Any] = _known(_nrt=False)
-"""No references are counted, which takes up to half of the time of compiling and, in a queue that looks into
-records of its arrays, of running.  Nothing may be allocated then: numba refuses to compile what does."""
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", **NO_C_WRAPPER}
 _ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
 """What a kernel calls to make an array: then references are counted."""
-_PIECE: dict[str, Any] = {**_COMMON, **_known(no_cpython_wrapper=True), "forceinline": True}
-"""Of what only kernels call: no way in from Python either, which would be compiled with each."""
-
-
-class Piece(CPUDispatcher):  # type: ignore[misc]
-    """What only kernels call.  It has no way in from Python: a call would end the process, and is refused."""
-
-    def __call__(self, *given: object, **named: object) -> Any:
-        raise TypeError(f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python.")
+_PIECE: dict[str, Any] = {**_COMMON, **NO_PYTHON_WRAPPER, "forceinline": True}
 
 
 def _counting(function: Callable[..., Any]) -> dict[str, Any]:
-    return _UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
+    return UNCOUNTED if _ALLOCATES.isdisjoint(function.__code__.co_names) else {}
 
 
-def _kernel(function: F, compiler: type[KernelCompiler], **options: Any) -> F:
-    return cast(F, njit(cache=True, pipeline_class=compiler, **_COMMON, **options)(function))
+def _kernel(function: F, **options: Any) -> F:
+    return cast(F, njit(cache=True, **_COMMON, **options)(function))
 
 
 def _piece(function: F, **options: Any) -> F:
     options = {**_PIECE, **_counting(function), **options}
     made = njit(pipeline_class=PieceCompiler, **options)(function)
-    made.__class__ = Piece
+    if not PLAIN:
+        made.__class__ = Piece
     return cast(F, made)
 
 
 def kernel(function: F) -> F:
     """Compile with strict IEEE arithmetic: the same bits on every machine."""
-    return _kernel(function, KernelCompiler, **_counting(function))
+    return _kernel(function, **_counting(function))
 
 
 def reducing_kernel(function: F) -> F:
     """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors.
 
-    An array that is written must overlap no other, and none is allocated: see `linking.ReducingCompiler`.
+    An array that is written must overlap no other, and none is allocated: see `ReducingCompiler`.
     """
-    return _kernel(function, ReducingCompiler, fastmath=REDUCTION_FLAGS, **_UNCOUNTED)
+    return _kernel(function, pipeline_class=ReducingCompiler, fastmath=REDUCTION_FLAGS, **UNCOUNTED)
 
 
 def strict_piece(function: F) -> F:
@@ -95,7 +86,7 @@ def reducing_call(function: F) -> F:
 
 def shared_rule(function: F) -> F:
     """A strict piece of kernels; called from Python it runs as it stands, uncompiled."""
-    rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **_UNCOUNTED)(function)
+    rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **UNCOUNTED)(function)
     return rule
 
 
@@ -121,7 +112,10 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
     stamp = cache / "sources"
     try:
         sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
-        state = "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
+        state = (
+            "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
+            + "plain" * PLAIN
+        )
         if stamp.exists() and stamp.read_text() == state:
             return False
         cache.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
+from asyncqn.kernels.numba_internals import stack_array
 from asyncqn.kernels.random import BLOCK, NOISE, normals_block
-from asyncqn.kernels.stack import stack_array
 from asyncqn.kernels.vectors import dot
 
 TILE = 16 * BLOCK

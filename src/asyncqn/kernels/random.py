@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from asyncqn.kernels.jit import kernel, strict_piece
-from asyncqn.kernels.stack import stack_array
+from asyncqn.kernels.numba_internals import stack_array
 
 ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
 """What a block of random bits is for: the second word of the counter."""

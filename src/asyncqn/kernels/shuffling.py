@@ -8,8 +8,8 @@ So a worker's k-th subsample is known from (key, worker, k) alone, on every engi
 import numpy as np
 
 from asyncqn.kernels.jit import kernel, strict_piece
+from asyncqn.kernels.numba_internals import stack_array
 from asyncqn.kernels.random import ORDER, SAMPLE, philox, philox_words
-from asyncqn.kernels.stack import stack_array
 
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)

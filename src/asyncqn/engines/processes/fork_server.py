@@ -33,7 +33,7 @@ from contextlib import suppress
 
 from asyncqn.engines.child_interpreter import child_environment
 from asyncqn.errors import WorkerFailed
-from asyncqn.kernels.compiling import no_compilation
+from asyncqn.kernels.numba_internals import no_compilation
 
 LOOK_EVERY = 1.0
 """Seconds between two looks whether the master is still the parent."""
