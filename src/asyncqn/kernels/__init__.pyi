@@ -10,7 +10,7 @@ from .jit import (
     reducing_piece,
     strict_piece,
 )
-from .stack import stack_array
+from .numba_internals import stack_array
 from .vectors import add_one, is_range, sum_of_squares
 
 __all__ = [
