@@ -149,7 +149,7 @@ class _WithoutCollecting(event.Listener):
         self.depth, self.collects = 0, False
 
     def on_start(self, event: Any) -> None:
-        if self.depth or event.data["dispatcher"].py_func.__module__.startswith("asyncqn."):
+        if self.depth or event.data["dispatcher"].py_func.__module__.startswith(("asyncqn.", "asyncqn_")):
             self.depth += 1
             if self.depth == 1:
                 self.collects = gc.isenabled()
