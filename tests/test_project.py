@@ -12,9 +12,11 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import asyncqn as aq
 from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -308,6 +310,42 @@ def test_the_core_is_short_and_its_readme_names_every_file_in_reading_order() ->
     ]
     assert re.findall(r"^\| \[(\w+)\.py\]", readme, re.M) == ten
     assert set(re.findall(r"\]\((\w+\.py)\)", readme)) == files
+
+
+def test_from_minimize_to_the_arithmetic_it_is_the_five_hops_of_the_design() -> None:
+    """The files on the way to `step` and `apply`, as the stacks of a run on threads show them."""
+    design = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in design.split("<!-- walk -->")[1].split("<!-- /walk")[0].splitlines()]
+    to_step, to_apply = (
+        [file for row in rows if len(row) > 4 for file in re.findall(r"^ `([\w/]+)\.py`", row[column])]
+        for column in (2, 4)
+    )
+    stacks: dict[str, list[str]] = {}
+
+    def note(what: str) -> None:
+        frame, files = sys._getframe(2), []
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(SOURCE):
+                files.insert(0, path.relative_to(SOURCE).with_suffix("").as_posix())
+            frame = frame.f_back
+        stacks[what] = list(dict.fromkeys(files))
+
+    class Noting(aq.AsyncSGD):
+        def step(self, *arguments: Any) -> Any:
+            note("step")
+            return super().step(*arguments)
+
+        def apply(self, *arguments: Any) -> Any:
+            note("apply")
+            return super().apply(*arguments)
+
+    problem = aq.LinearGaussian.random(dim=3, n_data=20, seed=0)
+    aq.minimize(problem, Noting(h=1e-3, batch=5), engine=aq.Threads(1), commits=5)
+    assert len(to_step) == 5, "and the algorithm: five hops"
+    assert stacks["step"] == to_step[2:], "a thread begins with hop 2"
+    assert stacks["apply"] == [*to_step[2:4], *to_apply[1:]], "an update is sent by the worker's loop"
+    assert to_apply[0] == to_step[2]
 
 
 def test_groups_of_tests_reach_the_program_that_spreads_them(request: pytest.FixtureRequest) -> None:

@@ -45,19 +45,22 @@ from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, potential_stopped
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
+from asyncqn.core.schedule import rows_computed
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
 from asyncqn.engines.copies import copied
 from asyncqn.engines.measured import Measured
 from asyncqn.engines.orders import Assign, Member, sent_fields
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
-from asyncqn.engines.snapshots import Snapshots, restore, take
+from asyncqn.engines.snapshots import Snapshots, take
 from asyncqn.runs.checkpoint import Arrays, Saved
 from asyncqn.runs.conclude import conclude
 from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.draws import rows_to_keep
 from asyncqn.runs.manifest import EngineManifest, run_manifest
 from asyncqn.runs.run import Run
+from asyncqn.runs.segments import segments_after
+from asyncqn.runs.snapshot import restore_master
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
 
@@ -131,10 +134,30 @@ class Coordinator:
         self._sent = sent_fields(algorithm, self.master.iterate)
         self._all_sent = self._sent == self.master.iterate._fields
         if self.start is not None:
-            restore(self, self.start)
+            self._restore(self.start)
             self.stage = stage_at(self.stages, self.version)
             self._guarded(self.master.stop_where_due)  # the checkpoint may be that of the end
         self.waiting.open_round(self.stage, self.time)
+
+    def _restore(self, start: Saved) -> None:
+        """Continue from a checkpoint."""
+        document, schedule = start.document, start.schedule()
+        restore_master(self.master, start)
+        schedule.check_parts(self.stages)
+        self.recorder = ScheduleRecorder.of(schedule)
+        if self.handout is not None:
+            self.handout.resume(self.recorder.schedule())
+        self.time, self.next_worker = float(document["time"]), int(document["next"])
+        self.steps_made = {int(w): int(k) for w, k in document["workers"].items()}
+        self.gone = set(schedule.worker.tolist()) - set(self.steps_made)
+        self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
+        self.resumed_from = self.version
+        self.segments = segments_after(start, self.manifest(), self.version, len(schedule))
+        if self.stopping.max_passes is not None:
+            rows = rows_computed(self.algorithm, schedule, self.potential.n_data)
+            self.master.passes = float(rows.sum()) / self.potential.n_data
+        if self.version >= self.commits:
+            self.stop(Outcome.COMPLETED, f"{self.version} commits were made.")
 
     # -- what an engine reads
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a master's state: the snapshot being taken, and how a run goes on from one.
+"""Checkpoints of a coordinator: the snapshot being taken, and the one of the end.
 
 When a checkpoint is due, a snapshot of the master is taken and every worker owes its state: each is handed in
 before the worker begins its next step, so that together they are the run between two commits.
@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from asyncqn.core.outcome import Outcome
-from asyncqn.core.schedule import rows_computed
 from asyncqn.engines.orders import state_arrays
 from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.runs.checkpoint import Arrays, Saved
-from asyncqn.runs.segments import segments_after
-from asyncqn.runs.snapshot import restore_master, save_master
+from asyncqn.runs.snapshot import save_master
 
 if TYPE_CHECKING:
     from asyncqn.engines.coordinator import Coordinator
@@ -91,25 +88,3 @@ def last_checkpoint(state: Coordinator, states: Mapping[int, Any]) -> Saved:
     for worker in map(int, saved.document["workers"]):
         saved.arrays.update(state_arrays(worker, states[worker]))
     return saved
-
-
-def restore(state: Coordinator, start: Saved) -> None:
-    """Go on from a checkpoint."""
-    document = start.document
-    restore_master(state.master, start)
-    schedule = start.schedule()
-    schedule.check_parts(state.stages)
-    state.recorder = ScheduleRecorder.of(schedule)
-    if state.handout is not None:
-        state.handout.resume(state.recorder.schedule())
-    state.time, state.next_worker = float(document["time"]), int(document["next"])
-    state.steps_made = {int(w): int(k) for w, k in document["workers"].items()}
-    state.gone = set(schedule.worker.tolist()) - set(state.steps_made)
-    state.lost_workers, state.joined_later = int(document["lost"]), int(document["joined"])
-    state.resumed_from = state.version
-    state.segments = segments_after(start, state.manifest(), state.version, len(schedule))
-    if state.stopping.max_passes is not None:
-        rows = rows_computed(state.algorithm, schedule, state.potential.n_data)
-        state.master.passes = float(rows.sum()) / state.potential.n_data
-    if state.version >= state.commits:
-        state.stop(Outcome.COMPLETED, f"{state.version} commits were made.")
