@@ -33,8 +33,8 @@ class SGLD(StochasticGradient):
     h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega.
 
     At beta = 1 use `aq.sample` instead.  With exact gradients and the best of three steps, 25,000 commits of
-    SGLD had standard deviations 0.82 to 1.15 of the right ones and means off by up to 0.38 of them on one worker,
-    0.81 to 1.87 and 0.43 on 16 (`python -m benchmarks.studies.posteriors.at_beta_one`).
+    SGLD had standard deviations 0.82 to 1.15 of the right ones and means off by up to 0.38 of them on one
+    worker, 0.81 to 1.87 and 0.43 on 16 (`python -m benchmarks.studies.posteriors.at_beta_one`).
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
