@@ -37,9 +37,9 @@ def failure(name: str) -> Record:
 def met(record: Record) -> bool | None:
     """Whether the number that a row shows, its ratio or else its value, keeps the row's target.
 
-    A target is "<= 8" or ">= 0.8", with a unit behind it or not; None: the row has no target.
+    A target is "<= 8", ">= 0.8" or ">= 1e6", with a unit behind it or not; None: the row has no target.
     """
-    target = re.match(r"(<=|>=) ([0-9.]+)", record["target"] or "")
+    target = re.match(r"(<=|>=) ([0-9.]+(?:e[0-9]+)?)", record["target"] or "")
     shown = record["value"] if record["ratio"] is None else record["ratio"]
     if target is None or shown is None:
         return None

@@ -41,6 +41,7 @@ __all__ = [
     "Refused",
     "Seed",
     "Workers",
+    "array_like",
     "check_seed",
     "checked",
     "from_json",

@@ -21,14 +21,22 @@ import numpy.typing as npt
 
 from asyncqn import Table
 from asyncqn.errors import BadInput, NotFitted, require
-from asyncqn.parameters import Precision, Seed, Workers, parameter, parameters_of
+from asyncqn.parameters import Precision, Seed, Workers, checked, parameter, parameters_of
 from asyncqn.types import Array, Progress
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
 from asyncqn_recommender.files import load_model, save_model
 from asyncqn_recommender.learning import learn, matched, pairs, rating_table
 from asyncqn_recommender.metrics import rank_quality
 from asyncqn_recommender.model import FactorModel, Recommendation
-from asyncqn_recommender.problems.parameters import Alpha, Confidence, Rank, Ridge
+from asyncqn_recommender.problems.parameters import (
+    Alpha,
+    Confidence,
+    ExcludeSeen,
+    ListLength,
+    Policy,
+    Rank,
+    Ridge,
+)
 from asyncqn_recommender.ranking import tables
 from asyncqn_recommender.updating import fold_in, partial_fit
 
@@ -140,14 +148,15 @@ class Recommender:
 
     # -- learning
 
+    @checked
     def fit(
         self: Self,
         ratings: Any,
         y: Any = None,
         *,
         validation: Any = None,
-        duplicates: str | None = None,
-        callback: Callable[[Progress], Any] | None = None,
+        duplicates: Policy = None,
+        callback: Annotated[Callable[[Progress], Any] | None, parameter("Called after evaluations")] = None,
     ) -> Self:
         """Learn from ratings in any form `as_ratings` takes, or from pairs and ratings `y`.
 
@@ -157,7 +166,6 @@ class Recommender:
         StopIteration.
         """
         self.check()
-        require(callback is None or callable(callback), f"callback must be a function, not {callback!r}.")
         begun = time.perf_counter()
         train = rating_table(ratings, y, duplicates, clicks=self._of_clicks)
         held = None
@@ -227,8 +235,14 @@ class Recommender:
         """Minus the RMSE, of clicks the NDCG at 10: scikit-learn takes a higher score for a better one."""
         return self.evaluate(ratings, y)["ndcg"] if self._of_clicks else -self.rmse(ratings, y)
 
+    @checked
     def evaluate(
-        self, ratings: Any, y: Any = None, *, k: int | None = None, threshold: float | None = None
+        self,
+        ratings: Any,
+        y: Any = None,
+        *,
+        k: Annotated[int | None, parameter("Length of the lists that are judged; None: none", ge=1)] = None,
+        threshold: Annotated[float | None, parameter("Least rating of a relevant item; None: any")] = None,
     ) -> dict[str, float]:
         """`rmse`, `mae` and the number `n` of ratings they were measured on; with `k`, lists are judged too.
 
@@ -246,7 +260,10 @@ class Recommender:
         found = model.measure(test)
         return found if k is None else found | rank_quality(model, test, k, threshold, self.workers)
 
-    def recommend(self, user: Any, n: int = 10, *, exclude_seen: bool = True) -> list[Recommendation]:
+    @checked
+    def recommend(
+        self, user: Any, n: ListLength = 10, *, exclude_seen: ExcludeSeen = True
+    ) -> list[Recommendation]:
         """The n best items for a user; scores are not clipped, so that they still tell items apart.
 
         A user of whom the model knows no rating is given the items with the highest baseline, the damped
@@ -254,13 +271,14 @@ class Recommender:
         """
         return self._learned().recommend(user, n, exclude_seen)
 
+    @checked
     def recommend_many(
         self,
         users: Any = None,
-        n: int = 20,
+        n: ListLength = 20,
         *,
-        exclude_seen: bool = True,
-        progress: Callable[[int], Any] | None = None,
+        exclude_seen: ExcludeSeen = True,
+        progress: Annotated[Callable[[int], Any] | None, parameter("Called with the users done")] = None,
     ) -> Table:
         """The n best items of every user in a list, or of all, as a table user, rank, item, score, basis.
 
@@ -274,7 +292,8 @@ class Recommender:
                 progress(done)
         return Table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
-    def similar(self, item: Any, n: int = 10) -> list[Recommendation]:
+    @checked
+    def similar(self, item: Any, n: ListLength = 10) -> list[Recommendation]:
         """The n items whose predicted ratings correlate best with those of `item` over the users."""
         return self._learned().similar(item, n)
 
@@ -288,7 +307,14 @@ class Recommender:
         other.model_ = fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks))
         return other
 
-    def partial_fit(self: Self, ratings: Any, y: Any = None, *, rounds: int = 2) -> Self:
+    @checked
+    def partial_fit(
+        self: Self,
+        ratings: Any,
+        y: Any = None,
+        *,
+        rounds: Annotated[int, parameter("Times that rows of items and users are solved", ge=1)] = 2,
+    ) -> Self:
         """Learn from further ratings, of new users and items too, without fitting the rest again.
 
         Rows of users and items with new ratings are solved exactly in turn, so many `rounds`: see

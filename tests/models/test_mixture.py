@@ -87,7 +87,7 @@ def test_bad_input_gets_a_sentence():
         Mixture.random(9, 50, width=10.0, gap=5.0)
     with pytest.raises(BadInput, match="with 2 columns"):
         Mixture(np.ones((3, 2)), np.ones((2, 3)), 1.0)
-    with pytest.raises(BadInput, match="scale must be positive"):
+    with pytest.raises(BadInput, match="scale must be a positive finite number"):
         Mixture(np.ones((3, 2)), np.ones((2, 2)), 0.0)
     p = Mixture.random(2, 5, seed=0)
     for theta, rows in ((np.ones(2), [0]), (np.ones(4), [5]), (np.ones(4), [-1])):

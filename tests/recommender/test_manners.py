@@ -94,7 +94,7 @@ def test_other_mistakes_are_one_sentence(model: Recommender) -> None:
         model.predict([1, 2], [1, 2, 3])
     with pytest.raises(BadInput, match="n x 2"):
         model.predict([1, 2, 3])
-    with pytest.raises(BadInput, match="positive integer"):
+    with pytest.raises(BadInput, match="n must be an integer of at least 1, not 0"):
         model.recommend(int(TRAIN.user_ids[0]), n=0)
     with pytest.raises(BadInput, match="nan"):
         model.predict([np.nan], [1])

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from asyncqn.core.stages import Stages, last_versions
 from asyncqn.errors import BadInput, require
+from asyncqn.parameters import REAL, Checked, parameter
 
 DROPPED = 0
 
@@ -60,7 +61,7 @@ def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Checked):
     """Who read which version, which commit delivered it, and when: one row per computation.
 
     Columns of equal length; validated when made.  `time` is that of the commit (or of the drop).
@@ -71,14 +72,15 @@ class Schedule:
     [0, 1]
     """
 
-    worker: Ints
-    read: Ints
-    commit: Ints
-    time: npt.NDArray[np.float64]
-    part: Ints | None = None
+    worker: Annotated[Ints, REAL, parameter("Who computed, from 0")]
+    read: Annotated[Ints, REAL, parameter("The version that was read")]
+    commit: Annotated[Ints, REAL, parameter("The commit that delivered it; 0: it was dropped")]
+    time: Annotated[npt.NDArray[np.float64], REAL, parameter("When that was", unit="of the engine's clock")]
+    part: Annotated[Annotated[Ints, REAL] | None, parameter("The block asked for; None: all rows")] = None
     """Which block each computation was asked for, where an algorithm asks for one."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("worker", "read", "commit", "part"):
             column = getattr(self, name)
             if column is not None:

@@ -11,19 +11,20 @@ small move makes U larger; the number of such minima grows fast with K.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import mixture as kernels
+from asyncqn.models.parameters import Recipe, Size
 from asyncqn.models.validation import misfit
-from asyncqn.parameters import check_seed
+from asyncqn.parameters import REAL, Checked, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Checked):
     """Centres of a mixture of Gaussians of equal weight and scale: a problem with many minima.
 
     `X`: data points (n_data x d, float64); `centres`: (K x d), those they were drawn around; `scale`: the
@@ -35,13 +36,14 @@ class Mixture:
     True
     """
 
-    X: Array = field(repr=False)
-    centres: Array = field(repr=False)
-    scale: float
-    recipe: dict[str, Any] | None = None
+    X: Annotated[Array, REAL, parameter("A row per data point")] = field(repr=False)
+    centres: Annotated[Array, REAL, parameter("A row per component, where it was drawn")] = field(repr=False)
+    scale: Annotated[float, parameter("Standard deviation of the prior of the centres", gt=0.0)]
+    recipe: Recipe = None
     """The arguments of `random` that made it, from which a saved run can make it again."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         X, centres = np.ascontiguousarray(self.X, np.float64), np.ascontiguousarray(self.centres, np.float64)
         require(X.ndim == 2 and X.size > 0, f"X must be a non-empty matrix, not of shape {X.shape}.")
         require(
@@ -49,29 +51,28 @@ class Mixture:
             f"centres must be a matrix with {X.shape[1]} columns, as X has, not of shape {centres.shape}.",
         )
         require(bool(np.isfinite(X).all() and np.isfinite(centres).all()), "X and centres must be finite.")
-        require(0.0 < self.scale < np.inf, f"scale must be positive, not {self.scale!r}.")
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "centres", centres)
 
     @classmethod
+    @checked
     def random(
-        cls, components: int = 6, n_data: int = 300, width: float = 20.0, gap: float = 5.0, seed: int = 0
+        cls,
+        components: Annotated[int, parameter("How many clusters there are", ge=1, le=10_000)] = 6,
+        n_data: Size = 300,
+        width: Annotated[float, parameter("Side of the square in which the centres lie", gt=0.0)] = 20.0,
+        gap: Annotated[float, parameter("Least distance of two centres", ge=0.0)] = 5.0,
+        seed: Seed = 0,
     ) -> Mixture:
         """Equal clusters in the plane, with centres drawn evenly from a square of side `width`.
 
         Centres nearer than `gap` to an earlier one are drawn again; the prior's scale is `width`.
         """
-        for name, count in (("components", components), ("n_data", n_data)):
-            require(
-                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
-                f"{name} must be an integer of at least 1, not {count!r}.",
-            )
-        require(width > 0 and gap >= 0, f"width must be positive and gap not negative: {width!r}, {gap!r}.")
         require(
             components * gap**2 <= width**2,
             f"{components} centres {gap:g} apart do not fit into a square of side {width:g}: raise width.",
         )
-        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x313]))
+        rng = np.random.Generator(np.random.Philox(key=[seed, 0x313]))
         centres = np.empty((0, 2))
         while len(centres) < components:
             new = rng.uniform(-width / 2, width / 2, (10_000, 2))

@@ -11,19 +11,20 @@ descent from a random start ends more often than not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import phase_retrieval as kernels
+from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import misfit
-from asyncqn.parameters import check_seed
+from asyncqn.parameters import REAL, Checked, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class PhaseRetrieval:
+class PhaseRetrieval(Checked):
     """A signal from the squares of linear measurements: a problem with many minima, whose optimum is 0.
 
     `A`: rows a_i (n_data x dim, float64); `signal`: the x that made y = (A x)^2.
@@ -34,15 +35,16 @@ class PhaseRetrieval:
     0.0
     """
 
-    A: Array = field(repr=False)
-    signal: Array = field(repr=False)
-    recipe: dict[str, Any] | None = None
+    A: Annotated[Array, REAL, parameter("A row per measurement")] = field(repr=False)
+    signal: Annotated[Array, REAL, parameter("The x that was measured")] = field(repr=False)
+    recipe: Recipe = None
     """The arguments of `random` that made it, from which a saved run can make it again."""
     y: Array = field(init=False, repr=False)
 
     optimum = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         A, x = np.ascontiguousarray(self.A, np.float64), np.ascontiguousarray(self.signal, np.float64)
         require(A.ndim == 2 and A.size > 0, f"A must be a non-empty matrix, not of shape {A.shape}.")
         require(x.shape == (A.shape[1],), f"signal must have one entry per column of A, {A.shape[1]}.")
@@ -52,14 +54,10 @@ class PhaseRetrieval:
         object.__setattr__(self, "y", np.einsum("ij,j->i", A, x) ** 2)
 
     @classmethod
-    def random(cls, dim: int = 10, n_data: int = 25, seed: int = 0) -> PhaseRetrieval:
+    @checked
+    def random(cls, dim: Dim = 10, n_data: Size = 25, seed: Seed = 0) -> PhaseRetrieval:
         """A with standard normal entries, and a signal in a random direction with |x|^2 = dim."""
-        for name, count in (("dim", dim), ("n_data", n_data)):
-            require(
-                isinstance(count, int) and not isinstance(count, bool) and count >= 1,
-                f"{name} must be an integer of at least 1, not {count!r}.",
-            )
-        rng = np.random.Generator(np.random.Philox(key=[check_seed(seed), 0x9A5E]))
+        rng = np.random.Generator(np.random.Philox(key=[seed, 0x9A5E]))
         A, x = rng.standard_normal((n_data, dim)), rng.standard_normal(dim)
         x *= np.sqrt(dim / (x @ x))
         return cls(A, x, {"dim": dim, "n_data": n_data, "seed": seed})

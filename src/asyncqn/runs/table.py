@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.errors import MissingExtra
+from asyncqn.errors import BadInput, MissingExtra
+from asyncqn.parameters import Kind, Refused, checked, parameter
+
+
+def _column(value: Any) -> npt.NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise Refused("a masked array with masked entries: fill or remove them")
+    try:
+        column = np.asarray(value)
+    except ValueError:
+        raise Refused("a ragged array") from None
+    if column.ndim == 0:
+        raise Refused
+    return column
+
+
+COLUMN = Kind(("an array",), _column, None)
 
 
 class Table(Mapping[str, npt.NDArray[Any]]):
@@ -23,11 +39,15 @@ class Table(Mapping[str, npt.NDArray[Any]]):
     (['commit', 'fun'], 2, {'commit': 10, 'fun': 1.5})
     """
 
-    def __init__(self, columns: Mapping[str, npt.ArrayLike]) -> None:
-        self._columns = {name: np.asarray(column) for name, column in columns.items()}
+    @checked
+    def __init__(
+        self, columns: Annotated[Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("By name")]
+    ) -> None:
+        self._columns: dict[str, npt.NDArray[Any]] = dict(columns)  # type: ignore[arg-type]
         lengths = {column.shape for column in self._columns.values()}
         if len(lengths) > 1:
-            raise ValueError(f"columns differ in length: { {k: v.shape for k, v in self._columns.items()} }")
+            shapes = ", ".join(f"{name} has the shape {a.shape}" for name, a in self._columns.items())
+            raise BadInput(f"the columns of a table must be of one length, but {shapes}.")
 
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, float]]) -> Table:

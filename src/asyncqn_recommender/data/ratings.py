@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import BadInput, require
 from asyncqn.models.sparse_layout import checked_csr
+from asyncqn.parameters import Refused, array_like
 from asyncqn_recommender.data.arrow import arrow, as_float32, encode_column, time_column, usable_rows
 from asyncqn_recommender.data.columns import Columns, Names, choose
 from asyncqn_recommender.data.duplicates import check_policy, repeated_rows, resolve
@@ -76,7 +77,9 @@ class Ratings:
         user_index, user_ids = encode(users, "user")
         item_index, item_ids = encode(items, "item")
         try:
-            numbers = np.asarray(values, dtype=np.float32)
+            numbers = np.asarray(whole(values), dtype=np.float32)
+        except Refused as refusal:
+            raise BadInput(f"the ratings must be numbers, not {refusal}.") from None
         except (TypeError, ValueError) as error:
             raise BadInput("the ratings must be numbers.") from error
         require(
@@ -227,6 +230,13 @@ def from_usable(table: Any, names: Names, time_asked: bool, where: str) -> Ratin
         f"{where}: the column {names.time!r} does not tell a time in every row: give numbers or dates.",
     )
     return Ratings(user_index, item_index, values, user_ids, item_ids, None, times)
+
+
+def whole(values: Any) -> Any:
+    """The values; refused where a part of them would be lost: imaginary parts, and masks."""
+    if isinstance(values, (np.ndarray, list, tuple)):
+        array_like(values)
+    return values
 
 
 def checked(ratings: Ratings, duplicates: str = "error") -> Ratings:

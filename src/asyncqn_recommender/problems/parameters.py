@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from asyncqn.parameters import Kind, RealArray, Refused, Seed, parameter
 
@@ -18,6 +18,12 @@ Confidence = Annotated[float, parameter("A click of strength r counts 1 + r time
 Shuffling = Annotated[Seed | None, parameter("Of the order in which rows are kept; None: as given")]
 Source = Annotated[str | Mapping[str, Any] | None, parameter("Where the ratings come from, as JSON data")]
 Columns = Annotated[RealArray | None, parameter("A factor on the ridge of each column; None: 1")]
+ListLength = Annotated[int, parameter("How many items a list has", ge=1)]
+ExcludeSeen = Annotated[bool, parameter("Whether to leave out what the user has rated")]
+Policy = Annotated[
+    Literal["error", "last", "first", "mean", "sum"] | None,
+    parameter("What becomes of several ratings of one item by one user; None: error, of clicks sum"),
+]
 
 
 def _test_ratings(value: Any) -> Any:
