@@ -65,5 +65,9 @@ def potential_examples() -> list[tuple[str, str]]:
 EXAMPLES: dict[str, Any] = {name: algorithm_for(name) for name in [*ALGORITHMS, *VARIANTS]}
 SERIAL = [name for name, algorithm in EXAMPLES.items() if extra(algorithm, "max_workers") == 1]
 PARALLEL = [name for name in EXAMPLES if name not in SERIAL]
-STOCHASTIC = [name for name, algorithm in EXAMPLES.items() if hasattr(algorithm, "batch")]
-"""Those that draw minibatches."""
+STOCHASTIC = [
+    name
+    for name, algorithm in EXAMPLES.items()
+    if hasattr(algorithm, "batch") and extra(algorithm, "results") is None
+]
+"""Those that send the step of a minibatch; a sampler's chain judges its own gradients."""

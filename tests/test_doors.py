@@ -181,7 +181,23 @@ def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         pytest.param(
             ("run", "--engine", "ray", "--commits", "5", "-q"), marks=pytest.mark.xdist_group("clusters")
         ),
-        ("tune", "async-sgd", "--workers", "4", "--budget", "2", "--epsilon", "5", "--seeds", "1", "-q"),
+        (
+            "tune",
+            "async-sgd",
+            "--workers",
+            "4",
+            "--budget",
+            "2",
+            "--metric",
+            "error",
+            "--target",
+            "5",
+            "--max-time",
+            "2000",
+            "--seeds",
+            "1",
+            "-q",
+        ),
     ],
     ids=["spawn", "ray", "tune"],
 )

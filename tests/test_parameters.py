@@ -106,6 +106,8 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield aq.Mixture.random, {"components": 2}
     yield aq.PhaseRetrieval, {"A": X, "signal": [1.0, 2.0]}
     yield aq.PhaseRetrieval.random, {"dim": 2}
+    yield aq.Bounded, {"name": "x"}
+    yield aq.Constrained, {"problem": PROBLEM, "parameters": [aq.Bounded("x", PROBLEM.dim)]}
     yield aq.from_torch, {"module": None, "loss": None, "X": X, "y": Y}
     yield aq.from_jax, {"loss": len, "params": None, "data": None}
     for factorization in FACTORIZATIONS:

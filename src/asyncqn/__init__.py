@@ -47,8 +47,12 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     return find, lambda: sorted(homes), sorted(homes)
 
 
-__getattr__, __dir__, __all__ = lazy_names(__name__)
-__all__ += ["lazy_names"]
+__getattr__, _, _names = lazy_names(__name__)
+__all__ = sorted([*_names, "lazy_names"])
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class _Package(ModuleType):

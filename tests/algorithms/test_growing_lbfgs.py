@@ -19,7 +19,7 @@ from asyncqn.core.master import Master
 from asyncqn.core.request import Request
 from asyncqn.core.stages import blocks, stage_at, stage_index
 from asyncqn.core.streams import Stream
-from asyncqn.engines.thread_workers import Delays
+from asyncqn.engines.worker_loop import Delays
 from asyncqn.kernels import shuffling
 from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Task

@@ -242,7 +242,7 @@ def test_the_clock_stands_still_while_it_is_paused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"workers": 0}, "workers must be"),
+        ({"workers": 0}, "at least one worker"),
         ({"workers": 2, "timing_model": aq.Cluster(3)}, "timing_model describes 3"),
         ({"workers": 2, "time_unit": 0.0}, "time_unit"),
         ({"workers": 2, "max_staleness": -1}, "max_staleness"),

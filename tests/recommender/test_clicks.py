@@ -104,7 +104,7 @@ def test_what_clicks_cannot_tell_is_refused_in_a_sentence(model: Recommender) ->
     for bad, word in (({"alpha": 0.1}, "leave alpha out"), ({"offsets": True}, "leave them out")):
         with pytest.raises(BadInput, match=word):
             Recommender(feedback="implicit", **bad).fit(TRAIN)
-    with pytest.raises(BadInput, match=f"one of {', '.join(map(repr, FEEDBACKS))}, not 'loud'"):
+    with pytest.raises(BadInput, match=f"must be {' or '.join(map(repr, FEEDBACKS))}, not 'loud'"):
         Recommender(feedback="loud").fit(TRAIN)
     with pytest.raises(BadInput, match="confidence"):
         Recommender(feedback="implicit", confidence=0.0).fit(TRAIN)

@@ -185,7 +185,16 @@ def test_close_does_not_wait_for_a_reader_that_stalls() -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_the_command_ends_at_a_signal_while_a_reader_stalls(number: int, code: int, tmp_path: Path) -> None:
     save_ratings(large(), tmp_path / "set")
-    command = [sys.executable, "-m", "asyncqn", "serve", f"set={tmp_path / 'set'}", "--json", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "asyncqn",
+        "recommender",
+        "serve",
+        f"set={tmp_path / 'set'}",
+        "--json",
+        "--quiet",
+    ]
     environment = child_environment(ASYNCQN_DATA_TOKEN="")
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         try:

@@ -22,7 +22,7 @@ import numpy as np
 
 from asyncqn.core.problem import read_only
 from asyncqn.errors import require
-from asyncqn.parameters import Checked, parameter
+from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.types import Array, Potential, Rows, extra
 
 
@@ -92,11 +92,12 @@ class Constrained:
     True
     """
 
-    def __init__(self, problem: Potential, parameters: Sequence[Bounded]) -> None:
-        require(
-            all(isinstance(one, Bounded) for one in parameters),
-            "parameters must be a sequence of Bounded, as in [Bounded('mu'), Bounded('sigma', low=0.0)].",
-        )
+    @checked
+    def __init__(
+        self,
+        problem: Annotated[Potential, parameter("U as a function of phi")],
+        parameters: Annotated[Sequence[Bounded], parameter("All parameters, in the order of phi")],
+    ) -> None:
         self.names: list[str] = [name for one in parameters for name in one.names]
         require(
             len(self.names) == int(problem.dim),
