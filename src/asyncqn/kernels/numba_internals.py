@@ -16,11 +16,13 @@ references are not counted                   `UNCOUNTED`            up to 0.8   
 no wrapper for C                             `NO_C_WRAPPER`         0.3 to 0.7  0.1 to 0.2
 no wrapper for Python                        `NO_PYTHON_WRAPPER`    0.3         up to 0.2
 no garbage collection while compiling        `_WithoutCollecting`   0.2 to 0.6  0.1 to 0.6
-all of them                                  `PLAIN`                2.0 to 3.2  0.5 to 0.7
+all of them                                  `PLAIN`                0.2 to 3.2  0.5 to 0.7
 ===========================================  =====================  ==========  ==========
 
 Two problems (the default on a linear Gaussian model: 3.3 to 3.8 s cold, and as-L-BFGS: 7.4 s), one or two
 runs each with one trick off, on a busy machine: differences below 0.3 s are noise.
+All tricks together saved 2.0 and 3.2 s there, but only 0.2, 0.5 and 1.2 s when the machine was less busy, so
+the table must be measured again on a quiet one before a trick is kept or dropped by it.
 
 A trick that saves less than half a second everywhere goes: leaving out numba's passes for closures, `with`
 and array expressions saved nothing that could be measured (-0.4 to 0.3 s), and is gone.
