@@ -330,6 +330,10 @@ ISSUE: dict[str, Callable[[], Any]] = {
     "a number of ratings": lambda: Recommender(2).fit(3),
     "users and items of two shapes": lambda: FITTED.predict([1, 2], [1, 2, 3]),
     "a list of users": lambda: FITTED.recommend([1, 2]),
+    "a mapping as a user": lambda: FITTED.recommend({"x": 1}),
+    "a mapping among users": lambda: FITTED.predict({"x": 1}, 3),
+    "a complex number as an item": lambda: FITTED.similar(1j),
+    "a ragged list of users": lambda: FITTED.recommend_many([[1], [1, 2]]),
     "a list of items": lambda: FITTED.similar([1, 2]),
 }
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from asyncqn import Table
 from asyncqn.errors import require, require_count
 from asyncqn.types import Array, Rows
+from asyncqn_recommender.data.ids import id_array
 from asyncqn_recommender.kernels import ranking
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def tables(
     if users is None:
         indices, names = np.arange(len(model.user_ids)), model.user_ids
     else:
-        asked = np.asarray(users)
+        asked = id_array(users)
         require(asked.ndim == 1, f"users must be a flat list of ids, not of shape {asked.shape}.")
         indices = model.user_index(asked) if len(asked) else np.empty(0, np.int64)
         names = model.user_ids[indices] if (indices >= 0).all() else asked

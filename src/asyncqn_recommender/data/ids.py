@@ -5,6 +5,7 @@ A table of ids is sorted, so that the same ids give the same indices whatever th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ LONGEST_ID = 256
 """Characters in an id; the table has fixed width, so one giant id would cost memory for all."""
 
 _DENSE_FACTOR = 8
+_NO_IDS = (Mapping, Set, list, tuple, complex, type)
+"""Types that can be no id: asked for by mistake, they are refused and not called unknown."""
 
 
 def encode(ids: Any, what: str) -> tuple[Index, Ids]:
@@ -50,13 +53,25 @@ def plain_ids(ids: Any, what: str) -> Ids:
     raise BadInput(f"the {what} ids are of type {array.dtype}: give whole numbers or texts.")
 
 
+def id_array(ids: Any) -> npt.NDArray[Any]:
+    """Return ids to be looked up as an array of any shape; `BadInput` for what can be no id."""
+    try:
+        asked = np.asarray(ids)
+    except ValueError:
+        raise BadInput("ids must be a list of whole numbers or texts, not a ragged list.") from None
+    if asked.dtype.kind in "Oc":
+        wrong = next((x for x in asked.ravel().tolist() if isinstance(x, _NO_IDS)), None)
+        require(wrong is None, f"an id must be a whole number or a text, not {wrong!r}.")
+    return asked
+
+
 def lookup(table: Ids, ids: Any) -> npt.NDArray[np.int64]:
     """The index of every id in the sorted `table`, -1 where it is unknown; keeps the shape of `ids`.
 
     A text such as "42" finds the number 42 and the other way round, because a command line and a
     data frame often disagree about the type of the same id.
     """
-    asked = np.asarray(ids)
+    asked = id_array(ids)
     known = np.ones(asked.shape, dtype=bool)
     if table.dtype.kind == "i":
         if asked.dtype.kind not in "iu":
