@@ -151,7 +151,7 @@ class PairMemory(NamedTuple):
         return self[:6]
 
     def sound(self) -> bool:
-        """Whether the counters point into the ring, which kernels rely on; asked of what was loaded."""
+        """Return whether the counters of a loaded memory index valid slots, on which kernels rely."""
         size = self.pairs.shape[1]
         stored, newest = self.stored, self.newest
         return bool(0 <= stored <= size and (0 if stored else -1) <= newest < size)
@@ -295,7 +295,7 @@ class PairMemory(NamedTuple):
         return np.asarray(np.diagonal(self.gram[0])[known] / lengths[known])
 
     def forget(self) -> None:
-        """Remove all pairs; H0 stays, and so do the counts of what was admitted and refused."""
+        """Remove all pairs; keep H0 and the counts of accepted and rejected pairs."""
         for part in (self.pairs, self.gram, self.middle, self.products):
             part[...] = 0
         forget_slots(self.ring)

@@ -117,7 +117,7 @@ class ScatterMatrix(NamedTuple):
                 self.note(update)
 
     def renew(self, p: float = 1.0, flattest: float = 2.0) -> bool:
-        """Make H0 of what was seen, where that is worth it; return whether it was made.
+        """Rebuild H0 from the observed scatter if that pays; return whether it was rebuilt.
 
         No direction is taken to be flatter than the stiffest coordinate by more than k^flattest.
         """
