@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TURNS = 15
@@ -81,7 +82,8 @@ def load_run(dim: int, commits: int) -> Task:
 
         problem, _, run = _simulated(dim, "SGD", commits)
         place = run.save(Path(tempfile.mkdtemp()) / "run")
-        return lambda: aq.load_run(place, potential=problem)
+        words: dict[str, Any] = {"problem" if hasattr(aq, "Problem") else "potential": problem}
+        return lambda: aq.load_run(place, **words)
 
     return task
 
@@ -106,10 +108,10 @@ def ratings_gradient(rank: int) -> Task:
         from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization
 
         ratings = synthetic_ratings(2000, 1000, 100_000, seed=0)
-        potential = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)
-        theta, rows = potential.initial(np.random.default_rng(0)), np.arange(potential.n_data)
+        problem = ProfiledFactorization.from_ratings(ratings, rank, dtype=np.float32)
+        theta, rows = problem.initial(np.random.default_rng(0)), np.arange(problem.n_data)
         out = np.empty_like(theta)
-        return lambda: potential.grad(theta, rows, out)
+        return lambda: problem.grad(theta, rows, out)
 
     return task
 

@@ -64,7 +64,7 @@ def algorithms() -> dict[str, Any]:
 
 def problems() -> dict[str, Any]:
     try:
-        return _classes("asyncqn.models", "POTENTIALS")
+        return _classes("asyncqn.models", "PROBLEMS")
     except ModuleNotFoundError:  # as version 0.2 called it
         return _classes("asyncqn.potentials", "POTENTIALS")
 
@@ -226,7 +226,7 @@ def check(what: str, folder: Path) -> None:
         name, kind, dtype = json.loads(told.read_text())
         try:
             problem = models[kind].example(dtype)
-            old = aq.load_run(told.with_suffix(""), potential=problem)
+            old = aq.load_run(told.with_suffix(""), problem=problem)
             if what == "simulator":
                 about = old.manifest
                 new = aq.minimize(

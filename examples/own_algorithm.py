@@ -26,20 +26,20 @@ class AgeAwareSGD:
     batch: int
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Any) -> None: ...
+    def check(self, problem: Any) -> None: ...
 
     def init(self, theta0: Any) -> Vector:
         return Vector(theta0.copy())
 
-    def init_worker(self, potential: Any, theta0: Any) -> Vector:
+    def init_worker(self, problem: Any, theta0: Any) -> Vector:
         return Vector(theta0.copy())
 
-    def step(self, view: Vector, local: Vector, potential: Any, task: Any) -> Vector:
-        rows = task.stream.generator().integers(potential.n_data, size=self.batch)
-        potential.grad(view.theta, rows, local.theta)
+    def step(self, view: Vector, local: Vector, problem: Any, task: Any) -> Vector:
+        rows = task.stream.generator().integers(problem.n_data, size=self.batch)
+        problem.grad(view.theta, rows, local.theta)
         return local
 
-    def learn(self, view: Vector, local: Vector, potential: Any, task: Any) -> Vector:
+    def learn(self, view: Vector, local: Vector, problem: Any, task: Any) -> Vector:
         return local
 
     def forget(self, local: Vector) -> Vector:

@@ -1,6 +1,6 @@
-"""The lists that tests iterate: every algorithm and every potential of the registries, with its example.
+"""The lists that tests iterate: every algorithm and every problem of the registries, with its example.
 
-An algorithm runs on the first potential that offers what it requires.  `VARIANTS` are further parameters
+An algorithm runs on the first problem that offers what it requires.  `VARIANTS` are further parameters
 worth a run; they add to the registry and never stand for it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.algorithms.fit import offers
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS
 from asyncqn.types import extra
 
 DTYPES = ("float64", "float32")
@@ -29,18 +29,18 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def potential_for(name: str, dtype: str = "float64") -> Any:
-    """The example potential on which an algorithm, or a variant of one, runs."""
+def problem_for(name: str, dtype: str = "float64") -> Any:
+    """The example problem on which an algorithm, or a variant of one, runs."""
     cls = ALGORITHMS[_kind(name)]
     required = extra(getattr(cls, "initial_inverse", cls), "requires")
     needs = required if isinstance(required, tuple) else ()
-    models = (model.example(dtype) for model in POTENTIALS.values())
-    return next(potential for potential in models if offers(potential, needs))
+    models = (model.example(dtype) for model in PROBLEMS.values())
+    return next(problem for problem in models if offers(problem, needs))
 
 
 def algorithm_for(name: str) -> Any:
     """The example of an algorithm, or a variant of it."""
-    algorithm = ALGORITHMS[_kind(name)].example(potential_for(name))
+    algorithm = ALGORITHMS[_kind(name)].example(problem_for(name))
     return replace(algorithm, **VARIANTS[name][1]) if name in VARIANTS else algorithm
 
 
@@ -48,10 +48,10 @@ def _kind(name: str) -> str:
     return VARIANTS[name][0] if name in VARIANTS else name
 
 
-def potential_examples() -> list[tuple[str, str]]:
-    """(kind, dtype) of every potential, in each type that it computes in."""
+def problem_examples() -> list[tuple[str, str]]:
+    """(kind, dtype) of every problem, in each type that it computes in."""
     found = []
-    for kind, model in POTENTIALS.items():
+    for kind, model in PROBLEMS.items():
         for dtype in DTYPES:
             try:
                 model.example(dtype)

@@ -1,4 +1,4 @@
-"""Plain NumPy twins of the factorization potentials, in float64 and without any cleverness."""
+"""Plain NumPy twins of the factorization problems, in float64 and without any cleverness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Problem(NamedTuple):
     n_items: int
 
 
-def problem(seed: int, n: int = 300, n_users: int = 20, n_items: int = 13) -> Problem:
+def make_problem(seed: int, n: int = 300, n_users: int = 20, n_items: int = 13) -> Problem:
     """Random ratings; some rows have many, some none, and pairs may repeat."""
     rng = np.random.default_rng(seed)
     users = (n_users * rng.random(n) ** 2).astype(np.int32)

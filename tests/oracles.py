@@ -65,9 +65,9 @@ class Quadratic:
         return np.linalg.solve(self.hessian, self.A.T @ self.y)
 
 
-def gradient(potential: Any, theta: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+def gradient(problem: Any, theta: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
     out = np.full_like(theta, np.nan)
-    potential.grad(theta, np.asarray(rows, np.int64), out)
+    problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
 
 
@@ -133,7 +133,7 @@ class PairList:
 # ---------------------------------------------------------------- algorithms in NumPy
 
 
-def as_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
+def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
     """Algorithms 1 and 2 of the paper, literally: every version is kept, workers look theirs up."""
     d = theta0.size
     versions = [(theta0.astype(np.float64), np.zeros(d))]
@@ -148,9 +148,9 @@ def as_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
         )  # fmt: skip
         stream = Stream(seed, w, state["k"])
         state["k"] += 1
-        Omega = stream.rows(potential.n_data, np.empty(algorithm.batch, np.int64)).copy()
+        Omega = stream.rows(problem.n_data, np.empty(algorithm.batch, np.int64)).copy()
         O, S = Omega[: algorithm.overlap], Omega[algorithm.overlap :]
-        g_O, g_S = gradient(potential, theta, O), gradient(potential, theta, S)
+        g_O, g_S = gradient(problem, theta, O), gradient(problem, theta, S)
         g = (O.size * g_O + S.size * g_S) / Omega.size
         H = state["memory"].times
         Z = stream.normals(np.empty(d)) if noise > 0 else np.zeros(d)
@@ -158,7 +158,7 @@ def as_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
         d_theta = H(u) + algorithm.rho * u
         if state["old"] is not None and algorithm.memory > 0:
             theta_old, O_old, g_old = state["old"]
-            state["memory"].consider(theta - theta_old, gradient(potential, theta, O_old) - g_old)
+            state["memory"].consider(theta - theta_old, gradient(problem, theta, O_old) - g_old)
         state["old"] = (theta, O, g_O)
         last_theta, last_u = versions[-1]
         versions.append((last_theta + d_theta, last_u + d_u))
@@ -169,7 +169,7 @@ def as_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
     }
 
 
-def mb_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
+def mb_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, seed: int) -> dict[str, Any]:
     """Multi-batch L-BFGS over the rounds of a schedule, late answers dropped."""
     thetas = [theta0.astype(np.float64)]
     memory = PairList(algorithm.memory, algorithm.epsilon, algorithm.initial_scale, algorithm.cosine_floor)
@@ -187,18 +187,18 @@ def mb_lbfgs(algorithm: Any, potential: Any, schedule: Any, theta0: np.ndarray, 
             if read != k:
                 continue
             Omega = Stream(seed, w, steps.get(w, 0)).rows(
-                potential.n_data, np.empty(algorithm.batch, np.int64)
+                problem.n_data, np.empty(algorithm.batch, np.int64)
             ).copy()  # fmt: skip
             steps[w] = steps.get(w, 0) + 1
             if commit == k + 1:
                 rows = Omega
                 if algorithm.reuse_overlap and previous.get(w, (-2,))[0] == k - 1:
                     rows = np.concatenate([Omega, previous[w][1][: algorithm.overlap]])
-                answers[w], weights[w] = gradient(potential, theta, rows), rows.size
+                answers[w], weights[w] = gradient(problem, theta, rows), rows.size
                 if w in answered_before:
                     O = previous[w][1][: algorithm.overlap]
                     assert previous[w][0] == k - 1
-                    ys.append(gradient(potential, theta, O) - gradient(potential, thetas[k - 1], O))
+                    ys.append(gradient(problem, theta, O) - gradient(problem, thetas[k - 1], O))
             previous[w] = (k, Omega)
         g = np.average(list(answers.values()), axis=0, weights=list(weights.values()))
         if ys:
@@ -227,13 +227,11 @@ def heavy_ball(
     return np.array(out)
 
 
-def thetas_of(
-    potential: Any, algorithm: Any, engine: Any, commits: int, **more: Any
-) -> tuple[Any, np.ndarray]:
+def thetas_of(problem: Any, algorithm: Any, engine: Any, commits: int, **more: Any) -> tuple[Any, np.ndarray]:
     """A run and its iterates after every commit, version 0 first."""
     seen: list[np.ndarray] = []
     run = minimize(
-        potential, algorithm, engine=engine, commits=commits, evaluate=1,
+        problem, algorithm, engine=engine, commits=commits, evaluate=1,
         callback=lambda progress: seen.append(progress.theta), **more,
     )  # fmt: skip
     return run, np.array(seen)

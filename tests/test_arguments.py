@@ -1,4 +1,4 @@
-"""Mistakes in what `minimize` is given, and in a potential that somebody wrote, are told in one sentence."""
+"""Mistakes in what `minimize` is given, and in a problem that somebody wrote, are told in one sentence."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
         ({"value": lambda self, theta: np.ones(3)}, r"value must return a number, not an array of shape"),
         ({"value": lambda self, theta: None}, "value must return a number, not None"),
         ({"value": lambda self, theta: "low"}, "value must return a number, not str"),
-        ({"value": 3.0}, "'value' of the potential must be a method"),
+        ({"value": 3.0}, "'value' of the problem must be a method"),
         ({"dim": 0}, "dim = 0: it must be an integer"),
         ({"dim": 3.0}, r"dim = 3\.0: it must be an integer"),
         ({"dim": "3"}, "dim = '3': it must be an integer"),
         ({"n_data": 2.5}, r"n_data = 2\.5: it must be an integer"),
         ({"n_data": 0}, "n_data = 0: it must be an integer"),
         ({"n_data": None}, "n_data = None: it must be an integer"),
-        ({"dtype": "foo"}, "but the potential says 'foo'"),
-        ({"dtype": np.int64}, "but the potential says int64"),
+        ({"dtype": "foo"}, "but the problem says 'foo'"),
+        ({"dtype": np.int64}, "but the problem says int64"),
     ],
 )
 @pytest.mark.parametrize("algorithm", [SGD, None], ids=["sgd", "default"])
-def test_a_wrong_potential_is_refused(members: dict[str, Any], sentence: str, algorithm: Any) -> None:
+def test_a_wrong_problem_is_refused(members: dict[str, Any], sentence: str, algorithm: Any) -> None:
     with pytest.raises(BadInput, match=sentence) as caught:
         aq.minimize(bowl(**members), algorithm, engine=engine(), commits=5)
     assert "\n" not in str(caught.value)
@@ -76,10 +76,10 @@ def test_a_wrong_potential_is_refused(members: dict[str, Any], sentence: str, al
     ("arguments", "sentence"),
     [
         (
-            {"potential": Bowl},
-            r"potential must be .*, not the class Bowl: make an object of it, Bowl\(\.\.\.\)",
+            {"problem": Bowl},
+            r"problem must be .*, not the class Bowl: make an object of it, Bowl\(\.\.\.\)",
         ),
-        ({"potential": 3}, "potential must be an object with dim, n_data, value and grad, not 3"),
+        ({"problem": 3}, "problem must be an object with dim, n_data, value and grad, not 3"),
         ({"algorithm": aq.AsyncSGD}, "algorithm must be an algorithm.*, not the class AsyncSGD: make"),
         ({"algorithm": "async-sgd"}, "algorithm must be an algorithm, such as .*, not 'async-sgd'"),
         ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: make"),
@@ -89,9 +89,9 @@ def test_a_wrong_potential_is_refused(members: dict[str, Any], sentence: str, al
     ],
 )
 def test_what_is_no_object_of_a_run_is_refused(arguments: dict[str, Any], sentence: str) -> None:
-    given = {"potential": Bowl(), "algorithm": SGD, "engine": engine(), "commits": 5, **arguments}
+    given = {"problem": Bowl(), "algorithm": SGD, "engine": engine(), "commits": 5, **arguments}
     with pytest.raises(BadInput, match=sentence):
-        aq.minimize(given.pop("potential"), given.pop("algorithm"), **given)
+        aq.minimize(given.pop("problem"), given.pop("algorithm"), **given)
 
 
 def test_clusters_are_asked_for_where_they_are_needed() -> None:
@@ -103,7 +103,7 @@ def test_clusters_are_asked_for_where_they_are_needed() -> None:
         aq.Cluster(workers=2, worker_mean="a")  # type: ignore[arg-type]
 
 
-def test_what_a_potential_raises_is_told_by_the_engine() -> None:
+def test_what_a_problem_raises_is_told_by_the_engine() -> None:
     def raising(self: Any, theta: Any, rows: Any, out: Any) -> None:
         raise KeyError("mine")
 
@@ -121,7 +121,7 @@ def test_an_objective_that_is_not_finite_at_the_start_is_named_as_the_cause() ->
 
 @pytest.mark.parametrize("method", ["value", "grad"])
 @pytest.mark.parametrize("at", [aq.Threads(1), aq.Threads(2), engine()], ids=repr)
-def test_a_potential_s_stop_iteration_is_not_taken_for_the_callback_s(method: str, at: Any) -> None:
+def test_a_problem_s_stop_iteration_is_not_taken_for_the_callback_s(method: str, at: Any) -> None:
     def late(self: Any, *arguments: Any) -> Any:
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls > 12:

@@ -58,7 +58,7 @@ def test_every_public_name_has_an_example(name: str) -> None:
     assert any(f"aq.{name}" in example.source for example in found) or name in (
         "Algorithm",
         "Engine",
-        "Potential",
+        "Problem",
         "Outcome",
         "Run",
         "Samples",

@@ -212,8 +212,8 @@ def test_no_module_of_the_current_folder_is_run_by_a_check(
 ) -> None:
     from oracles import Quadratic
 
-    from asyncqn.checks.testing import check_potential
+    from asyncqn.checks.testing import check_problem
 
     monkeypatch.chdir(hostile)
-    assert check_potential(Quadratic.random(), engines=("mpi",))["mpi"] == "passed"
+    assert check_problem(Quadratic.random(), engines=("mpi",))["mpi"] == "passed"
     assert [path.name for path in hostile.glob("ran *")] == []

@@ -17,7 +17,7 @@ import asyncqn as aq
 from asyncqn.checks import first_calls
 from asyncqn.cli.program import command_modules
 from asyncqn.core.problem import read_only
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS
 from asyncqn.runs.data_digest import is_reliable
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -104,11 +104,11 @@ def test_a_saved_run_names_a_factorization_by_the_word_it_always_had(tmp_path: P
     """Runs of version 0.2 name it so, and are read where the house is installed."""
     rows = [f"{u},{i},{(u * i) % 5 + 1}" for u in range(12) for i in range(9)]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
-    problem = POTENTIALS["matrix-factorization"].from_stored(str(tmp_path / "ratings.csv"), rank=2)
+    problem = PROBLEMS["matrix-factorization"].from_stored(str(tmp_path / "ratings.csv"), rank=2)
     engine = aq.Simulator(aq.Cluster(workers=2))
     run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=4), engine=engine, commits=5)
     folder = run.save(tmp_path / "run")
-    reference = json.loads((folder / "run.json").read_text())["manifest"]["potential"]["reference"]
+    reference = json.loads((folder / "run.json").read_text())["manifest"]["problem"]["reference"]
     assert reference["kind"] == "matrix-factorization"
     assert aq.replay(folder).theta.tobytes() == run.theta.tobytes()
 
@@ -124,7 +124,7 @@ def test_problems_of_a_house_are_trusted_as_those_of_asyncqn(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No read-only views, which numba would compile again for, and no comparison before a run."""
-    problem = POTENTIALS[kind].example("float64")
+    problem = PROBLEMS[kind].example("float64")
     assert read_only(problem) is problem
     assert is_reliable(problem)
     monkeypatch.setattr(first_calls, "compare_functions", lambda *_: pytest.fail("compared"))

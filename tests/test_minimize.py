@@ -16,9 +16,9 @@ ENGINE = Simulator(Cluster(2, 1.0, 0.5))
 ALGORITHM = AsyncSGD(1e-3, 4)
 
 
-def call(potential=None, algorithm=ALGORITHM, **more):
-    potential = Quadratic.random() if potential is None else potential
-    return minimize(potential, algorithm, **{"engine": ENGINE, "commits": 20, "seed": 0, **more})
+def call(problem=None, algorithm=ALGORITHM, **more):
+    problem = Quadratic.random() if problem is None else problem
+    return minimize(problem, algorithm, **{"engine": ENGINE, "commits": 20, "seed": 0, **more})
 
 
 @pytest.mark.parametrize(
@@ -52,25 +52,25 @@ def test_useless_arguments_are_named_in_one_sentence(arguments, words):
 
 
 @pytest.mark.parametrize("missing", ["dim", "n_data", "value", "grad"])
-def test_what_a_potential_lacks_is_named(missing):
+def test_what_a_problem_lacks_is_named(missing):
     class Partial:
         pass
 
     for name in ("dim", "n_data", "value", "grad"):
         if name != missing:
             setattr(Partial, name, 1)
-    with pytest.raises(BadInput, match=f"potential must be .*Partial.*, which has no {missing}.") as caught:
+    with pytest.raises(BadInput, match=f"problem must be .*Partial.*, which has no {missing}.") as caught:
         call(Partial())
     assert one_sentence(caught.value)
 
 
-def test_a_potential_without_data_is_refused():
+def test_a_problem_without_data_is_refused():
     with pytest.raises(BadInput, match="n_data = 0") as caught:
         call(Quadratic(np.zeros((0, 4)), np.zeros(0)))
     assert one_sentence(caught.value)
 
 
-def test_a_potential_of_whole_numbers_is_refused():
+def test_a_problem_of_whole_numbers_is_refused():
     p = Quadratic.random()
     p.dtype = np.int64
     with pytest.raises(BadInput, match="float64 or float32") as caught:
@@ -87,7 +87,7 @@ def test_the_start_is_not_written_to_and_is_kept_with_the_run():
     assert run.metrics["fun"][0] == Quadratic.random().value(theta0)
 
 
-def test_the_start_is_zero_or_the_potentials_own_by_the_seed():
+def test_the_start_is_zero_or_the_problems_own_by_the_seed():
     assert (call().theta0 == 0.0).all()
     p = LinearGaussian.random(5, 20, dominant=1)
     a, b, c = (call(p, seed=s).theta0 for s in (1, 1, 2))
@@ -95,7 +95,7 @@ def test_the_start_is_zero_or_the_potentials_own_by_the_seed():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_theta_has_the_dtype_of_the_potential_or_else_of_the_start(dtype):
+def test_theta_has_the_dtype_of_the_problem_or_else_of_the_start(dtype):
     assert (
         call(LinearGaussian.random(5, 20, dominant=1, dtype=dtype), theta0=np.zeros(5)).theta.dtype == dtype
     )
@@ -109,7 +109,7 @@ def test_metrics_stand_at_the_evaluations_and_the_ends():
     assert run.metrics["time"][0] == 0.0
     assert run.metrics["time"][1:].tolist() == run.schedule.commit_times()[[9, 19, 24]].tolist()
     assert run.fun == run.metrics["fun"][-1]
-    optimum = run.potential.optimum
+    optimum = run.problem.optimum
     np.testing.assert_allclose(run.metrics["error"], (run.metrics["fun"] - optimum) / optimum)
 
 
@@ -117,7 +117,7 @@ def test_about_two_hundred_rows_are_kept_by_default():
     assert call(commits=5000).metrics.rows == 201
 
 
-def test_further_metrics_of_the_potential_become_columns():
+def test_further_metrics_of_the_problem_become_columns():
     p = Quadratic.random()
     p.metrics = lambda theta: {"norm": np.linalg.norm(theta)}
     run = call(p)
@@ -151,7 +151,7 @@ def test_a_callback_stops_the_run_with_stop_iteration():
     assert seen == list(range(8))
 
 
-def test_an_error_in_the_callback_or_the_potential_is_not_hidden():
+def test_an_error_in_the_callback_or_the_problem_is_not_hidden():
     def broken(progress):
         raise ZeroDivisionError
 

@@ -45,7 +45,7 @@ SOME_STAGES = aq.AsyncSGD(0.1, 2).stages
 
 
 NOT_CALLED = {
-    "protocols, which users implement": {"Algorithm", "Engine", "Potential", "TimeLaw"},
+    "protocols, which users implement": {"Algorithm", "Engine", "Problem", "TimeLaw"},
     "errors and warnings, of which asyncqn itself says the words": {
         *("AsyncqnError", "BadInput", "DamagedFile", "ReplayMismatch", "SamplingWarning", "StabilityWarning"),
     },
@@ -127,18 +127,18 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     )
     yield aq.Schedule, {"worker": [0, 1], "read": [0, 0], "commit": [1, 2], "time": [1.0, 1.5]}
     yield aq.Table, {"columns": {"a": [1.0]}}
-    yield aq.minimize, {"potential": PROBLEM}
-    yield aq.starting_point, {"potential": PROBLEM}
+    yield aq.minimize, {"problem": PROBLEM}
+    yield aq.starting_point, {"problem": PROBLEM}
     yield aq.sample, {"problem": PROBLEM}
     yield aq.Cluster.from_run, {"run": None}
-    yield aq.default_algorithm, {"potential": PROBLEM, "workers": 2}
-    yield aq.table_algorithm, {"potential": PROBLEM, "workers": 2}
+    yield aq.default_algorithm, {"problem": PROBLEM, "workers": 2}
+    yield aq.table_algorithm, {"problem": PROBLEM, "workers": 2}
     yield aq.load_run, {"folder": "no such folder"}
     yield aq.resume, {"folder": "no such folder"}
     yield aq.replay, {"run": "no such folder"}
     yield aq.read_libsvm, {"path": "no such file"}
     yield aq.blame, {"run": None}
-    yield aq.plan, {"potential": PROBLEM, "target": 1.0}
+    yield aq.plan, {"problem": PROBLEM, "target": 1.0}
 
 
 CALLS = list(good())

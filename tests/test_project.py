@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import asyncqn as aq
-from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS
+from asyncqn.types import ALGORITHM_EXTRAS, PROBLEM_EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "asyncqn"
@@ -223,8 +223,8 @@ def test_a_room_says_what_it_is_for_and_imports_only_what_it_says(room: str) -> 
 
 
 def test_extras_are_asked_for_in_one_place() -> None:
-    """Only `core.algorithm.extra` looks for what a potential or an algorithm may lack."""
-    names = {*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS} - {"dtype"}  # arrays have a dtype, too
+    """Only `core.algorithm.extra` looks for what a problem or an algorithm may lack."""
+    names = {*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS} - {"dtype"}  # arrays have a dtype, too
     asked = re.compile(r"(?:get|has)attr\([^()]*,\s*[\"'](?:" + "|".join(sorted(names)) + r")[\"']")
     wrong = [line for line in lines_matching(asked) if line.startswith("src/")]
     assert wrong == []
@@ -241,10 +241,10 @@ def test_looking_at_a_registry_imports_no_class() -> None:
 import sys
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.engines.named import ENGINES
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS
 
-assert "sgd" in ALGORITHMS and len(POTENTIALS) > 5 and list(ENGINES)[0] == "simulator"
-assert POTENTIALS.name_of(dict) is None
+assert "sgd" in ALGORITHMS and len(PROBLEMS) > 5 and list(ENGINES)[0] == "simulator"
+assert PROBLEMS.name_of(dict) is None
 wanted = ("algorithms.", "models.", "engines.")
 print(*(name for name in sys.modules if name.startswith(tuple("asyncqn." + room for room in wanted))))
 """

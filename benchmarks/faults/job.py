@@ -100,12 +100,12 @@ def main(folder: Path, settings: Settings) -> None:
     def tell(now: Progress) -> None:
         log.write(f"{time.time():.4f} {now.commit} {now.workers} {memory()} {time.process_time():.4f}\n")
 
-    potential, checkpoints = Bowl(settings.dim), folder / "checkpoints"
+    problem, checkpoints = Bowl(settings.dim), folder / "checkpoints"
     if newest_commit(checkpoints) is not None:
-        run = aq.resume(checkpoints, potential, engine=engine, callback=tell, checkpoint_every=settings.every)
+        run = aq.resume(checkpoints, problem, engine=engine, callback=tell, checkpoint_every=settings.every)
     else:
         run = aq.minimize(
-            potential, ALGORITHM, engine=engine, commits=settings.commits, seed=3,
+            problem, ALGORITHM, engine=engine, commits=settings.commits, seed=3,
             evaluate=settings.evaluate, callback=tell, checkpoint=checkpoints,
             checkpoint_every=settings.every,
         )  # fmt: skip
@@ -114,7 +114,7 @@ def main(folder: Path, settings: Settings) -> None:
     report = {"status": run.status, "commits": run.nit, "lost": run.manifest["engine"]["workers_lost"]}
     if settings.replay:
         run.save(folder / "run")
-        again = aq.replay(aq.load_run(folder / "run", potential=potential))
+        again = aq.replay(aq.load_run(folder / "run", problem=problem))
         report["replayed"] = again.theta.tobytes() == run.theta.tobytes()
     print(json.dumps(report), flush=True)
 

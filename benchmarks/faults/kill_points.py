@@ -130,9 +130,9 @@ def _die_at(last: int) -> None:
 def _kinds() -> dict[str, Kind]:
     """Two versions of everything that is written to disk."""
     rng = np.random.default_rng(0)
-    potential = aq.LinearGaussian.random(4, 20, seed=1)
+    problem = aq.LinearGaussian.random(4, 20, seed=1)
     sgd, simulator = aq.AsyncSGD(1e-4, 5), aq.Simulator(aq.Cluster(2))
-    runs = [aq.minimize(potential, sgd, engine=simulator, commits=12, seed=seed) for seed in (1, 2)]
+    runs = [aq.minimize(problem, sgd, engine=simulator, commits=12, seed=seed) for seed in (1, 2)]
     pairs = rng.permutation(20 * 15)[:150]
     table = pairs // 15, pairs % 15, rng.integers(1, 6, pairs.size).astype(float)
     models = [Recommender(rank, workers=1, seed=0).fit(table) for rank in (1, 2)]
@@ -145,7 +145,7 @@ def _kinds() -> dict[str, Kind]:
             raise StopIteration
 
     def begin(place: Path) -> None:
-        aq.minimize(potential, sgd, callback=stop_at_ten, checkpoint=place, **checkpoint_options)
+        aq.minimize(problem, sgd, callback=stop_at_ten, checkpoint=place, **checkpoint_options)
 
     def go_on(place: Path) -> None:
         aq.resume(place, engine=simulator, checkpoint_every=5)
@@ -153,7 +153,7 @@ def _kinds() -> dict[str, Kind]:
     def keep(progress: Any) -> None:
         thetas[progress.commit] = progress.theta.tobytes()
 
-    aq.minimize(potential, sgd, callback=keep, **checkpoint_options)
+    aq.minimize(problem, sgd, callback=keep, **checkpoint_options)
     return {
         "run": Kind(runs[0].save, runs[1].save, lambda p: load_run(p).theta.tobytes()),
         "model": Kind(

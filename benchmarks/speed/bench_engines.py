@@ -53,14 +53,14 @@ class Rates(NamedTuple):
 
 def bare_loop(steps: int) -> Rates:
     """The algorithm's own functions in a row, with nothing around them."""
-    potential, theta0 = problem(), start()
-    iterate, local = ALGORITHM.init(theta0), ALGORITHM.init_worker(potential, theta0)
+    model, theta0 = problem(), start()
+    iterate, local = ALGORITHM.init(theta0), ALGORITHM.init_worker(model, theta0)
     begin, begin_processor = time.perf_counter(), time.thread_time()
     for k in range(steps):
         task = Task(0, k, Stream(0, 0, k))
-        update = ALGORITHM.step(iterate, local, potential, task)
-        local = ALGORITHM.learn(iterate, local, potential, task)
-        iterate = ALGORITHM.apply(iterate, [update], Commit(1, [0], potential.value))
+        update = ALGORITHM.step(iterate, local, model, task)
+        local = ALGORITHM.learn(iterate, local, model, task)
+        iterate = ALGORITHM.apply(iterate, [update], Commit(1, [0], model.value))
     return Rates(steps / (time.perf_counter() - begin), steps / (time.thread_time() - begin_processor))
 
 
@@ -121,10 +121,10 @@ def threads() -> list[Record]:
 
 def commit() -> list[Record]:
     """The master's commit of (theta, u), its fingerprint and its guard, against two plain vector adds."""
-    potential, theta0 = problem(), start()
-    master = Master(Request(potential, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2)
+    model, theta0 = problem(), start()
+    master = Master(Request(model, ALGORITHM, theta0, commits=10**9, evaluate=None), workers=2)
     rng = np.random.default_rng(0)
-    update = ALGORITHM.init_worker(potential, theta0).update
+    update = ALGORITHM.init_worker(model, theta0).update
     for part in update:
         part[...] = 1e-9 * rng.standard_normal(part.size)
     theta, u = theta0.copy(), np.zeros_like(theta0)
@@ -145,10 +145,10 @@ def memory() -> list[Record]:
     def callback(progress: Any) -> None:
         seen.append((progress.commit, tracemalloc.get_traced_memory()[0]))
 
-    potential = aq.LinearGaussian.random(10, 50, seed=0)
+    model = aq.LinearGaussian.random(10, 50, seed=0)
     tracemalloc.start()
     try:
-        aq.minimize(potential, aq.AsyncSGD(h=1e-6, batch=2), engine=aq.Threads(2), commits=60_000,
+        aq.minimize(model, aq.AsyncSGD(h=1e-6, batch=2), engine=aq.Threads(2), commits=60_000,
                     evaluate=20_000, callback=callback)  # fmt: skip
     finally:
         tracemalloc.stop()

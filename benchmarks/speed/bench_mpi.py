@@ -23,7 +23,7 @@ import asyncqn as aq
 from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_two
-from asyncqn.types import Array, Commit, Potential, Task
+from asyncqn.types import Array, Commit, Problem, Task
 from benchmarks.mpi_start import start
 
 REPEATS = 7
@@ -39,19 +39,19 @@ class Idle:
 
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Nothing:
+    def init_worker(self, problem: Problem, theta0: Array) -> Nothing:
         return Nothing(Update(np.zeros_like(theta0), np.zeros_like(theta0)))
 
-    def step(self, view: Iterate, local: Nothing, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Nothing, problem: Problem, task: Task) -> Update:
         return local.update
 
-    def learn(self, view: Iterate, local: Nothing, potential: Potential, task: Task) -> Nothing:
+    def learn(self, view: Iterate, local: Nothing, problem: Problem, task: Task) -> Nothing:
         return local
 
     def forget(self, local: Nothing) -> Nothing:

@@ -57,16 +57,16 @@ class PythonGradient:
         return cls(round(tried.turns * seconds / median(spent() for _ in range(50))))
 
 
-def rate_without_exchange(potential: PythonGradient, processes: int) -> float:
+def rate_without_exchange(problem: PythonGradient, processes: int) -> float:
     """Gradients per second of so many processes that have nothing to do with each other."""
     context = get_context("fork")
     together = context.Barrier(processes + 1)
 
     def compute() -> None:
-        theta = np.ones(potential.dim)
+        theta = np.ones(problem.dim)
         together.wait()
         for _ in range(COMMITS):
-            potential.grad(theta, theta, theta)
+            problem.grad(theta, theta, theta)
         together.wait()
 
     workers = [context.Process(target=compute) for _ in range(processes)]
@@ -81,11 +81,11 @@ def rate_without_exchange(potential: PythonGradient, processes: int) -> float:
     return processes * COMMITS / took
 
 
-def rate(potential: Any, algorithm: Any, engine: Any, commits: int) -> float:
+def rate(problem: Any, algorithm: Any, engine: Any, commits: int) -> float:
     """Commits per second of a run."""
     run = aq.minimize(
-        potential, algorithm, engine=engine, commits=commits, evaluate=commits, check=False,
-        theta0=np.ones(potential.dim), tol=None,
+        problem, algorithm, engine=engine, commits=commits, evaluate=commits, check=False,
+        theta0=np.ones(problem.dim), tol=None,
     )  # fmt: skip
     return float(commits / run.metrics["time"][-1])
 
@@ -97,12 +97,12 @@ def bench_python_gradient() -> list[Record]:
     }  # fmt: skip
     alone = {"one process without exchange": 1, "two processes without exchange": 2}
     found: dict[str, list[float]] = {name: [] for name in (*alone, *engines)}
-    potential = PythonGradient.lasting(GRADIENT)
+    problem = PythonGradient.lasting(GRADIENT)
     for _ in range(SLICES):
         for name, processes in alone.items():
-            found[name].append(rate_without_exchange(potential, processes))
+            found[name].append(rate_without_exchange(problem, processes))
         for name, engine in engines.items():
-            found[name].append(rate(potential, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS))
+            found[name].append(rate(problem, aq.AsyncSGD(h=1e-4, batch=1), engine, COMMITS))
     records = []
     for name, rates in found.items():
         one = median(found["one process without exchange" if name in alone else "Processes(1)"])

@@ -34,9 +34,9 @@ def passes() -> list[Record]:
     seconds = dict.fromkeys(STEPS, math.inf)
     calls = {}
     for rank in STEPS:
-        potential = ProfiledFactorization.from_ratings(data, rank, prior=3.0, alpha=0.035, dtype="float32")
-        theta = potential.initial(np.random.default_rng(0))
-        calls[rank] = partial(potential.grad, theta, np.arange(potential.n_data), np.empty_like(theta))
+        problem = ProfiledFactorization.from_ratings(data, rank, prior=3.0, alpha=0.035, dtype="float32")
+        theta = problem.initial(np.random.default_rng(0))
+        calls[rank] = partial(problem.grad, theta, np.arange(problem.n_data), np.empty_like(theta))
     for _ in range(ROUNDS):
         for rank, call in calls.items():
             begun = time.process_time()
@@ -82,19 +82,19 @@ def beside_least_squares(data: Ratings | None = None) -> list[Record]:
     model = Recommender(rank, workers=1).fit(data)
     ours = time.process_time() - begun
     columns = column_ridges(rank, 5, data)
-    potential = ProfiledFactorization.from_ratings(
+    problem = ProfiledFactorization.from_ratings(
         data, rank, prior=3.0, alpha=0.035, dtype="float32", columns=columns
     )
-    F = potential.initial(np.random.default_rng(0)).reshape(-1, rank)
+    F = problem.initial(np.random.default_rng(0)).reshape(-1, rank)
     G = np.zeros((data.n_users, rank), np.float32)
     by_user = grouped(data.users, data.items, data.values, data.n_users)
     by_item = grouped(data.items, data.users, data.values, data.n_items)
     theirs, sweeps, level = 0.0, 0, 1.001 * model.fun_  # within a thousandth of the objective
     with one_blas_thread():
-        while theirs < 4 * ours and potential.value(F.ravel()) > level:
+        while theirs < 4 * ours and problem.value(F.ravel()) > level:
             begun = time.process_time()
-            sweep(F, G, by_user, potential.user_ridges, np.ones(rank, np.float32))
-            sweep(G, F, by_item, potential.item_ridges, potential.columns)
+            sweep(F, G, by_user, problem.user_ridges, np.ones(rank, np.float32))
+            sweep(G, F, by_item, problem.item_ridges, problem.columns)
             theirs, sweeps = theirs + time.process_time() - begun, sweeps + 1
     return [
         {

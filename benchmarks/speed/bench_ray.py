@@ -18,7 +18,7 @@ import numpy as np
 
 import asyncqn as aq
 from asyncqn.core.stages import ASYNCHRONOUS
-from asyncqn.types import Array, Commit, Potential, Progress, Task
+from asyncqn.types import Array, Commit, Problem, Progress, Task
 
 Record = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Nothing:
-    """A potential that costs nothing to evaluate."""
+    """A problem that costs nothing to evaluate."""
 
     n_data = 1
 
@@ -52,19 +52,19 @@ class Echo:
 
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def init(self, theta0: Array) -> Pair:
         return Pair(theta0.copy(), np.zeros_like(theta0))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Pair:
+    def init_worker(self, problem: Problem, theta0: Array) -> Pair:
         return Pair(np.full_like(theta0, 1e-9), np.full_like(theta0, 1e-9))
 
-    def step(self, view: Pair, local: Pair, potential: Potential, task: Task) -> Pair:
+    def step(self, view: Pair, local: Pair, problem: Problem, task: Task) -> Pair:
         return local
 
-    def learn(self, view: Pair, local: Pair, potential: Potential, task: Task) -> Pair:
+    def learn(self, view: Pair, local: Pair, problem: Problem, task: Task) -> Pair:
         return local
 
     def forget(self, local: Pair) -> Pair:

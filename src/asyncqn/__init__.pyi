@@ -58,7 +58,7 @@ from .runs.run import Run
 from .runs.table import Table
 from .sample import sample
 from .samples import Samples
-from .types import Algorithm, Engine, Potential
+from .types import Algorithm, Engine, Problem
 
 __version__: str
 
@@ -102,7 +102,7 @@ __all__ = [
     "Pareto",
     "PhaseRetrieval",
     "PoissonRegression",
-    "Potential",
+    "Problem",
     "Processes",
     "Ray",
     "Rennala",

@@ -19,7 +19,7 @@ from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Stopping, Target, 
 from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.parameters import (
     CheckpointEvery,
-    CheckPotential,
+    CheckProblem,
     Commits,
     Evaluate,
     Folder,
@@ -33,12 +33,12 @@ from asyncqn.parameters import (
 )
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Array, Callback, Engine, Potential, StoppingRule, extra
+from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, StoppingRule, extra
 
 _START = 0x7E7A0
 
 Objective = Annotated[
-    Potential, parameter("What is minimised, U", words="an object with dim, n_data, value and grad")
+    Problem, parameter("What is minimised, U", words="an object with dim, n_data, value and grad")
 ]
 Method = Annotated[
     Algorithm | None,
@@ -54,14 +54,14 @@ Where = Annotated[
         words="an engine, such as Threads(2), or None",
     ),
 ]
-Start = Annotated[RealArray | None, parameter("Where the run begins; None: the potential's own, else zeros")]
+Start = Annotated[RealArray | None, parameter("Where the run begins; None: the problem's own, else zeros")]
 Told = Annotated[Callback | None, parameter("Called with a `Progress` for every row of the metric table")]
 CheckpointFolder = Annotated[Folder | None, parameter("For checkpoints, from which `resume` goes on")]
 
 
 @checked
 def minimize(
-    potential: Objective,
+    problem: Objective,
     algorithm: Method = None,
     *,
     engine: Where = None,
@@ -79,17 +79,17 @@ def minimize(
     evaluate: Evaluate = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
-    check: CheckPotential = True,
+    check: CheckProblem = True,
     keep: Keep = None,
     stop: Annotated[
         StoppingRule | None, parameter("A stopping rule of one's own, for methods with exact gradients")
     ] = None,
 ) -> Run:
-    """Minimise `potential` with `algorithm` on `engine`, until it has converged or made `commits` commits.
+    """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
     algorithm: by default the one that `algorithms.defaults` picks for the problem and the workers.
     engine: by default threads of this process, as many as it has processors.
-    theta0: the start; by default the potential's own `initial`, else zeros.
+    theta0: the start; by default the problem's own `initial`, else zeros.
     commits: at most so many commits of the master.  A stochastic method makes them all, and needs to be
     told; a method with exact gradients ends when it has converged (or after 10,000 passes, as `stopped`).
     seed: of minibatches, noise, simulated delays and the default start.
@@ -100,12 +100,12 @@ def minimize(
     evaluate: commits between two evaluations of U at theta (default: about 200 in all, fewer where samples
     grow).  Each is a row of the metric table, and so is every other version at which an exact method
     knows U and its gradient: of the last point kept, at no cost.  Versions judged on a sample have no
-    row, since nobody knows U there, nor have those of a potential with `metrics` of its own.  0: the start is
+    row, since nobody knows U there, nor have those of a problem with `metrics` of its own.  0: the start is
     the only row, and the run reports what an exact method last judged.
     checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
     good order (status "interrupted", after SIGTERM "terminated").
     checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
-    check: compare a potential of your own with itself before the run (`checks.first_calls`): its gradient
+    check: compare a problem of your own with itself before the run (`checks.first_calls`): its gradient
     with its values, rows with rows, equal calls with each other.
     keep: store every so many commits the iterate, as `Run.keep`; `replay(run, keep=...)` does so for any run.
     stop: a stopping rule of your own, for methods with exact gradients.  It is called with a `types.Standing`
@@ -119,25 +119,25 @@ def minimize(
     ('converged', True)
     """
     stopping = Stopping(tol, max_passes, max_time, target, metric)
-    check_members(potential)
+    check_members(problem)
     if engine is None:
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    algorithm = default_algorithm(potential, engine.workers) if algorithm is None else algorithm
+    algorithm = default_algorithm(problem, engine.workers) if algorithm is None else algorithm
     open_ended = commits is None
     commits, evaluate = _length(algorithm, commits, evaluate, stopping)
-    check_fit(algorithm, potential, engine.workers)
+    check_fit(algorithm, problem, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=3)
-    start = starting_point(potential, theta0, seed)
+    start = starting_point(problem, theta0, seed)
     if check:
-        check_first_calls(potential, start)
+        check_first_calls(problem, start)
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
     with nullcontext() if checkpoints is None else closing(checkpoints):
         return engine.minimize(
             Request(
-                *(potential, algorithm, start, commits, seed),
+                *(problem, algorithm, start, commits, seed),
                 *(evaluate, callback, stopping, checkpoints, keep),
                 every_version=evaluate is not None,
                 open_ended=open_ended,
@@ -165,22 +165,22 @@ def _length(
 
 
 @checked
-def starting_point(potential: Objective, theta0: Start = None, seed: Seed = 0) -> Array:
-    """The start of a run: theta0, or the potential's own, as a fresh contiguous vector of its dtype.
+def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> Array:
+    """The start of a run: theta0, or the problem's own, as a fresh contiguous vector of its dtype.
 
     Parameters
     ----------
-    potential : Potential
+    problem : Problem
         What is to be minimised.
     theta0 : array of dim numbers, optional
-        The start; None takes what `minimize` takes by default: the potential's `initial`, else zeros.
+        The start; None takes what `minimize` takes by default: the problem's `initial`, else zeros.
     seed : int, default 0
         Of the default start.
 
     Returns
     -------
     ndarray of shape (dim,)
-        In the potential's dtype; a start that cannot be used raises `BadInput`.
+        In the problem's dtype; a start that cannot be used raises `BadInput`.
 
     Examples
     --------
@@ -188,34 +188,34 @@ def starting_point(potential: Objective, theta0: Start = None, seed: Seed = 0) -
     >>> aq.starting_point(aq.LinearGaussian.random(dim=3, n_data=10, seed=0)).shape
     (3,)
     """
-    check_members(potential)
-    said = np.float64 if extra(potential, "dtype") is None else extra(potential, "dtype")
+    check_members(problem)
+    said = np.float64 if extra(problem, "dtype") is None else extra(problem, "dtype")
     try:
         dtype = np.dtype(said)
     except TypeError:
-        raise BadInput(f"theta must be float64 or float32, but the potential says {said!r}.") from None
+        raise BadInput(f"theta must be float64 or float32, but the problem says {said!r}.") from None
     require(
         dtype in (np.dtype(np.float64), np.dtype(np.float32)),
-        f"theta must be float64 or float32, but the potential says {dtype}.",
+        f"theta must be float64 or float32, but the problem says {dtype}.",
     )
     if theta0 is None:
-        initial = extra(potential, "initial")
+        initial = extra(problem, "initial")
         theta0 = (
             initial(np.random.Generator(np.random.Philox(key=[seed, _START])))
             if initial is not None
-            else np.zeros(potential.dim, dtype)
+            else np.zeros(problem.dim, dtype)
         )
     try:
-        given = real_array(theta0)  # the potential's own start may be anything
+        given = real_array(theta0)  # the problem's own start may be anything
     except Refused as refusal:
         raise BadInput(f"theta0 must be an array of real numbers, not {refusal}.") from None
     require(given.dtype.kind != "b", "theta0 must be an array of real numbers, not of truth values.")
-    if given.dtype in (np.float32, np.float64) and extra(potential, "dtype") is None:
+    if given.dtype in (np.float32, np.float64) and extra(problem, "dtype") is None:
         dtype = given.dtype
     start = np.array(given, dtype=dtype, order="C")
     require(
-        start.shape == (potential.dim,),
-        f"theta0 must be a vector of dim = {potential.dim} numbers, not of shape {given.shape}.",
+        start.shape == (problem.dim,),
+        f"theta0 must be a vector of dim = {problem.dim} numbers, not of shape {given.shape}.",
     )
     require(bool(np.isfinite(start).all()), "theta0 contains NaN or infinity.")
     return start

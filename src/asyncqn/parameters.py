@@ -546,7 +546,7 @@ Evaluate = Annotated[
     parameter("Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations", ge=0),
 ]
 Keep = Annotated[int | None, parameter("Commits between two iterates that are kept; None: none are", ge=1)]
-CheckPotential = Annotated[bool, parameter("Whether a potential of one's own is compared with itself first")]
+CheckProblem = Annotated[bool, parameter("Whether a problem of one's own is compared with itself first")]
 AllowImports = Annotated[bool, parameter("Whether a user's own classes are imported, which runs their code")]
 CheckpointEvery = Annotated[
     int | float,

@@ -14,18 +14,18 @@ from asyncqn.errors import BadInput, DamagedFile, require
 from asyncqn.parameters import AllowImports, CheckpointEvery, Folder, checked, parameter
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.runs.manifest import potential_entry, rebuild_inputs, request_again
-from asyncqn.runs.replay import needs_algorithm, needs_potential
+from asyncqn.runs.manifest import problem_entry, rebuild_inputs, request_again
+from asyncqn.runs.replay import needs_algorithm, needs_problem
 from asyncqn.runs.run import Run
 from asyncqn.runs.segments import check_change, differences
 from asyncqn.storage.serialise import to_json
-from asyncqn.types import Algorithm, Callback, Engine, Potential
+from asyncqn.types import Algorithm, Callback, Engine, Problem
 
 
 @checked
 def resume(
     folder: Annotated[Folder, parameter("Of the checkpoints")],
-    potential: Annotated[Potential | None, parameter("None: the checkpoint's own")] = None,
+    problem: Annotated[Problem | None, parameter("None: the checkpoint's own")] = None,
     algorithm: Annotated[Algorithm | None, parameter("None: the checkpoint's own")] = None,
     *,
     engine: Annotated[Engine | None, parameter("None: the one that wrote the checkpoint")] = None,
@@ -36,11 +36,11 @@ def resume(
 ) -> Run:
     """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
 
-    The potential and the algorithm are rebuilt where the checkpoint knows how, else must be given, and must
+    The problem and the algorithm are rebuilt where the checkpoint knows how, else must be given, and must
     be those of the checkpoint.
     engine: by default the one that wrote it; the simulator's checkpoints need the simulator.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
-    change: go on with another potential, or with other parameters of the same algorithm, from this commit on;
+    change: go on with another problem, or with other parameters of the same algorithm, from this commit on;
     `runs.segments` says what is carried over.  The run records its segments, and its replay follows them.
 
     >>> import tempfile
@@ -58,7 +58,7 @@ def resume(
     """
     saved = load_checkpoint(folder)
     about, theta0 = saved.document["manifest"], saved.arrays["theta0"]
-    potential, algorithm = _what_to_go_on_with(folder, saved, potential, algorithm, allow_imports, change)
+    problem, algorithm = _what_to_go_on_with(folder, saved, problem, algorithm, allow_imports, change)
     simulated = about["engine"]["kind"] == "simulator"
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
@@ -70,39 +70,39 @@ def resume(
         "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
     )
     with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
-        asked = request_again(about, potential, algorithm, theta0, callback=callback, checkpoints=checkpoints)
+        asked = request_again(about, problem, algorithm, theta0, callback=callback, checkpoints=checkpoints)
         return chosen.minimize(asked)
 
 
 def _what_to_go_on_with(
     folder: str | Path,
     saved: Saved,
-    potential: Potential | None,
+    problem: Problem | None,
     algorithm: Algorithm | None,
     allow_imports: bool,
     change: bool,
-) -> tuple[Potential, Algorithm]:
-    """The potential and the algorithm, given or rebuilt, compared with those of the checkpoint."""
-    given, all_its_own = potential, potential is None and algorithm is None
+) -> tuple[Problem, Algorithm]:
+    """The problem and the algorithm, given or rebuilt, compared with those of the checkpoint."""
+    given, all_its_own = problem, problem is None and algorithm is None
     about = saved.document["manifest"]
-    potential, algorithm = rebuild_inputs(folder, about, potential, algorithm, allow_imports)
-    if potential is None:
-        raise BadInput(needs_potential("checkpoint", "resume(folder, potential=...)", about))
+    problem, algorithm = rebuild_inputs(folder, about, problem, algorithm, allow_imports)
+    if problem is None:
+        raise BadInput(needs_problem("checkpoint", "resume(folder, problem=...)", about))
     if algorithm is None:
         raise BadInput(needs_algorithm("checkpoint", "resume(folder, algorithm=...)", about))
     theta0 = saved.arrays["theta0"]
-    if int(potential.dim) != theta0.size:
-        sentence = f"the checkpoint is of dimension {theta0.size} but the potential has dim = {potential.dim}"
+    if int(problem.dim) != theta0.size:
+        sentence = f"the checkpoint is of dimension {theta0.size} but the problem has dim = {problem.dim}"
         if given is None:
             raise DamagedFile(f"{folder} cannot be used: {sentence}.")
-        raise BadInput(f"{sentence}: pass the potential that was being minimised.")
+        raise BadInput(f"{sentence}: pass the problem that was being minimised.")
     try:
-        check_fit(algorithm, potential)
+        check_fit(algorithm, problem)
     except BadInput as error:
         if all_its_own:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
         raise
-    differs = differences(saved, potential_entry(potential), algorithm_to_json(algorithm), theta0, given)
+    differs = differences(saved, problem_entry(problem), algorithm_to_json(algorithm), theta0, given)
     if differs and not change and all_its_own:
         raise DamagedFile(
             f"the checkpoint contradicts itself, or another version wrote it ({'; '.join(differs)}): "
@@ -114,5 +114,5 @@ def _what_to_go_on_with(
             f"change=True to go on with something else from commit {saved.commit} on."
         )
     if differs:
-        check_change(saved, potential, algorithm, algorithm_from_json(about["algorithm"]))
-    return potential, algorithm
+        check_change(saved, problem, algorithm, algorithm_from_json(about["algorithm"]))
+    return problem, algorithm

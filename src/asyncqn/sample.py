@@ -18,9 +18,9 @@ from asyncqn.algorithms.sampling.shared_metric_hmc import Acceptance, SharedMetr
 from asyncqn.core.stopping import MaxTime
 from asyncqn.errors import SamplingWarning, require
 from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, minimize, starting_point
-from asyncqn.parameters import CheckpointEvery, CheckPotential, Seed, checked, parameter
+from asyncqn.parameters import CheckpointEvery, CheckProblem, Seed, checked, parameter
 from asyncqn.samples import Samples, failed
-from asyncqn.types import Array, Potential, Progress
+from asyncqn.types import Array, Problem, Progress
 
 _SPARE = 1.05
 """Commits beyond those expected, for workers that join while the run is under way."""
@@ -43,7 +43,7 @@ def sample(
     checkpoint_every: CheckpointEvery = 30.0,
     callback: Told = None,
     progress: Annotated[bool | None, parameter("Whether to show a bar; None: on a terminal")] = None,
-    check: CheckPotential = True,
+    check: CheckProblem = True,
 ) -> Samples:
     """Draw from the posterior exp(-U) of a problem, by chains on asynchronous workers.
 
@@ -52,7 +52,7 @@ def sample(
 
     Parameters
     ----------
-    problem : Potential
+    problem : Problem
         U(theta) = -log p(theta | data) up to a constant, with its gradient: one of asyncqn's models,
         `FiniteSum`, `from_torch`, `from_jax`, or a class of your own.
     chains : int, default 8
@@ -160,7 +160,7 @@ def sample(
     return samples
 
 
-def _check_start(problem: Potential, start: Array) -> None:
+def _check_start(problem: Problem, start: Array) -> None:
     """U and its gradient must be finite where everything begins."""
     g = np.empty_like(start)
     with np.errstate(all="ignore"):

@@ -85,12 +85,12 @@ class Samples:
         assert isinstance(algorithm, ChainMethod)
         assert run.keep is not None
         dim = run.theta0.size
-        names = extra(run.potential, "names") if names is None else names
+        names = extra(run.problem, "names") if names is None else names
         said = [f"theta[{i}]" for i in range(dim)] if names is None else list(names)
         require(len(said) == dim, f"there are {dim} parameters, but {len(said)} names.")
         places = counted(run.schedule, algorithm, dim)
         chains = [np.array(run.keep.theta[where]) for where in places]
-        constrain = extra(run.potential, "constrain")
+        constrain = extra(run.problem, "constrain")
         return cls(chains if constrain is None else [constrain(chain) for chain in chains], run, said)
 
     @cached_property

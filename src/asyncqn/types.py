@@ -8,14 +8,14 @@ from asyncqn.core.algorithm import (
     Task,
     extra,
 )
-from asyncqn.core.problem import POTENTIAL_EXTRAS, Array, Counters, Potential, Rows
+from asyncqn.core.problem import PROBLEM_EXTRAS, Array, Counters, Problem, Rows
 from asyncqn.core.request import Callback, Engine, Progress, Request, StoppingRule
 from asyncqn.core.stages import Closes, Stage, Stages
 from asyncqn.core.streams import Stream
 
 __all__ = [
     "ALGORITHM_EXTRAS",
-    "POTENTIAL_EXTRAS",
+    "PROBLEM_EXTRAS",
     "Algorithm",
     "Array",
     "Callback",
@@ -23,7 +23,7 @@ __all__ = [
     "Commit",
     "Counters",
     "Engine",
-    "Potential",
+    "Problem",
     "Progress",
     "Request",
     "Rows",

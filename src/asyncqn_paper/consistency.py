@@ -66,7 +66,7 @@ class Consistency(NamedTuple):
 @cache
 def consistency(problem: str) -> Consistency:
     """The numbers of the rule."""
-    model = PROBLEMS[problem].potential()
+    model = PROBLEMS[problem].model()
     gradients = model.A * ((model.A @ model.optimum_theta - model.y) / model.noise_var)[:, None]
     spread = model.n_data**2 / N_OMEGA * float(gradients.var(axis=0).sum())
     return Consistency(

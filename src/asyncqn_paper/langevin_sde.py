@@ -57,17 +57,17 @@ class Valley:
 class LBFGSField:
     """H(theta): the L-BFGS matrix of the pairs (s_k, U'(theta) - U'(theta - s_k)), oldest first."""
 
-    potential: Valley
+    model: Valley
     steps: tuple[tuple[float, ...], ...]
 
     def __call__(self, theta: Vectors) -> Vectors:
         """H at every row, (chains, d, d): H0 = (s'y / y'y) I of the newest pair, then an update per pair."""
-        d = self.potential.dim
-        here = self.potential.gradient(theta)
+        d = self.model.dim
+        here = self.model.gradient(theta)
         pairs = []
         for step in self.steps:
             s = np.array(step)
-            y = here - self.potential.gradient(theta - s)
+            y = here - self.model.gradient(theta - s)
             pairs.append((s, y, y @ s))
         _, newest, sy = pairs[-1]
         H = (sy / (newest * newest).sum(axis=1))[:, None, None] * np.eye(d)
@@ -129,19 +129,19 @@ class Chains(NamedTuple):
 
 def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Vectors:
     """Long means of (theta_1^2, ..., theta_d^2, U) of every chain, with or without Gamma."""
-    potential, (h, gamma, beta, n) = field.potential, chains[:4]
-    d = potential.dim
+    model, (h, gamma, beta, n) = field.model, chains[:4]
+    d = model.dim
     rng = np.random.Generator(np.random.Philox(key=[seed, 0x5DE]))
     at = Phase(rng.standard_normal((n, d)), rng.standard_normal((n, d)) / np.sqrt(beta))
     nothing, total, kept = np.zeros((n, d)), np.zeros((n, d + 1)), 0
     first, last = int(chains.burn_in / h), int((chains.burn_in + chains.duration) / h)
     for k in range(last):
         H, correction = field.with_divergence(at.theta) if corrected else (field(at.theta), nothing)
-        drift = Drift(H, potential.gradient(at.theta), correction / beta)
+        drift = Drift(H, model.gradient(at.theta), correction / beta)
         at = step_p(at, drift, h, gamma, beta, rng.standard_normal((n, d)))
         if k >= first and k % 4 == 0:
             total[:, :d] += at.theta**2
-            total[:, d] += potential.value(at.theta)
+            total[:, d] += model.value(at.theta)
             kept += 1
     return np.asarray(total / kept)
 
@@ -149,11 +149,11 @@ def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Ve
 def expected(field: LBFGSField, beta: float, corrected: bool = True) -> Vectors:
     """The means that `moments` tends to, by quadrature in d <= 2: of exp(-beta U), or, in one dimension and
     without Gamma, of exp(-beta U) / H."""
-    potential = field.potential
-    d = potential.dim
+    model = field.model
+    d = model.dim
     line = np.linspace(-9.0, 9.0, 601) / min(1.0, np.sqrt(beta))
     points = np.stack(np.meshgrid(*[line] * d, indexing="ij"), axis=-1).reshape(-1, d)
-    U = potential.value(points)
+    U = model.value(points)
     weight = np.exp(-beta * (U - U.min()))
     if not corrected:
         if d != 1:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncqn import Cluster, starting_point
-from asyncqn.types import Algorithm, Array, Closes, Commit, Potential, Stream, Task
+from asyncqn.types import Algorithm, Array, Closes, Commit, Problem, Stream, Task
 from asyncqn_paper.settings import algorithm
 from asyncqn_recommender.data import known_names, load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
@@ -57,7 +57,7 @@ def size_of(name: str) -> str:
 
 
 @cache
-def potential(name: str) -> MatrixFactorization:
+def model(name: str) -> MatrixFactorization:
     """The paper's MAP objective on a set of ratings."""
     return MatrixFactorization.from_ratings(load(name), RANK)
 
@@ -90,7 +90,7 @@ class Steps(NamedTuple):
     commit: float
 
 
-def measure_steps(model: Potential, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
+def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int = 16) -> Steps:
     """A single worker in this process, by processor time: a neighbour on the machine does not count."""
     method = algorithm(kind, given)
     theta0 = starting_point(model, None, 0)
@@ -111,9 +111,9 @@ def measure_steps(model: Potential, kind: str, given: dict[str, Any], steps: int
 
 def measure_timing(name: str, kind: str, given: dict[str, Any]) -> Timing:
     """The times of a cluster whose workers are as fast as this machine, with 10 Gbit/s messages."""
-    model = potential(name)
-    step, after, commit = measure_steps(model, kind, given)
-    return Timing(step + after, commit, _vectors(kind) * 8 * model.dim / BANDWIDTH)
+    problem = model(name)
+    step, after, commit = measure_steps(problem, kind, given)
+    return Timing(step + after, commit, _vectors(kind) * 8 * problem.dim / BANDWIDTH)
 
 
 def _vectors(kind: str) -> int:

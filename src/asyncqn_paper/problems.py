@@ -18,7 +18,7 @@ DIM, N_Y, NOISE = 100, 600, 10.0
 
 
 @cache
-def _potential(problem: Problem) -> LinearGaussian:
+def _model(problem: Problem) -> LinearGaussian:
     return LinearGaussian.random(seed=problem.draw, spectrum=problem.eigenvalues())
 
 
@@ -30,8 +30,8 @@ class Problem:
     def eigenvalues(self) -> npt.NDArray[np.float64]:
         raise NotImplementedError
 
-    def potential(self) -> LinearGaussian:
-        return _potential(self)
+    def model(self) -> LinearGaussian:
+        return _model(self)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class AlikeRows:
     draw: int = 0
     directions: int = 1
 
-    def potential(self) -> LinearGaussian:
+    def model(self) -> LinearGaussian:
         return _alike(self)
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from asyncqn import MPI, Cluster, Run, Threads, load_run, starting_point
 from asyncqn.parameters import from_json
 from asyncqn.storage import to_json, write_whole
-from asyncqn.types import Array, Potential, Request
+from asyncqn.types import Array, Problem, Request
 from asyncqn_paper import movielens
 from asyncqn_paper.problems import AlikeRows
 from asyncqn_paper.records import Record
@@ -59,24 +59,20 @@ class RealRun:
     stretch: Cluster | None = None
     time_unit: float = 1.0
 
-    def potential(self) -> Potential:
+    def model(self) -> Problem:
         """The problem itself."""
-        return (
-            AlikeRows(8.0, draw=1).potential()
-            if self.problem == GAUSSIAN
-            else movielens.potential(self.problem)
-        )
+        return AlikeRows(8.0, draw=1).model() if self.problem == GAUSSIAN else movielens.model(self.problem)
 
     def theta0(self) -> Array:
         """Where the run begins."""
         if self.problem == GAUSSIAN:
-            return starting_point(self.potential(), None, self.seed)
-        return movielens.start(movielens.potential(self.problem), self.start, self.seed)
+            return starting_point(self.model(), None, self.seed)
+        return movielens.start(movielens.model(self.problem), self.start, self.seed)
 
     def request(self, commits: int | None = None) -> Request:
         """What an engine is asked for."""
         return Request(
-            self.potential(),
+            self.model(),
             algorithm(self.kind, dict(self.parameters)),
             theta0=self.theta0(),
             commits=commits or self.commits,
@@ -165,7 +161,7 @@ def _launched(jobs: Sequence[RealRun], launcher: Path) -> list[Run]:
         if process.returncode != 0:
             words = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
             raise subprocess.SubprocessError(words[0])
-        return [load_run(folder / str(k), potential=job.potential()) for k, job in enumerate(jobs)]
+        return [load_run(folder / str(k), problem=job.model()) for k, job in enumerate(jobs)]
 
 
 def _on_threads(job: RealRun) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 from asyncqn import Cluster
 from asyncqn.errors import require
 from asyncqn.lab import FixedTrial, TuningProblem
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 from asyncqn_paper import movielens
 from asyncqn_paper.movielens import Timing
 from asyncqn_paper.problems import STANDARD, AlikeRows, Spectrum
@@ -46,8 +46,8 @@ class GaussianProblem(TuningProblem):
     def kept(self) -> Mapping[str, Any]:
         return {**_kept(self.first() or {}), "rho": 0.0}
 
-    def potential(self) -> Potential:
-        return self.problem.potential()
+    def model(self) -> Problem:
+        return self.problem.model()
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
         rows = N_Y / parameters["parts"] if "parts" in parameters else parameters.get("batch", N_OMEGA)
@@ -99,7 +99,7 @@ class RatingsProblem(TuningProblem):
     @property
     def evaluate(self) -> int:
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
-        looks = FEWER if self.potential().n_data >= LARGE else EVALUATIONS
+        looks = FEWER if self.model().n_data >= LARGE else EVALUATIONS
         # Half of the messages keep the link, which many workers wait for.
         interval = max(sum(self.timing) / at_once, self.message / 2.0)
         return max(1, int(self.limit / (looks * interval)))
@@ -108,15 +108,15 @@ class RatingsProblem(TuningProblem):
     def hopeless(self) -> float:
         return 3.0  # no run here came back from three times the RMSE of its start
 
-    def potential(self) -> MatrixFactorization:
-        return movielens.potential(self.ratings)
+    def model(self) -> MatrixFactorization:
+        return movielens.model(self.ratings)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
         return movielens.measured_cluster(self.timing, self.workers, kind=self.algorithm)
 
     def first(self) -> dict[str, Any]:
         size = movielens.size_of(self.ratings)
-        known = movielens.parameters(size, self.potential().n_data)
+        known = movielens.parameters(size, self.model().n_data)
         require(
             self.algorithm in known,
             f"studies of ratings begin with the paper's parameters, which it has for {', '.join(known)}, not "

@@ -69,14 +69,14 @@ class SDEJob:
 
 
 @cache
-def _potential() -> LinearGaussian:
+def _model() -> LinearGaussian:
     return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
 
 
 def measure(job: Job) -> list[Record]:
     """Running means of U - U* at N spread in logarithm, and of the second half (`stationary`)."""
-    potential = _potential()
-    P, optimum = potential.precision, potential.optimum_theta
+    model = _model()
+    P, optimum = model.precision, model.optimum_theta
     eigenvalues, directions = np.linalg.eigh(P)
     method = ASLBFGS(
         *(job.h**2, job.h, job.beta, job.memory, job.batch, job.batch // 2),
@@ -86,7 +86,7 @@ def measure(job: Job) -> list[Record]:
     thetas: list[Array] = []
     run = Simulator(Cluster(job.workers, 1.0, 0.3)).minimize(
         Request(
-            potential,
+            model,
             method,
             theta0=theta0,
             commits=job.N,
@@ -125,16 +125,16 @@ def measure_sde(job: SDEJob) -> list[Record]:
     field = FIELDS[job.field]
     chains = Chains(job.h, beta=job.beta, chains=job.chains)
     found, law = moments(field, chains, job.corrected, job.seed), expected(field, job.beta)
-    other = expected(field, job.beta, corrected=False) if field.potential.dim == 1 else law
+    other = expected(field, job.beta, corrected=False) if field.model.dim == 1 else law
     shared = {"dimensions": job.field, "h": job.h, "corrected": job.corrected, "beta": job.beta}
     return [
         {
             **shared,
-            "what": "U" if i == field.potential.dim else f"θ_{i + 1}²",
+            "what": "U" if i == field.model.dim else f"θ_{i + 1}²",
             "law": float(law[i]),
             "ratio": float(found[:, i].mean() / law[i]),
             "spread": float(found[:, i].std(ddof=1) / job.chains**0.5 / law[i]),
-            "without": float(other[i] / law[i]) if field.potential.dim == 1 else None,
+            "without": float(other[i] / law[i]) if field.model.dim == 1 else None,
         }
         for i in range(found.shape[1])
     ]
@@ -234,7 +234,7 @@ def _law(runs: list[Record]) -> list[Record]:
                 spread = float(v.std(ddof=1) / v.size**0.5)
                 row = {"workers": W, "what": what, "index": k, "ratio": float(v.mean()), "spread": spread}
                 # A delay l in both halves of the step works against friction: gamma -> gamma - 2 l h lambda.
-                top = float(np.linalg.eigvalsh(_potential().precision)[-1])
+                top = float(np.linalg.eigvalsh(_model().precision)[-1])
                 found.append({**row, "h": LAW_STEP, "allowed": 1.0 / (1.0 - 2 * (W - 1) * LAW_STEP * top)})
     return found
 

@@ -1,6 +1,6 @@
 """Recommender: matrix factorization of ratings or clicks with scikit-learn's conventions, on worker threads.
 
-The item rows minimise the profiled potential V (users eliminated exactly) with ridge
+The item rows minimise the profiled problem V (users eliminated exactly) with ridge
 lambda + alpha n_row, see `problems`; how factors become predictions, and
 what happens with unknown users and items, stands in `recommender.model`.  The defaults come from the
 experiment in docs/results/recommender.md.

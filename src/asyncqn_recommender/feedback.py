@@ -1,4 +1,4 @@
-"""What a recommender learns from: ratings, or clicks; each with its potential, its defaults and its model.
+"""What a recommender learns from: ratings, or clicks; each with its problem, its defaults and its model.
 
 Ratings say how much a user liked an item, and pairs without one say nothing.  A click says that a user chose
 an item; pairs without one count as "not chosen", with less confidence: see
@@ -44,7 +44,7 @@ LIST = 10
 
 
 class Noting(EliminatedUsers):
-    """A potential that notes what it says of blocks in passing: a fit asks for the errors of points that its
+    """A problem that notes what it says of blocks in passing: a fit asks for the errors of points that its
     passes have just been at.
     """
 
@@ -120,11 +120,11 @@ class NotingClicks(Noting, ImplicitFactorization):
 
 
 class Feedback(ABC):
-    """One fit: its potential, how held-out data judge a point, and the model it makes."""
+    """One fit: its problem, how held-out data judge a point, and the model it makes."""
 
     p: Recommender
     train: Ratings
-    potential: Noting
+    problem: Noting
     prior: float
     default_tol: float
     held_name: str
@@ -143,10 +143,10 @@ class Feedback(ABC):
 
     def model(self, theta: Array) -> FactorModel:
         """What was learned."""
-        train, potential = self.train, self.potential
+        train, problem = self.train, self.problem
         return FactorModel(
-            item_factors=theta.reshape(-1, potential.rank),
-            user_factors=potential.user_factors(theta, self.p.workers),
+            item_factors=theta.reshape(-1, problem.rank),
+            user_factors=problem.user_factors(theta, self.p.workers),
             user_ids=train.user_ids,
             item_ids=train.item_ids,
             titles=train.titles,
@@ -176,7 +176,7 @@ class Explicit(Feedback):
         self.p, self.train, self.offsets = p, train, measure_offsets(train)
         self.prior = PRIOR if p.prior is None else float(p.prior)
         self.alpha = ALPHA if p.alpha is None else float(p.alpha)
-        self.potential = NotingRatings.from_ratings(
+        self.problem = NotingRatings.from_ratings(
             self._target(train),
             int(p.rank),
             prior=self.prior,
@@ -194,8 +194,8 @@ class Explicit(Feedback):
         return replace(part, values=left.astype(np.float32))
 
     def held(self, theta: Array) -> float:
-        assert isinstance(self.potential, NotingRatings)
-        return self.potential.test_rmse(theta, self.p.workers)
+        assert isinstance(self.problem, NotingRatings)
+        return self.problem.test_rmse(theta, self.p.workers)
 
     def _about_ratings(self) -> dict[str, Any]:
         p, values = self.p, self.train.values
@@ -207,7 +207,7 @@ class Explicit(Feedback):
             "residual": bool(p.offsets),
             "trust": float(p.trust),
             "clip": bool(p.clip),
-            "columns": self.potential.columns.astype(np.float64),
+            "columns": self.problem.columns.astype(np.float64),
         }
 
 
@@ -220,7 +220,7 @@ class Implicit(Feedback):
     def __init__(self, p: Recommender, train: Ratings, held: Ratings | None) -> None:
         self.p, self.train, self.test = p, train, held
         self.prior = click_ridge(train, p.confidence) if p.prior is None else float(p.prior)
-        self.potential = NotingClicks.from_ratings(
+        self.problem = NotingClicks.from_ratings(
             train, int(p.rank), prior=self.prior, confidence=float(p.confidence), dtype=p.dtype, seed=p.seed
         )
 

@@ -43,19 +43,19 @@ def learn(
     Returns the model, the table of metrics, the commits, why it ended, and the objective.
     """
     task = FEEDBACKS[p.feedback](p, train, held)
-    potential = task.potential
-    potential.threads = int(p.workers)
-    algorithm = in_step_algorithm(potential, len(train) / train.n_items)
+    problem = task.problem
+    problem.threads = int(p.workers)
+    algorithm = in_step_algorithm(problem, len(train) / train.n_items)
     if old is not None:
         algorithm = replace(algorithm, warmup=0)
     watch = Watch(p, task, held is not None, algorithm, callback)
     passes = max(1, int(p.passes) - (algorithm.warmup > 0))
     commits = algorithm.warmup + passes
     run = minimize(
-        potential,
+        problem,
         algorithm,
         engine=Threads(p.workers),
-        theta0=_start(p, potential, train, old),
+        theta0=_start(p, problem, train, old),
         commits=commits,
         seed=p.seed,
         evaluate=0,  # every value that is watched comes from a pass
@@ -69,9 +69,9 @@ def learn(
     return model, history, run.nit, watch.reason or run.status, watch.best.metrics["fun"]
 
 
-def _start(p: Recommender, potential: Noting, train: Ratings, old: FactorModel | None) -> Array:
-    """The potential's own start, or what was learned before, row by row where the item was known."""
-    theta = starting_point(potential, None, p.seed)
+def _start(p: Recommender, problem: Noting, train: Ratings, old: FactorModel | None) -> Array:
+    """The problem's own start, or what was learned before, row by row where the item was known."""
+    theta = starting_point(problem, None, p.seed)
     if old is not None:
         require(
             old.item_factors.shape[1] == p.rank
@@ -81,8 +81,8 @@ def _start(p: Recommender, potential: Noting, train: Ratings, old: FactorModel |
         )
         place = old.item_index(train.item_ids)
         # A row that was never rated has shrunk to 0, from where new ratings had better not start.
-        known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (potential.item_counts == 0))
-        theta.reshape(-1, potential.rank)[known] = old.item_factors[place[known]]
+        known = (place >= 0) & ((old.offsets.item_counts[place] > 0) | (problem.item_counts == 0))
+        theta.reshape(-1, problem.rank)[known] = old.item_factors[place[known]]
     return theta
 
 
@@ -102,9 +102,9 @@ class Watch:
         algorithm: StagedLBFGS,
         callback: Callable[[Progress], Any] | None,
     ) -> None:
-        self.p, self.task, self.potential, self.callback = p, task, task.potential, callback
+        self.p, self.task, self.problem, self.callback = p, task, task.problem, callback
         self.tol = task.default_tol if p.tol is None else p.tol
-        self.n_ratings = len(self.potential.by_user.values)
+        self.n_ratings = len(self.problem.by_user.values)
         self.holds, self.by_held = holds, holds and p.early_stopping
         self.warm_up, self.blocks = algorithm.warmup, algorithm.blocks
         self.begun = time.perf_counter()
@@ -133,11 +133,11 @@ class Watch:
 
     def _shown(self, standing: Standing) -> dict[str, float]:
         """The errors at the last point kept; asked for again when its value has changed."""
-        potential = self.potential
+        problem = self.problem
         if standing.value != self.value:
-            self.value, n = standing.value, potential.n_data
+            self.value, n = standing.value, problem.n_data
             first_rows = [part * n // self.blocks for part in range(self.blocks)]
-            self.errors = potential.errors(standing.point, first_rows)
+            self.errors = problem.errors(standing.point, first_rows)
         return self.errors
 
     def _note(self, progress: Progress, passes: float) -> None:

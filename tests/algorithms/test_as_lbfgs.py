@@ -15,7 +15,7 @@ SERIAL = Simulator(Cluster(1))
 FIVE = Simulator(Cluster(5, 2.0, 1.0, message=0.5, master=0.1))
 
 
-def problem(dtype=np.float64):
+def make_problem(dtype=np.float64):
     return LinearGaussian.random(8, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
@@ -34,7 +34,7 @@ def problem(dtype=np.float64):
 )
 def test_five_workers_compute_what_the_paper_says(options):
     algorithm = ASLBFGS(**{"h": 1e-4, "gamma": 0.1, "beta": 1e3, "batch": 12, "overlap": 5, **options})
-    p = problem()
+    p = make_problem()
     theta0 = np.linspace(-1, 1, 8)
     run, thetas = thetas_of(p, algorithm, FIVE, 200, theta0=theta0, seed=3)
     expected = as_lbfgs(algorithm, p, run.schedule, theta0, 3)
@@ -50,7 +50,7 @@ def test_five_workers_compute_what_the_paper_says(options):
 
 
 def test_without_noise_and_pairs_it_is_heavy_ball_with_the_papers_order():
-    p, h, gamma = problem(), 1e-3, 0.2
+    p, h, gamma = make_problem(), 1e-3, 0.2
     theta0 = np.linspace(-1, 1, 8)
     algorithm = ASLBFGS(h, gamma, math.inf, 0, 12, 5, initial_scale=1.0)
     _, thetas = thetas_of(p, algorithm, SERIAL, 100, theta0=theta0, seed=4)
@@ -90,7 +90,7 @@ def test_noise_has_the_deviation_of_equation_five():
 
 
 def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
-    p = problem()
+    p = make_problem()
     algorithm = ASLBFGS(1e-2, 0.5, math.inf, 0, 12, 5, initial_scale="diagonal")
     theta0 = np.linspace(-1, 1, 8)
     _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=theta0, seed=0)
@@ -103,8 +103,8 @@ def test_a_diagonal_initial_matrix_is_the_inverse_curvature():
 def test_float32_stays_float32_and_near_float64():
     algorithm = ASLBFGS(1e-4, 0.1, 1e3, 3, 12, 5)
     theta0 = np.linspace(-1, 1, 8)
-    _, a = thetas_of(problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3)
-    _, b = thetas_of(problem(), algorithm, FIVE, 100, theta0=theta0, seed=3)
+    _, a = thetas_of(make_problem(np.float32), algorithm, FIVE, 100, theta0=theta0, seed=3)
+    _, b = thetas_of(make_problem(), algorithm, FIVE, 100, theta0=theta0, seed=3)
     assert a.dtype == np.float32
     # Pairs are differences of near vectors: two or three digits of float32's seven are lost in them.
     assert np.abs(a - b).max() < 1e-2 * np.abs(b).max()

@@ -55,9 +55,9 @@ def test_a_useless_parameter_is_named_in_one_sentence(cls, name, value):
     assert one_sentence(caught.value)
 
 
-def test_the_diagonal_scale_asks_the_potential_for_its_curvature():
+def test_the_diagonal_scale_asks_the_problem_for_its_curvature():
     algorithm = ASLBFGS(**GOOD[ASLBFGS], initial_scale="diagonal")
-    with pytest.raises(BadInput, match="needs a potential with curvature_diagonal") as caught:
+    with pytest.raises(BadInput, match="needs a problem with curvature_diagonal") as caught:
         minimize(Quadratic.random(), algorithm, engine=Simulator(Cluster(1)), commits=3, seed=0)
     assert one_sentence(caught.value)
 

@@ -22,13 +22,13 @@ from asyncqn.core.streams import Stream
 from asyncqn.types import Task
 
 
-def versions(potential, algorithm, theta0, commits):
+def versions(problem, algorithm, theta0, commits):
     """The master's iterates, every block computed at every version, without a cluster."""
-    master = Master(Request(potential, algorithm, theta0, commits, evaluate=None), workers=1)
-    local = algorithm.init_worker(potential, theta0)
+    master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
+    local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
         answers = [
-            algorithm.step(master.iterate, local, potential, Task(0, n, Stream(0, 0, n), part))
+            algorithm.step(master.iterate, local, problem, Task(0, n, Stream(0, 0, n), part))
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
         master.commit(answers, float(n), [0] * len(answers))
@@ -37,18 +37,18 @@ def versions(potential, algorithm, theta0, commits):
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 5))
 def test_the_pieces_answers_add_up_to_the_exact_gradient(blocks, pieces, seed):
-    potential = Quadratic.random(dim=4, n_data=20, seed=seed)
+    problem = Quadratic.random(dim=4, n_data=20, seed=seed)
     algorithm = BlockLBFGS(blocks, pieces=max(1, min(pieces, 20 // blocks)))
-    algorithm.check(potential)
+    algorithm.check(problem)
     theta = np.random.default_rng(seed).standard_normal(4)
     iterate = algorithm.init(theta)
     answers = [
-        algorithm.step(iterate, algorithm.init_worker(potential, theta), potential,
+        algorithm.step(iterate, algorithm.init_worker(problem, theta), problem,
                        Task(0, 0, Stream(0, 0, 0), part)).g
         for part in range(algorithm.stages[0].parts)
     ]  # fmt: skip
     g = np.empty(4)
-    potential.grad(theta, np.arange(20), g)
+    problem.grad(theta, np.arange(20), g)
     # 20 rows of entries of order 10, each off by a rounding of 1e-16.
     np.testing.assert_allclose(np.sum(answers, axis=0), g, rtol=0, atol=1e-12)
 
@@ -58,18 +58,18 @@ def test_a_quadratic_with_three_eigenvalues_is_solved_in_five_versions(memory):
     # Conjugate directions end after as many steps as there are eigenvalues; the first step has no
     # scale to go by, and the last correction comes one version later.
     eigenvalues = np.repeat([2.0, 40.0, 700.0], 10)
-    potential = aq.LinearGaussian.random(dim=30, n_data=60, seed=1, spectrum=eigenvalues)
+    problem = aq.LinearGaussian.random(dim=30, n_data=60, seed=1, spectrum=eigenvalues)
     theta0 = np.random.default_rng(0).standard_normal(30)
-    *_, last = versions(potential, BlockLBFGS(4, memory=memory), theta0, 5)
-    start = potential.value(theta0) - potential.optimum
-    assert potential.value(last.theta) - potential.optimum < 1e-8 * start
+    *_, last = versions(problem, BlockLBFGS(4, memory=memory), theta0, 5)
+    start = problem.value(theta0) - problem.optimum
+    assert problem.value(last.theta) - problem.optimum < 1e-8 * start
 
 
 def test_stored_pairs_are_conjugate_on_a_quadratic():
     # Thirty distinct eigenvalues: seven versions are far from the end, where pairs are rounding.
-    potential = aq.LinearGaussian.random(dim=30, n_data=60, seed=2, spectrum=np.geomspace(2.0, 500.0, 30))
+    problem = aq.LinearGaussian.random(dim=30, n_data=60, seed=2, spectrum=np.geomspace(2.0, 500.0, 30))
     theta0 = np.random.default_rng(1).standard_normal(30)
-    *_, last = versions(potential, BlockLBFGS(3, memory=4), theta0, 7)
+    *_, last = versions(problem, BlockLBFGS(3, memory=4), theta0, 7)
     assert last.memory.stored == 4
     S, Y = last.memory.pairs
     gram = S @ Y.T
@@ -78,15 +78,15 @@ def test_stored_pairs_are_conjugate_on_a_quadratic():
 
 
 def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
-    potential = Quadratic.random(dim=6, n_data=40, seed=3)
+    problem = Quadratic.random(dim=6, n_data=40, seed=3)
     theta = np.random.default_rng(2).standard_normal(6)
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     points = [theta]
-    g = potential.hessian @ theta - potential.A.T @ potential.y
+    g = problem.hessian @ theta - problem.A.T @ problem.y
     step = -g / np.linalg.norm(g) * max(1 / np.linalg.norm(g), 0.01 * np.linalg.norm(theta))
     for _ in range(8):
         points.append(points[-1] + step)
-        new = g + potential.hessian @ step
+        new = g + problem.hessian @ step
         pairs, g = [*pairs, (step, new - g)][-3:], new
         s, y = pairs[-1]
         H = np.eye(6) * (s @ y) / (y @ y)
@@ -95,7 +95,7 @@ def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
         step = -H @ g
     algorithm = BlockLBFGS(5, memory=3, conjugacy=0.0)
-    for expected, iterate in zip(points[1:], versions(potential, algorithm, theta, 8)):
+    for expected, iterate in zip(points[1:], versions(problem, algorithm, theta, 8)):
         # The condition number is below 100: eight steps magnify rounding by far less than 1e6.
         np.testing.assert_allclose(iterate.theta, expected, rtol=0, atol=1e-9)
 
@@ -103,20 +103,20 @@ def test_without_conjugation_it_is_textbook_lbfgs_with_unit_steps():
 @pytest.mark.parametrize("algorithm", [BlockLBFGS(7), BlockLBFGS(7, pieces=4)])
 @pytest.mark.parametrize("workers", [1, 2, 7, 30])
 def test_no_bit_depends_on_the_cluster(workers, algorithm):
-    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
-    *_, alone = versions(potential, algorithm, run.theta0, 12)
-    assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
+    *_, alone = versions(problem, algorithm, run.theta0, 12)
+    assert run.theta.tobytes() == min((alone.theta, alone.base), key=problem.value).tobytes()
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_runs_with_backups_and_deaths_replay_to_the_bit(dtype, pieces, tmp_path):
-    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
+    problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0, dtype=dtype)
     cluster = aq.Cluster(6, worker_mean=5.0, worker_std=9.0, message=1.0, master=1.0, deaths={2: 40.0})
     algorithm = BlockLBFGS(9, pieces=pieces)
-    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None)
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=20, seed=1, tol=None)
     assert run.schedule.dropped > 0
     assert run.status == "completed"
     run.save(tmp_path / "run")
@@ -154,22 +154,22 @@ class ValuedRosenbrock(Rosenbrock):
         return self.value(theta)
 
 
-@pytest.mark.parametrize("potential", [Rosenbrock(), ValuedRosenbrock()])
+@pytest.mark.parametrize("problem", [Rosenbrock(), ValuedRosenbrock()])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_curved_valley_is_followed_to_its_end(potential, seed):
+def test_a_curved_valley_is_followed_to_its_end(problem, seed):
     theta0 = 3.0 * np.random.default_rng(seed).standard_normal(6)
-    *_, last = versions(potential, BlockLBFGS(3, memory=5), theta0, 300)
+    *_, last = versions(problem, BlockLBFGS(3, memory=5), theta0, 300)
     g = np.empty(6)
-    potential.grad(last.base, np.arange(12), g)
+    problem.grad(last.base, np.arange(12), g)
     assert np.linalg.norm(g) < 1e-6, "a minimum, the global one or the valley's other end"
 
 
 def test_with_values_no_point_is_kept_above_the_last_five():
-    potential = ValuedRosenbrock()
+    problem = ValuedRosenbrock()
     theta0 = 3.0 * np.random.default_rng(0).standard_normal(6)
-    kept = [potential.value(theta0)]
-    for iterate in versions(potential, BlockLBFGS(3), theta0, 150):
-        value = potential.value(iterate.base)
+    kept = [problem.value(theta0)]
+    for iterate in versions(problem, BlockLBFGS(3), theta0, 150):
+        value = problem.value(iterate.base)
         if value != kept[-1]:
             assert value <= max(kept[-5:])
             kept.append(value)
@@ -189,12 +189,12 @@ class Cliff(Rosenbrock):
 
 
 def test_a_trial_beyond_the_numbers_is_taken_back():
-    potential = Cliff()
+    problem = Cliff()
     # The first step goes 0.01 |theta| = 800 up the cliff, where exp overflows.
     theta0 = np.array([-8e4, -1.0, 0.0, 1.0, 2.0, 3.0])
-    run_ = [*versions(potential, BlockLBFGS(2), theta0, 400)]
-    assert all(np.isfinite(potential.value(iterate.base)) for iterate in run_)
-    assert potential.value(run_[-1].base) < 12 * 6 + 1e-6
+    run_ = [*versions(problem, BlockLBFGS(2), theta0, 400)]
+    assert all(np.isfinite(problem.value(iterate.base)) for iterate in run_)
+    assert problem.value(run_[-1].base) < 12 * 6 + 1e-6
 
 
 class Digits:
@@ -232,17 +232,17 @@ class Digits:
 
 @pytest.mark.parametrize(("scale", "share"), [(0.3, 0.2), (3.0, 0.2), (30.0, 0.5)])
 def test_a_network_is_trained_from_tame_and_from_wild_starts(scale, share):
-    potential = Digits()
+    problem = Digits()
     for seed in range(2):
-        theta0 = scale * np.random.default_rng(seed).standard_normal(potential.dim)
-        *_, last = versions(potential, BlockLBFGS(4), theta0, 80)
+        theta0 = scale * np.random.default_rng(seed).standard_normal(problem.dim)
+        *_, last = versions(problem, BlockLBFGS(4), theta0, 80)
         # A loss near ln 10 per image means nothing learned; these shares of the start mean much was.
-        assert potential.value(last.base) < share * potential.value(theta0)
+        assert problem.value(last.base) < share * problem.value(theta0)
 
 
 def test_at_a_stationary_start_it_stays():
-    potential = Quadratic(np.eye(3), np.zeros(3))
-    *_, last = versions(potential, BlockLBFGS(3), np.zeros(3), 4)
+    problem = Quadratic(np.eye(3), np.zeros(3))
+    *_, last = versions(problem, BlockLBFGS(3), np.zeros(3), 4)
     assert not last.theta.any()
 
 

@@ -13,10 +13,10 @@ from asyncqn.algorithms.defaults import default_algorithm, growths, pieces_of_a_
 from asyncqn.algorithms.quasi_newton.difference_lbfgs import curvature_size
 
 
-def test_a_plain_potential_gets_as_many_blocks_as_workers_or_data_points():
-    potential = Quadratic.random(n_data=20)
-    assert default_algorithm(potential, 8) == BlockLBFGS(8, memory=100)
-    assert default_algorithm(potential, 50) == BlockLBFGS(20, memory=100)
+def test_a_plain_problem_gets_as_many_blocks_as_workers_or_data_points():
+    problem = Quadratic.random(n_data=20)
+    assert default_algorithm(problem, 8) == BlockLBFGS(8, memory=100)
+    assert default_algorithm(problem, 50) == BlockLBFGS(20, memory=100)
 
 
 @pytest.mark.parametrize(
@@ -38,23 +38,23 @@ def test_blocks_are_cut_into_pieces_while_these_are_worth_an_answer(dim, n_data,
 
 
 def test_the_default_cuts_blocks_into_pieces():
-    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
-    assert default_algorithm(potential, 2) == BlockLBFGS(2, memory=100, pieces=4)
-    assert default_algorithm(potential, 1) == BlockLBFGS(1, memory=100)
+    problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    assert default_algorithm(problem, 2) == BlockLBFGS(2, memory=100, pieces=4)
+    assert default_algorithm(problem, 1) == BlockLBFGS(1, memory=100)
 
 
 def test_minimize_needs_nothing_but_the_problem():
-    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
-    run = aq.minimize(potential)
+    problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    run = aq.minimize(problem)
     # U falls with the square of the gradient, which is 1e-8 of the first.
-    assert run.fun - potential.optimum < 1e-10 * potential.optimum
+    assert run.fun - problem.optimum < 1e-10 * problem.optimum
     assert run.status == "converged"
 
 
 def test_the_default_gives_the_same_bits_on_threads_and_on_the_simulator():
-    potential = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
+    problem = aq.LinearGaussian.random(dim=20, n_data=90, seed=0)
     simulated = aq.Simulator(aq.Cluster(2, worker_mean=3.0, worker_std=4.0))
-    runs = [aq.minimize(potential, engine=engine, commits=12) for engine in (aq.Threads(2), simulated)]
+    runs = [aq.minimize(problem, engine=engine, commits=12) for engine in (aq.Threads(2), simulated)]
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
 
 
@@ -125,11 +125,11 @@ class WithoutCurvature(aq.LogisticRegression):
     ],
 )
 def test_the_default_on_many_rows_finds_their_minimum(model, algorithm, workers):
-    potential = model.random(20_000 * workers, 4, seed=0)
+    problem = model.random(20_000 * workers, 4, seed=0)
     engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5))
-    run = aq.minimize(potential, engine=engine)
-    assert isinstance(default_algorithm(potential, workers), algorithm)
+    run = aq.minimize(problem, engine=engine)
+    assert isinstance(default_algorithm(problem, workers), algorithm)
     g, start = np.empty(4), np.empty(4)
-    potential.grad(run.theta, np.arange(potential.n_data), g)
-    potential.grad(np.zeros(4), np.arange(potential.n_data), start)
+    problem.grad(run.theta, np.arange(problem.n_data), g)
+    problem.grad(np.zeros(4), np.arange(problem.n_data), start)
     assert np.linalg.norm(g) < 1e-8 * np.linalg.norm(start)

@@ -15,7 +15,7 @@ DTYPES = [np.float64, np.float32]
 SERIAL = Simulator(Cluster(1))
 
 
-def problem(dtype):
+def make_problem(dtype):
     return LinearGaussian.random(9, 50, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
@@ -29,7 +29,7 @@ def subsample(p, theta, k, worker=0):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_async_sgd_with_one_worker_is_the_serial_loop_to_the_bit(dtype):
-    p = problem(dtype)
+    p = make_problem(dtype)
     _, thetas = thetas_of(p, AsyncSGD(1e-3, 4), SERIAL, 60, theta0=theta0(dtype), seed=6)
     theta = theta0(dtype)
     for k in range(60):
@@ -41,7 +41,7 @@ def test_async_sgd_with_one_worker_is_the_serial_loop_to_the_bit(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_sgd_with_one_worker_is_heavy_ball_to_the_bit(dtype, momentum):
-    p = problem(dtype)
+    p = make_problem(dtype)
     _, thetas = thetas_of(p, SGD(1e-4, 4, momentum), SERIAL, 60, theta0=theta0(dtype), seed=6)
     theta, u = theta0(dtype), np.zeros(9, dtype)
     for k in range(60):
@@ -53,7 +53,7 @@ def test_sgd_with_one_worker_is_heavy_ball_to_the_bit(dtype, momentum):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("beta", [10.0, math.inf])
 def test_sgld_with_one_worker_is_the_serial_loop_to_the_bit(dtype, beta):
-    p = problem(dtype)
+    p = make_problem(dtype)
     _, thetas = thetas_of(p, SGLD(1e-3, beta, 4), SERIAL, 60, theta0=theta0(dtype), seed=6)
     theta = theta0(dtype)
     scale = dtype(math.sqrt(2e-3 / beta))
@@ -66,7 +66,7 @@ def test_sgld_with_one_worker_is_the_serial_loop_to_the_bit(dtype, beta):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_async_sgd_with_five_workers_uses_the_versions_of_the_schedule_to_the_bit(dtype):
-    p = problem(dtype)
+    p = make_problem(dtype)
     run, thetas = thetas_of(p, AsyncSGD(1e-3, 4), Simulator(Cluster(5, 1.0, 2.0)), 80, theta0=theta0(dtype),
                             seed=6)  # fmt: skip
     steps = dict.fromkeys(range(5), 0)

@@ -25,13 +25,13 @@ from asyncqn.kernels.shuffling import fill_strata
 from asyncqn.types import Task
 
 
-def versions(potential, algorithm, theta0, commits, seed=0):
+def versions(problem, algorithm, theta0, commits, seed=0):
     """The master's iterates, every part computed at every version, without a cluster."""
-    master = Master(Request(potential, algorithm, theta0, commits, evaluate=None), workers=1)
-    local = algorithm.init_worker(potential, theta0)
+    master = Master(Request(problem, algorithm, theta0, commits, evaluate=None), workers=1)
+    local = algorithm.init_worker(problem, theta0)
     for n in range(commits):
         answers = [
-            algorithm.step(master.iterate, local, potential, Task(0, n, Stream(seed, 0, n), part))
+            algorithm.step(master.iterate, local, problem, Task(0, n, Stream(seed, 0, n), part))
             for part in range(algorithm.blocks * algorithm.pieces)
         ]
         master.commit(answers, float(n), [0] * len(answers))
@@ -99,40 +99,40 @@ def test_small_samples_serve_more_versions_and_the_last_stage_is_all_rows():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_it_ends_at_the_minimum_over_all_rows(dtype):
-    potential = aq.LogisticRegression.random(4_000, 10, condition=5.0, seed=1, dtype=dtype)
+    problem = aq.LogisticRegression.random(4_000, 10, condition=5.0, seed=1, dtype=dtype)
     algorithm = GrowingLBFGS(3, levels=2)
     theta0, g = np.zeros(10, dtype), np.empty(10, dtype)
-    potential.grad(theta0, np.arange(4_000), g)
+    problem.grad(theta0, np.arange(4_000), g)
     start = np.linalg.norm(g)
-    *_, last = versions(potential, algorithm, theta0, algorithm.growing_versions + 25)
-    potential.grad(last.base, np.arange(4_000), g)
+    *_, last = versions(problem, algorithm, theta0, algorithm.growing_versions + 25)
+    problem.grad(last.base, np.arange(4_000), g)
     # A gradient of float32 rows is known to some 1e-6 of what it was at the start.
     assert np.linalg.norm(g) < (1e-9 if dtype == np.float64 else 1e-5) * start
 
 
 def test_what_samples_teach_is_worth_several_passes_over_all_rows():
-    potential = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
+    problem = aq.LogisticRegression.random(40_000, 20, condition=10.0, seed=2)
     theta0 = np.zeros(20)
-    best = min(potential.value(i.base) for i in versions(potential, BlockLBFGS(2), theta0, 120))
+    best = min(problem.value(i.base) for i in versions(problem, BlockLBFGS(2), theta0, 120))
     algorithm = GrowingLBFGS(2, levels=4)
-    *_, grown = versions(potential, algorithm, theta0, algorithm.growing_versions)
-    *_, plain = versions(potential, BlockLBFGS(2), theta0, 6)  # samples cost 4.5 passes
-    start = potential.value(theta0) - best
-    assert potential.value(grown.base) - best < 0.01 * start
-    assert potential.value(grown.base) - best < 0.1 * (potential.value(plain.base) - best)
+    *_, grown = versions(problem, algorithm, theta0, algorithm.growing_versions)
+    *_, plain = versions(problem, BlockLBFGS(2), theta0, 6)  # samples cost 4.5 passes
+    start = problem.value(theta0) - best
+    assert problem.value(grown.base) - best < 0.01 * start
+    assert problem.value(grown.base) - best < 0.1 * (problem.value(plain.base) - best)
 
 
 def test_a_growth_judges_the_last_point_kept_on_the_larger_sample():
-    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = GrowingLBFGS(2, levels=1, versions=6)
-    iterates = versions(potential, algorithm, np.zeros(5), 7)
+    iterates = versions(problem, algorithm, np.zeros(5), 7)
     for _ in range(6):
         before = next(iterates)
     assert before.theta.tobytes() == before.base.tobytes()
     base = before.base.copy()
     after = next(iterates)
     g = np.empty(5)
-    potential.grad(base, np.arange(640), g)
+    problem.grad(base, np.arange(640), g)
     assert after.base.tobytes() == base.tobytes()
     # Two blocks of 320 rows each: a few roundings.
     np.testing.assert_allclose(after.at_base[0], g, rtol=1e-10)
@@ -150,44 +150,44 @@ class OneCliff(Quadratic):
 def test_a_point_that_more_rows_cannot_bear_is_moved_back_to_the_start():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((256, 3))
-    potential = OneCliff(A, A @ np.array([3.0, 0.0, 0.0]))
+    problem = OneCliff(A, A @ np.array([3.0, 0.0, 0.0]))
     algorithm = GrowingLBFGS(1, levels=1, versions=8)
     seed = next(s for s in range(99) if 3 not in parts_of(algorithm, 256, 0, s)[0][0])
-    *_, sampled = versions(potential, algorithm, np.zeros(3), 8, seed)
+    *_, sampled = versions(problem, algorithm, np.zeros(3), 8, seed)
     assert np.linalg.norm(sampled.base) > 2.0
-    *_, last = versions(potential, algorithm, np.zeros(3), 40, seed)
+    *_, last = versions(problem, algorithm, np.zeros(3), 40, seed)
     assert 0.7 < np.linalg.norm(last.base) <= 1.0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_no_bit_depends_on_the_cluster(workers):
-    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = GrowingLBFGS(3, levels=1, versions=4, pieces=2)
     cluster = aq.Cluster(workers, worker_mean=5.0, worker_std=6.0, message=1.0, master=1.0)
-    run = aq.minimize(potential, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
-    *_, alone = versions(potential, algorithm, run.theta0, 12, seed=4)
-    assert run.theta.tobytes() == min((alone.theta, alone.base), key=potential.value).tobytes()
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(cluster), commits=12, seed=4, tol=None)
+    *_, alone = versions(problem, algorithm, run.theta0, 12, seed=4)
+    assert run.theta.tobytes() == min((alone.theta, alone.base), key=problem.value).tobytes()
 
 
 @pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3)])
 def test_runs_on_threads_replay_to_the_bit(engine, tmp_path):
-    potential = aq.LogisticRegression.random(640, 5, seed=0)
-    run = aq.minimize(potential, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12)
+    problem = aq.LogisticRegression.random(640, 5, seed=0)
+    run = aq.minimize(problem, GrowingLBFGS(3, levels=1, versions=4), engine=engine, commits=12)
     run.save(tmp_path / "run")
     assert aq.replay(tmp_path / "run").theta.tobytes() == run.theta.tobytes()
 
 
 def test_a_resumed_run_goes_on_where_its_sample_was(tmp_path):
-    potential = aq.LogisticRegression.random(640, 5, seed=0)
+    problem = aq.LogisticRegression.random(640, 5, seed=0)
     algorithm = GrowingLBFGS(3, levels=1, versions=4)
 
     def stop(progress):
         if progress.commit >= 3:
             raise StopIteration
 
-    aq.minimize(potential, algorithm, engine=aq.Threads(2), commits=12, evaluate=1, callback=stop,
+    aq.minimize(problem, algorithm, engine=aq.Threads(2), commits=12, evaluate=1, callback=stop,
                 checkpoint=tmp_path / "c")  # fmt: skip
-    whole = aq.minimize(potential, algorithm, engine=aq.Threads(1), commits=12)
+    whole = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=12)
     assert aq.resume(tmp_path / "c").theta.tobytes() == whole.theta.tobytes()
 
 

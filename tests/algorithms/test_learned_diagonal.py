@@ -157,24 +157,24 @@ def test_conjugation_leaves_a_pair_alone_where_rounding_would_be_left_of_it() ->
 
 @pytest.mark.parametrize("condition", [1e2, 1e4])
 def test_units_that_differ_by_orders_of_magnitude_cost_few_passes(condition: float) -> None:
-    potential = aq.LogisticRegression.random(1000, 60, condition, 0.5, prior=1e-4, seed=1)
-    run = aq.minimize(potential, engine=aq.Simulator(aq.Cluster(1)))
+    problem = aq.LogisticRegression.random(1000, 60, condition, 0.5, prior=1e-4, seed=1)
+    run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(1)))
     assert run.status == "converged"
     # 50 and 49 passes here; without D 394 and 620.
     assert run.passes < 100
-    assert run.fun <= newton(potential) * (1 + 1e-10)
+    assert run.fun <= newton(problem) * (1 + 1e-10)
 
 
-def newton(potential: Any) -> float:
+def newton(problem: Any) -> float:
     """The minimum by Newton's method, steps halved while U rises."""
-    theta, g, rows = np.zeros(potential.dim), np.empty(potential.dim), np.arange(potential.n_data)
+    theta, g, rows = np.zeros(problem.dim), np.empty(problem.dim), np.arange(problem.n_data)
     for _ in range(50):
-        value = potential.grad_with_value(theta, rows, g)
-        chance = 1 / (1 + np.exp(-potential.X @ theta))
-        hessian = (potential.X.T * (chance * (1 - chance))) @ potential.X
-        hessian += potential.prior * np.eye(theta.size)
+        value = problem.grad_with_value(theta, rows, g)
+        chance = 1 / (1 + np.exp(-problem.X @ theta))
+        hessian = (problem.X.T * (chance * (1 - chance))) @ problem.X
+        hessian += problem.prior * np.eye(theta.size)
         step = np.linalg.solve(hessian, g)
-        while potential.value(theta - step) > value and step @ step > 1e-24:
+        while problem.value(theta - step) > value and step @ step > 1e-24:
             step *= 0.5
         theta -= step
-    return float(potential.value(theta))
+    return float(problem.value(theta))

@@ -12,7 +12,7 @@ from asyncqn import MBLBFGS, Cluster, LinearGaussian, Simulator
 from asyncqn.types import Commit
 
 
-def problem(dtype=np.float64):
+def make_problem(dtype=np.float64):
     return LinearGaussian.random(8, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
@@ -20,7 +20,7 @@ THETA0 = np.linspace(-1, 1, 8)
 
 
 def compare(algorithm, cluster, commits):
-    p = problem()
+    p = make_problem()
     run, thetas = thetas_of(p, algorithm, Simulator(cluster), commits, theta0=THETA0, seed=2)
     expected = mb_lbfgs(algorithm, p, run.schedule, THETA0, 2)
     # Contracting dynamics: roundings of each round, some hundred operations, are not amplified.
@@ -72,7 +72,7 @@ def test_deaths_and_joins_do_not_disturb_the_pairs():
 
 
 def test_float32_stays_float32():
-    p = problem(np.float32)
+    p = make_problem(np.float32)
     algorithm = MBLBFGS(0.05, 3, 30, 15)
     _, thetas = thetas_of(p, algorithm, Simulator(Cluster(3)), 30, theta0=THETA0, seed=2)
     assert thetas.dtype == np.float32
@@ -87,7 +87,7 @@ def test_pairs_that_overflow_are_forgotten_and_theta_stays_finite():
     from asyncqn.algorithms.paper.mb_lbfgs import Update
 
     after = algorithm.apply(
-        iterate, [Update(np.ones(8), np.zeros(8), 0, False)], Commit(1, [0], problem().value)
+        iterate, [Update(np.ones(8), np.zeros(8), 0, False)], Commit(1, [0], make_problem().value)
     )
     np.testing.assert_allclose(after.theta, THETA0 - 0.05)
     assert after.memory.stored == 0

@@ -138,11 +138,11 @@ def test_a_start_where_the_loss_overflows_on_the_next_sample_is_left():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"curvature": 3}, "curvature must be the potential's"),
+        ({"curvature": 3}, "curvature must be the problem's"),
         ({"samples": 2}, "cannot be cut"),
     ],
 )
-def test_parameters_that_do_not_fit_the_potential_are_refused(change, words):
+def test_parameters_that_do_not_fit_the_problem_are_refused(change, words):
     problem = aq.LogisticRegression.random(20, 3)
     parameters = {"blocks": 2, "curvature": problem.curvature_size, **change}
     with pytest.raises(aq.BadInput, match=words):

@@ -70,11 +70,11 @@ def test_for_constant_H_the_stationary_covariance_tends_to_the_posteriors_as_h_f
 
 def test_a_chain_on_a_gaussian_has_the_posteriors_variance():
     # Exact gradients (one data point), H0 = I and no pairs, so the law above holds with its bias O(h).
-    potential = Quadratic(np.array([[1.0, 0.0]]), np.array([0.0]))  # precision diag(2, 1)
+    problem = Quadratic(np.array([[1.0, 0.0]]), np.array([0.0]))  # precision diag(2, 1)
     algorithm = MomentumLBFGS(h=0.01, gamma=0.2, memory=0, batch=2, overlap=1, beta=2.0, initial_scale=1.0)
     squares = []
     aq.minimize(
-        potential, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=80_000, seed=1, evaluate=25,
+        problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=80_000, seed=1, evaluate=25,
         callback=lambda p: squares.append(p.theta**2),
     )  # fmt: skip
     variance = np.mean(squares[200:], axis=0)
@@ -85,20 +85,20 @@ def test_a_chain_on_a_gaussian_has_the_posteriors_variance():
 
 
 def test_without_memory_or_noise_one_worker_is_heavy_ball_sgd():
-    potential = Quadratic.random(dim=4, n_data=1, seed=0)  # one data point: every batch is the same
+    problem = Quadratic.random(dim=4, n_data=1, seed=0)  # one data point: every batch is the same
     engine = aq.Simulator(aq.Cluster(1))
     algorithm = MomentumLBFGS(h=1e-3, gamma=0.3, memory=0, batch=3, overlap=1, initial_scale=1.0)
-    ours = aq.minimize(potential, algorithm, engine=engine, commits=50, theta0=np.ones(4))
-    theirs = aq.minimize(potential, aq.SGD(h=1e-3, batch=3, momentum=0.7), engine=engine, commits=50,
+    ours = aq.minimize(problem, algorithm, engine=engine, commits=50, theta0=np.ones(4))
+    theirs = aq.minimize(problem, aq.SGD(h=1e-3, batch=3, momentum=0.7), engine=engine, commits=50,
                          theta0=np.ones(4))  # fmt: skip
     # The blend of two equal gradients rounds once more per step.
     np.testing.assert_allclose(ours.theta, theirs.theta, rtol=0, atol=1e-12)
 
 
 def test_it_keeps_the_rules_of_an_algorithm():
-    potential = aq.LinearGaussian.random(dim=5, n_data=20)
+    problem = aq.LinearGaussian.random(dim=5, n_data=20)
     algorithm = MomentumLBFGS(h=1e-3, gamma=0.1, memory=2, batch=4, overlap=2, beta=10.0)
-    check_algorithm(algorithm, potential, commits=40, engines=IN_THIS_PROCESS)
+    check_algorithm(algorithm, problem, commits=40, engines=IN_THIS_PROCESS)
 
 
 def test_noise_with_a_diagonal_H0_is_refused():

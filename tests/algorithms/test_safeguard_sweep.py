@@ -38,19 +38,19 @@ LEAST = {
 Which starts these are hangs on the last bits, so a tenth is left for other processors (seen: 34, 37)."""
 
 
-def call(potential: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, str, Any]:
+def call(problem: Any, theta0: Any, workers: int, threads: bool) -> tuple[str, str, Any]:
     """The default call: (status, message, the point reported)."""
     engine = aq.Threads(workers) if threads else aq.Simulator(aq.Cluster(workers, worker_std=0.5))
-    run = aq.minimize(potential, engine=engine, theta0=theta0, tol=TOL, max_passes=MOST)
+    run = aq.minimize(problem, engine=engine, theta0=theta0, tol=TOL, max_passes=MOST)
     assert run.success == (run.status == "converged")
     return run.status, run.message, run.theta
 
 
-def run(potential: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
+def run(problem: Any, theta0: Any, algorithm: Any) -> tuple[str, str, Any]:
     """(status, message, the point reported), every part computed at every version."""
-    request = Request(potential, algorithm, theta0, MOST, evaluate=None, stopping=Stopping(tol=TOL))
+    request = Request(problem, algorithm, theta0, MOST, evaluate=None, stopping=Stopping(tol=TOL))
     master = Master(request, workers=1)
-    steps = WorkerSteps(algorithm, potential, master.limit)
+    steps = WorkerSteps(algorithm, problem, master.limit)
     parts, n = range(algorithm.stages[-1].parts), 0
     try:
         for n in range(MOST):
@@ -69,12 +69,12 @@ def exact(problem: Any, theta: Any) -> tuple[float, Any]:
     return problem.value(np.asarray(theta, np.float64)), g
 
 
-def finite(potential: Any, theta: Any) -> bool:
+def finite(problem: Any, theta: Any) -> bool:
     """Whether U, its gradient and the square of that are numbers."""
     g = np.empty_like(theta)
-    potential.grad(theta, np.arange(potential.n_data), g)
+    problem.grad(theta, np.arange(problem.n_data), g)
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(potential.value(theta)) and np.isfinite(g @ g) and np.isfinite(g @ g * 100))
+        return bool(np.isfinite(problem.value(theta)) and np.isfinite(g @ g) and np.isfinite(g @ g * 100))
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -85,17 +85,17 @@ def test_every_run_ends_at_a_stationary_point_or_says_why_not(kind: Any) -> None
             turn = count % 8
             count += 1
             dtype, valued, workers = (np.float64, np.float32)[turn & 1], turn & 2 == 0, (1, 3)[turn >> 2]
-            potential, truth = kind(dtype, valued), kind()
+            problem, truth = kind(dtype, valued), kind()
             theta0 = 10.0**magnitude * np.random.default_rng(seed).standard_normal(kind.dim)
             theta0 = theta0.astype(dtype)
             if count % 5 == 0:
-                status, message, theta = call(potential, theta0, workers, threads=count % 10 == 0)
+                status, message, theta = call(problem, theta0, workers, threads=count % 10 == 0)
             else:
-                status, message, theta = run(potential, theta0, default_algorithm(potential, workers))
+                status, message, theta = run(problem, theta0, default_algorithm(problem, workers))
             case = f"from {magnitude}, {seed}: {status}, {message}"
             assert message
             if status == "diverged":
-                assert not finite(potential, theta0), case
+                assert not finite(problem, theta0), case
                 continue
             value, g = exact(truth, theta)
             assert value <= exact(truth, theta0)[0] or status != "converged", case

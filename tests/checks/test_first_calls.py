@@ -1,4 +1,4 @@
-"""Before a run a potential's functions are compared: usual mistakes are named in one sentence."""
+"""Before a run a problem's functions are compared: usual mistakes are named in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before a run a potential's functions are compared: nothing sound is refused, and the cost is small."""
+"""Before a run a problem's functions are compared: nothing sound is refused, and the cost is small."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shipped(dtype: Any) -> list[Any]:
 
 
 class Bare:
-    """Another potential with only what a user must write.
+    """Another problem with only what a user must write.
 
     It copies, because our kernels would be compiled again for read-only arrays.
     """
@@ -54,13 +54,13 @@ class Bare:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_no_potential_of_ours_is_refused_wherever_it_starts(dtype: Any) -> None:
-    for potential in shipped(dtype):
-        start = starting_point(potential, None, 0)
-        wild = np.random.default_rng(1).standard_normal(potential.dim)
+def test_no_problem_of_ours_is_refused_wherever_it_starts(dtype: Any) -> None:
+    for problem in shipped(dtype):
+        start = starting_point(problem, None, 0)
+        wild = np.random.default_rng(1).standard_normal(problem.dim)
         for theta in [start, *(size * wild for size in (0.0, 1e-8, 1.0, 1e4, 1e8, 1e12, 1e30))]:
-            compare_functions(potential, theta.astype(start.dtype))
-            compare_functions(Bare(potential), theta.astype(start.dtype))
+            compare_functions(problem, theta.astype(start.dtype))
+            compare_functions(Bare(problem), theta.astype(start.dtype))
 
 
 @given(

@@ -6,34 +6,34 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from examples import DTYPES, EXAMPLES, potential_examples, potential_for
+from examples import DTYPES, EXAMPLES, problem_examples, problem_for
 from oracles import Quadratic, one_sentence
 
 from asyncqn import AsyncSGD, Bounded, Constrained, LinearGaussian
 from asyncqn.algorithms.stochastic_gradient import Update
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_problem
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import BadInput
-from asyncqn.models import POTENTIALS
-from asyncqn.types import ALGORITHM_EXTRAS, POTENTIAL_EXTRAS, extra
+from asyncqn.models import PROBLEMS
+from asyncqn.types import ALGORITHM_EXTRAS, PROBLEM_EXTRAS, extra
 
 RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_linear_gaussian_model_keeps_the_rules(dtype):
-    check_potential(LinearGaussian.random(6, 40, dominant=1, dtype=dtype), travel=False, engines=())
-    check_potential(LinearGaussian.random(6, 700, dominant=1, dtype=dtype), travel=False, engines=(), seed=3)
+    check_problem(LinearGaussian.random(6, 40, dominant=1, dtype=dtype), travel=False, engines=())
+    check_problem(LinearGaussian.random(6, 700, dominant=1, dtype=dtype), travel=False, engines=(), seed=3)
 
 
-def test_the_smallest_potential_keeps_the_rules_also_in_another_process():
-    assert check_potential(Quadratic.random(), engines=IN_THIS_PROCESS) == {
+def test_the_smallest_problem_keeps_the_rules_also_in_another_process():
+    assert check_problem(Quadratic.random(), engines=IN_THIS_PROCESS) == {
         "simulator": "passed",
         "threads": "passed",
     }
 
 
-def test_a_curved_potential_keeps_the_rules():
+def test_a_curved_problem_keeps_the_rules():
     class Quartic(Quadratic):
         def value(self, theta):
             return float(super().value(theta) + np.sum(theta**4))
@@ -42,7 +42,7 @@ def test_a_curved_potential_keeps_the_rules():
             super().grad(theta, rows, out)
             out += 4 * theta**3
 
-    check_potential(Quartic.random(), theta=np.array([1.0, -2.0, 3.0, 0.5]), travel=False, engines=())
+    check_problem(Quartic.random(), theta=np.array([1.0, -2.0, 3.0, 0.5]), travel=False, engines=())
 
 
 class WrongSign(Quadratic):
@@ -173,35 +173,35 @@ class VectorMetrics(Quadratic):
         (VectorMetrics, "names to single numbers"),
     ],
 )
-def test_a_broken_potential_is_told_which_rule_it_breaks(broken, words):
+def test_a_broken_problem_is_told_which_rule_it_breaks(broken, words):
     with pytest.raises(BadInput, match=words) as caught:
-        check_potential(broken.random(), travel=False, engines=())
+        check_problem(broken.random(), travel=False, engines=())
     assert broken.__name__ in str(caught.value)
     assert one_sentence(caught.value)
 
 
-def test_a_potential_that_cannot_travel_is_told_so():
+def test_a_problem_that_cannot_travel_is_told_so():
     p = Quadratic.random()
     p.extra = lambda: None
     with pytest.raises(BadInput, match="cannot be pickled"):
-        check_potential(p)
+        check_problem(p)
 
 
-def test_an_object_that_is_no_potential_is_told_what_it_lacks():
+def test_an_object_that_is_no_problem_is_told_what_it_lacks():
     with pytest.raises(BadInput, match="it has no 'dim'"):
-        check_potential(object())
+        check_problem(object())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_our_own_algorithms_keep_the_rules(name, dtype):
-    tried = check_algorithm(EXAMPLES[name], potential_for(name, dtype), engines=IN_THIS_PROCESS)
+    tried = check_algorithm(EXAMPLES[name], problem_for(name, dtype), engines=IN_THIS_PROCESS)
     assert set(tried.values()) == {"passed"}
 
 
-@pytest.mark.parametrize(("kind", "dtype"), potential_examples())
-def test_our_own_potentials_keep_the_rules(kind, dtype):
-    check_potential(POTENTIALS[kind].example(dtype), travel=False, engines=())
+@pytest.mark.parametrize(("kind", "dtype"), problem_examples())
+def test_our_own_problems_keep_the_rules(kind, dtype):
+    check_problem(PROBLEMS[kind].example(dtype), travel=False, engines=())
 
 
 @dataclass(frozen=True)
@@ -217,14 +217,14 @@ class HiddenCounter(AsyncSGD):
 
 
 class WritesView(AsyncSGD):
-    def step(self, view, local, potential, task):
-        update = super().step(view, local, potential, task)
+    def step(self, view, local, problem, task):
+        update = super().step(view, local, problem, task)
         view.theta[0] += 1.0
         return update
 
 
 class WritesUpdate(AsyncSGD):
-    def learn(self, view, local, potential, task):
+    def learn(self, view, local, problem, task):
         local.d_theta[...] = 0.0
         return local
 
@@ -233,14 +233,14 @@ SHARED = np.zeros(4)
 
 
 class SharesBuffer(AsyncSGD):
-    def step(self, view, local, potential, task):
-        SHARED[...] = super().step(view, local, potential, task).d_theta
+    def step(self, view, local, problem, task):
+        SHARED[...] = super().step(view, local, problem, task).d_theta
         return Update(SHARED)
 
 
 class RandomStep(AsyncSGD):
-    def step(self, view, local, potential, task):
-        update = super().step(view, local, potential, task)
+    def step(self, view, local, problem, task):
+        update = super().step(view, local, problem, task)
         update.d_theta[0] += 1e-9 * RNG.standard_normal()
         return update
 
@@ -310,11 +310,11 @@ def test_an_algorithm_that_cannot_travel_is_told_so():
 
 
 def test_every_extra_that_we_declare_is_offered_by_one_of_our_own_classes():
-    potentials = [model.example() for model in POTENTIALS.values()]
-    potentials.append(Constrained(Quadratic.random(), [Bounded("x", Quadratic.random().dim)]))
-    for name in POTENTIAL_EXTRAS:
-        assert any(extra(potential, name) is not None for potential in potentials), name
+    problems = [model.example() for model in PROBLEMS.values()]
+    problems.append(Constrained(Quadratic.random(), [Bounded("x", Quadratic.random().dim)]))
+    for name in PROBLEM_EXTRAS:
+        assert any(extra(problem, name) is not None for problem in problems), name
     for name in set(ALGORITHM_EXTRAS) - {"standing"}:
         assert any(extra(algorithm, name) is not None for algorithm in EXAMPLES.values()), name
     with pytest.raises(KeyError, match="declare it in"):
-        extra(potentials[0], "hessian")
+        extra(problems[0], "hessian")

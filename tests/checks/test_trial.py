@@ -13,17 +13,17 @@ from oracles import Quadratic
 
 from asyncqn import AsyncSGD
 from asyncqn.checks import trial
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_algorithm, check_problem
 from asyncqn.engines import by_value
 from asyncqn.engines.named import ENGINES
 from asyncqn.errors import BadInput
 
 
 class OnlyInTheMainThread(AsyncSGD):
-    def step(self, view, local, potential, task):
+    def step(self, view, local, problem, task):
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("this is no place to work.\nlook it up")
-        return super().step(view, local, potential, task)
+        return super().step(view, local, problem, task)
 
 
 def test_an_algorithm_that_fails_on_an_engine_is_told_which_and_why():
@@ -40,9 +40,9 @@ class ElsewhereInAThread(Quadratic):
         out[0] += threading.current_thread() is not threading.main_thread()
 
 
-def test_a_potential_that_gives_other_bits_on_an_engine_is_told_so():
+def test_a_problem_that_gives_other_bits_on_an_engine_is_told_so():
     with pytest.raises(BadInput, match="ElsewhereInAThread does not replay from a run on threads"):
-        check_potential(ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS)
+        check_problem(ElsewhereInAThread.random(), travel=False, engines=IN_THIS_PROCESS)
 
 
 def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch, tmp_path):
@@ -57,7 +57,7 @@ def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch, tmp_pa
     }
     monkeypatch.undo()
     monkeypatch.setattr(trial.shutil, "which", lambda name, path=None: None)
-    tried = check_potential(Quadratic.random(), travel=False, engines=("mpi",))
+    tried = check_problem(Quadratic.random(), travel=False, engines=("mpi",))
     assert tried["mpi"].startswith("not tried: there is no mpiexec")
     monkeypatch.setattr(by_value, "import_module", import_error)
     mine = type("Mine", (), {"__module__": "__main__"})
@@ -65,7 +65,7 @@ def test_an_engine_that_is_not_there_is_said_to_be_not_tried(monkeypatch, tmp_pa
     with pytest.raises(trial.NotTried, match="put them into a module"):
         trial._pack({"class": mine}, tmp_path)
     with pytest.raises(BadInput, match="there is no engine 'gossip'"):
-        check_potential(Quadratic.random(), travel=False, engines=("gossip",))
+        check_problem(Quadratic.random(), travel=False, engines=("gossip",))
 
 
 def import_error(name):
@@ -78,7 +78,7 @@ from typing import NamedTuple
 import numpy as np
 from asyncqn import AsyncSGD
 from asyncqn.kernels.vectors import add_one
-from asyncqn.checks.testing import check_algorithm, check_potential
+from asyncqn.checks.testing import check_algorithm, check_problem
 
 class Bowl:
     dim, n_data = 3, 20
@@ -101,11 +101,11 @@ class Counting(AsyncSGD):
         add_one(iterate.theta, updates[0].d_theta)
         return iterate._replace(count=iterate.count + 1)
 
-    def step(self, view, local, potential, task):
+    def step(self, view, local, problem, task):
         assert type(view.count) is int
-        return super().step(view, local, potential, task)
+        return super().step(view, local, problem, task)
 
-inside = check_potential(Bowl(), engines=("threads",))  # and in another process
+inside = check_problem(Bowl(), engines=("threads",))  # and in another process
 print(json.dumps([inside, check_algorithm(Counting(1e-3, 2), Bowl())]))
 """
 

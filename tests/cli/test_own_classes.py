@@ -102,8 +102,8 @@ def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(module: str, ca
     assert command("simulate", *arguments, "--save", "run") == 0
     about = load_run("run").manifest
     assert about["algorithm"]["kind"] == f"{module}:Mine"
-    assert about["potential"]["reference"] == {"kind": f"{module}:Ridge", "n_data": 30, "weight": 2.0}
-    assert load_run("run").potential is None
+    assert about["problem"]["reference"] == {"kind": f"{module}:Ridge", "n_data": 30, "weight": 2.0}
+    assert load_run("run").problem is None
     capfd.readouterr()
     assert command("replay", "run") == 2
     assert f"your own class {module}:Ridge: allow its import with --allow-imports" in capfd.readouterr().err
@@ -132,7 +132,7 @@ def test_mistakes_in_an_own_section_are_named(module: str, kind: str, keys: str,
 
 def test_a_class_with_arrays_is_not_written_into_the_manifest() -> None:
     run = aq.minimize(Quadratic.random(), aq.AsyncSGD(1e-3, 4), engine=aq.Simulator(aq.Cluster(1)), commits=3)
-    assert run.manifest["potential"]["reference"] is None
+    assert run.manifest["problem"]["reference"] is None
 
 
 def test_the_schema_knows_every_kind_and_its_parameters() -> None:

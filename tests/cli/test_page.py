@@ -20,7 +20,7 @@ def seen(
 ) -> Seen:
     table = Table({"commit": np.array([0, 2]), "time": np.array([0.0, 5.0]), "fun": np.array([3.0, np.nan])})
     about = {
-        "potential": {"name": problem, "dim": 1, "n_data": 3},
+        "problem": {"name": problem, "dim": 1, "n_data": 3},
         "algorithm": {"kind": kind, "parameters": {"h": 0.5}},
         "engine": {"kind": "threads"},
         "seed": 0,

@@ -154,7 +154,7 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(
     assert call(capfd, "simulate", *SMALL, "--save", tmp_path / "a", "-q")[0] == 0
     document = json.loads((tmp_path / "a" / "run.json").read_text())
     document["message"] = "\x1b]0;owned\x07\x9b31m\u202egnp.exe"
-    document["manifest"]["potential"]["name"] = "\x1b[2J"
+    document["manifest"]["problem"]["name"] = "\x1b[2J"
     document["check"] = check_of(document)
     (tmp_path / "a" / "run.json").write_text(json.dumps(document))
     bad = tmp_path / "\x1b[31mred"

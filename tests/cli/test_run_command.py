@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.runs import problem
+from engines.runs import make_problem
 
 import asyncqn as aq
 from asyncqn.cli.main import main
@@ -93,7 +93,7 @@ def test_resume_with_a_change_goes_on_with_other_parameters_and_replays_both_seg
             raise StopIteration
 
     aq.minimize(
-        problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=aq.Threads(2),
+        make_problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=aq.Threads(2),
         commits=60, evaluate=10, callback=enough, checkpoint=folder,
     )  # fmt: skip
     changed = ["-p", "h=2e-5", "--quiet", "--json", "--save", tmp_path / "r"]

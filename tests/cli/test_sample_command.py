@@ -45,7 +45,7 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> 
     samples = aq.Samples.from_run(aq.load_run(save))
     assert sum(map(len, samples.chains)) == 3000
     engine = aq.Simulator(load_job(job).cluster)
-    direct = aq.sample(samples.run.potential, chains=3, draws=3000, engine=engine, seed=4)
+    direct = aq.sample(samples.run.problem, chains=3, draws=3000, engine=engine, seed=4)
     assert all((a == b).all() for a, b in zip(direct.chains, samples.chains))
 
 

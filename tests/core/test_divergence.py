@@ -26,13 +26,13 @@ from asyncqn.algorithms.stability import delay_limit, largest_curvature, warning
 from asyncqn.types import Algorithm, Array, Rows
 
 
-def problem(dtype=np.float64):
+def make_problem(dtype=np.float64):
     return LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
-def diverge(algorithm, W=5, potential=None, commits=20_000, std=0.5):
-    potential = problem() if potential is None else potential
-    run = minimize(potential, algorithm, engine=Simulator(Cluster(W, 2.0, std)), commits=commits, seed=1)
+def diverge(algorithm, W=5, problem=None, commits=20_000, std=0.5):
+    problem = make_problem() if problem is None else problem
+    run = minimize(problem, algorithm, engine=Simulator(Cluster(W, 2.0, std)), commits=commits, seed=1)
     assert run.status == "diverged"
     assert not run.success
     assert run.nit < commits
@@ -57,7 +57,7 @@ def test_a_step_too_large_for_the_staleness_is_named_with_a_better_one():
     run = diverge(ASLBFGS(0.05, 0.05, 1e3, 0, 12, 4, initial_scale=1.0))
     assert "the step h = 0.05 is too large for a staleness of about 4" in run.message
     better = float(run.message.split("try h below ")[1].split(" ")[0].rstrip(",."))
-    again = minimize(problem(), ASLBFGS(0.9 * better, 0.05, 1e3, 0, 12, 4, initial_scale=1.0),
+    again = minimize(make_problem(), ASLBFGS(0.9 * better, 0.05, 1e3, 0, 12, 4, initial_scale=1.0),
                      engine=Simulator(Cluster(5, 2.0, 0.5)), commits=3000, seed=1)  # fmt: skip
     assert again.status == "completed", "the advice helps"
 
@@ -82,14 +82,14 @@ def test_wild_pairs_are_named():
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_every_algorithm_stops_with_advice_and_a_finite_iterate(algorithm, words, dtype):
-    run = diverge(algorithm, potential=problem(dtype))
+    run = diverge(algorithm, problem=make_problem(dtype))
     assert words in run.message
     assert run.theta.dtype == dtype
 
 
 def test_a_step_that_only_small_batches_make_too_large_is_told_so():
     h = 0.3 * delay_limit(0) / 40.0
-    run = diverge(AsyncSGD(h, 1), W=1, potential=Quadratic(6.3 * np.eye(6), np.ones(6)))
+    run = diverge(AsyncSGD(h, 1), W=1, problem=Quadratic(6.3 * np.eye(6), np.ones(6)))
     assert "too large for gradients on 1 points" in run.message
 
 
@@ -112,8 +112,10 @@ def test_no_warning_below_the_limit_and_none_for_other_methods():
 
 
 def test_the_largest_curvature_is_the_top_eigenvalue():
-    assert largest_curvature(problem(), np.zeros(10)) == pytest.approx(40.0, rel=1e-3)
-    assert largest_curvature(problem(np.float32), np.zeros(10, np.float32)) == pytest.approx(40.0, rel=1e-2)
+    assert largest_curvature(make_problem(), np.zeros(10)) == pytest.approx(40.0, rel=1e-3)
+    assert largest_curvature(make_problem(np.float32), np.zeros(10, np.float32)) == pytest.approx(
+        40.0, rel=1e-2
+    )
 
 
 class Sometimes(Quadratic):
@@ -162,9 +164,9 @@ def test_a_worker_forgets_its_pairs_after_a_rejected_update():
     )
 
 
-def test_updates_rejected_again_and_again_are_a_divergence_that_blames_the_potential():
+def test_updates_rejected_again_and_again_are_a_divergence_that_blames_the_problem():
     p = Sometimes.random(6, 1)
-    run = diverge(AsyncSGD(1e-4, 1), W=3, potential=p)
+    run = diverge(AsyncSGD(1e-4, 1), W=3, problem=p)
     assert run.nit == 10
     assert run.counters["updates_rejected"] == 10
     assert run.theta.tobytes() == run.theta0.tobytes()
@@ -174,13 +176,15 @@ def test_updates_rejected_again_and_again_are_a_divergence_that_blames_the_poten
 
 def test_one_bad_worker_of_a_round_does_not_end_the_run():
     class OneWorker(MBLBFGS):
-        def step(self, view, local, potential, task):
-            update = super().step(view, local, potential, task)
+        def step(self, view, local, problem, task):
+            update = super().step(view, local, problem, task)
             if task.worker == 0:
                 update.g[...] = np.nan
             return update
 
-    run = minimize(problem(), OneWorker(1e-2, 3, 30, 15), engine=Simulator(Cluster(4)), commits=100, seed=0)
+    run = minimize(
+        make_problem(), OneWorker(1e-2, 3, 30, 15), engine=Simulator(Cluster(4)), commits=100, seed=0
+    )
     assert run.status == "completed"
     assert run.counters["updates_rejected"] == 100
 
@@ -205,7 +209,7 @@ def test_infinite_updates_are_rejected_even_from_a_huge_start():
 
 
 class _NoGradient:
-    """A potential whose gradient is no number anywhere."""
+    """A problem whose gradient is no number anywhere."""
 
     dim, n_data = 3, 60
 

@@ -17,7 +17,7 @@ from asyncqn.types import Array, Rows
 UNSTABLE = aq.AsyncSGD(h=0.1, batch=6)
 
 
-def problem(dtype=np.float64):
+def make_problem(dtype=np.float64):
     return aq.LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
@@ -65,7 +65,7 @@ ENGINES = {
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_replay(engine, tmp_path):
-    p = problem()
+    p = make_problem()
     run = aq.minimize(p, UNSTABLE, engine=engine, commits=20)
     assert run.nit == 20, "it explodes, but not beyond what numbers can hold"
     assert run.fun > 100 * p.value(run.theta0)
@@ -82,10 +82,10 @@ def test_a_run_that_ends_above_its_start_has_diverged_on_every_engine_and_in_rep
 
 def test_the_outcome_does_not_depend_on_how_often_u_is_evaluated():
     for evaluate in (1, 7, 1000):
-        assert aq.minimize(problem(), UNSTABLE, engine=simulated(), commits=20, evaluate=evaluate).status == (
-            "diverged"
-        )
-    p = problem()
+        assert aq.minimize(
+            make_problem(), UNSTABLE, engine=simulated(), commits=20, evaluate=evaluate
+        ).status == ("diverged")
+    p = make_problem()
     request = Request(p, UNSTABLE, np.ones(10), 20, evaluate=None)
     assert simulated().minimize(request).status == "diverged"
     safe = simulated().minimize(Request(p, aq.AsyncSGD(h=1e-4, batch=6), np.ones(10), 50, evaluate=None))
@@ -98,7 +98,7 @@ def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
         if progress.commit >= 10:
             raise StopIteration
 
-    p = problem()
+    p = make_problem()
     first = aq.minimize(p, UNSTABLE, engine=aq.Threads(2), commits=20, callback=stop, checkpoint=tmp_path)
     assert first.status == "stopped"
     run = aq.resume(tmp_path)
@@ -107,7 +107,7 @@ def test_a_resumed_run_is_judged_against_the_start_of_the_whole_run(tmp_path):
 
 
 def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_path):
-    run = aq.minimize(problem(), UNSTABLE, engine=simulated(), commits=20)
+    run = aq.minimize(make_problem(), UNSTABLE, engine=simulated(), commits=20)
     from dataclasses import replace
 
     old = replace(run, status=Outcome.COMPLETED, message="20 commits were made.")
@@ -130,7 +130,7 @@ def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_
     ids=lambda algorithm: type(algorithm).__name__ if not isinstance(algorithm, type) else algorithm.__name__,
 )
 def test_minibatch_noise_explains_that_a_run_leaves_the_optimum(algorithm, dtype):
-    p = problem(dtype)
+    p = make_problem(dtype)
     start = at_the_optimum(p)
     runs = [
         aq.minimize(p, algorithm, engine=simulated(), theta0=start, commits=400, seed=seed)
@@ -161,7 +161,7 @@ class Steps(aq.AsyncSGD):
 
 
 def test_an_algorithm_that_says_nothing_of_its_noise_may_not_rise():
-    p = problem()
+    p = make_problem()
     start = at_the_optimum(p)
     loud, silent = (
         aq.minimize(p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=600)
@@ -190,7 +190,7 @@ def test_a_value_without_a_lower_bound_may_fall_as_far_as_it_likes():
 
 
 def test_a_target_that_is_missed_stays_a_stop_after_a_resume(tmp_path):
-    p = problem()
+    p = make_problem()
     algorithm = aq.AsyncSGD(h=1e-5, batch=6)
     whole = aq.minimize(p, algorithm, engine=aq.Threads(1), commits=20, target=-1e9)
 
@@ -206,7 +206,7 @@ def test_a_target_that_is_missed_stays_a_stop_after_a_resume(tmp_path):
 
 
 def test_a_run_may_start_where_another_of_the_same_noise_ended():
-    p, algorithm = problem(), aq.AsyncSGD(h=1e-3, batch=6)
+    p, algorithm = make_problem(), aq.AsyncSGD(h=1e-3, batch=6)
     theta, rises = None, 0
     for seed in range(8):
         run = aq.minimize(p, algorithm, engine=simulated(), theta0=theta, commits=300, seed=seed)

@@ -1,4 +1,4 @@
-"""A user's potential gets read-only views: a late write fails in a sentence, all else works as before."""
+"""A user's problem gets read-only views: a late write fails in a sentence, all else works as before."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def reverse_rows(theta: Any, rows: Any) -> None:
 def test_a_write_after_many_calls_fails_in_a_sentence_that_names_it(
     engine: str, function: str, change: Any, words: str
 ) -> None:
-    potential = LateWriter(function, change)
+    problem = LateWriter(function, change)
     with pytest.raises(aq.AsyncqnError, match=f"{words}: it must .* on a copy") as caught:
-        aq.minimize(potential, aq.AsyncSGD(1e-3, 5), engine=ENGINES[engine], commits=400, evaluate=1)
+        aq.minimize(problem, aq.AsyncSGD(1e-3, 5), engine=ENGINES[engine], commits=400, evaluate=1)
     assert "\n" not in str(caught.value)
 
 
@@ -120,10 +120,10 @@ def test_compiled_functions_and_those_that_put_back_what_they_change_go_on_worki
     engine: str, kind: Any
 ) -> None:
     options: dict[str, Any] = {"commits": 30, "seed": 1}
-    potential = kind()
-    run = aq.minimize(potential, aq.AsyncSGD(1e-3, 5), engine=ENGINES[engine], **options)
-    assert run.potential is potential
-    assert aq.replay(run, potential=Quadratic()).theta.tobytes() == run.theta.tobytes()
+    problem = kind()
+    run = aq.minimize(problem, aq.AsyncSGD(1e-3, 5), engine=ENGINES[engine], **options)
+    assert run.problem is problem
+    assert aq.replay(run, problem=Quadratic()).theta.tobytes() == run.theta.tobytes()
 
 
 def test_a_function_that_needs_writable_arrays_is_asked_with_views_only_once() -> None:
@@ -140,7 +140,7 @@ def test_a_function_that_needs_writable_arrays_is_asked_with_views_only_once() -
     assert seen == [(False, False)] + [(True, True)] * 5
 
 
-def test_our_own_potentials_are_handed_plain_arrays_and_extras_stay_absent() -> None:
+def test_our_own_problems_are_handed_plain_arrays_and_extras_stay_absent() -> None:
     own = aq.LinearGaussian.random(3, 10, seed=0)
     assert read_only(own) is own
     asked = read_only(Quadratic())
@@ -149,7 +149,7 @@ def test_our_own_potentials_are_handed_plain_arrays_and_extras_stay_absent() -> 
     assert read_only(asked) is asked
 
 
-def test_an_error_of_the_potential_is_passed_on_and_not_tried_again() -> None:
+def test_an_error_of_the_problem_is_passed_on_and_not_tried_again() -> None:
     calls = []
 
     class Raising(Quadratic):

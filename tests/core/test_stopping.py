@@ -33,20 +33,20 @@ class Descent:
     h: float
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Any) -> None: ...
+    def check(self, problem: Any) -> None: ...
 
     def init(self, theta0: np.ndarray) -> Iterate:
         return Iterate(theta0.copy(), theta0.copy(), np.full(3, math.nan))
 
-    def init_worker(self, potential: Any, theta0: np.ndarray) -> tuple[()]:
+    def init_worker(self, problem: Any, theta0: np.ndarray) -> tuple[()]:
         return ()
 
-    def step(self, view: Iterate, local: Any, potential: Any, task: Task) -> Update:
+    def step(self, view: Iterate, local: Any, problem: Any, task: Task) -> Update:
         g = np.empty_like(view.theta)
-        potential.grad(view.theta, np.arange(potential.n_data), g)
-        return Update(g, potential.value(view.theta))
+        problem.grad(view.theta, np.arange(problem.n_data), g)
+        return Update(g, problem.value(view.theta))
 
-    def learn(self, view: Iterate, local: Any, potential: Any, task: Task) -> Any:
+    def learn(self, view: Iterate, local: Any, problem: Any, task: Task) -> Any:
         return local
 
     def forget(self, local: Any) -> Any:
@@ -72,17 +72,17 @@ class Descent:
         return {}
 
 
-def problem() -> aq.LinearGaussian:
+def make_problem() -> aq.LinearGaussian:
     return aq.LinearGaussian.random(4, 40, seed=1)
 
 
-STEP = 0.5 / np.linalg.eigvalsh(problem().precision).max()
+STEP = 0.5 / np.linalg.eigvalsh(make_problem().precision).max()
 ENGINES = {"threads": aq.Threads(1), "simulator": aq.Simulator(aq.Cluster(1))}
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_a_run_ends_where_its_gradient_is_small_and_so_does_its_replay(engine: Any) -> None:
-    p = problem()
+    p = make_problem()
     run = aq.minimize(p, Descent(STEP), engine=engine, tol=1e-6)
     assert (run.status, run.success) == ("converged", True)
     g = np.empty(4)
@@ -100,27 +100,27 @@ def test_a_run_ends_where_its_gradient_is_small_and_so_does_its_replay(engine: A
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_passes_and_time_are_limits_that_are_no_success(engine: Any) -> None:
-    run = aq.minimize(problem(), Descent(STEP), engine=engine, tol=1e-30, max_passes=7)
+    run = aq.minimize(make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_passes=7)
     assert (run.status, run.success, run.passes) == ("stopped", False, 7.0)
     assert "max_passes = 7" in run.message
-    late = aq.minimize(problem(), Descent(STEP), engine=engine, tol=1e-30, max_time=1e-3)
+    late = aq.minimize(make_problem(), Descent(STEP), engine=engine, tol=1e-30, max_time=1e-3)
     assert (late.status, late.success) == ("stopped", False)
     assert "max_time" in late.message
-    assert aq.replay(late, problem(), Descent(STEP)).schedule.commits == late.schedule.commits
+    assert aq.replay(late, make_problem(), Descent(STEP)).schedule.commits == late.schedule.commits
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_commits_that_were_asked_for_are_no_answer_of_an_exact_method(engine: Any) -> None:
-    run = aq.minimize(problem(), Descent(STEP), engine=engine, commits=3)
+    run = aq.minimize(make_problem(), Descent(STEP), engine=engine, commits=3)
     assert (run.status, run.success, run.schedule.commits) == ("completed", False, 3)
     assert "of the first" in run.message
-    stochastic = aq.minimize(problem(), aq.AsyncSGD(1e-4, 5), engine=engine, commits=3)
+    stochastic = aq.minimize(make_problem(), aq.AsyncSGD(1e-4, 5), engine=engine, commits=3)
     assert (stochastic.status, stochastic.success) == ("completed", True)
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_a_stochastic_method_ends_at_its_target_or_says_that_it_missed_it(engine: Any) -> None:
-    p = problem()
+    p = make_problem()
     start = p.value(np.zeros(4))
     target = p.optimum + 0.5 * (start - p.optimum)
     sgd = aq.AsyncSGD(STEP / 4, 20)
@@ -176,7 +176,7 @@ def test_a_start_at_which_u_is_not_finite_is_no_trial() -> None:
 
 def test_an_unknown_metric_is_named_before_anything_runs() -> None:
     with pytest.raises(aq.BadInput, match="no metric 'rmse'"):
-        aq.minimize(problem(), aq.AsyncSGD(1e-4, 5), commits=10, target=1.0, metric="rmse")
+        aq.minimize(make_problem(), aq.AsyncSGD(1e-4, 5), commits=10, target=1.0, metric="rmse")
 
 
 @pytest.mark.parametrize("name", ["tol", "max_passes", "max_time"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, make_problem
 from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
@@ -24,11 +24,11 @@ def tell(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
 
-def show(name: str, run: aq.Run | None, potential: Any = None) -> None:
+def show(name: str, run: aq.Run | None, problem: Any = None) -> None:
     """On rank 0: check the replay and tell what a test wants to know."""
     if run is None:
         return
-    assert_replays(run, potential)
+    assert_replays(run, problem)
     tell(
         name=name, status=run.status, commits=run.nit, dropped=run.schedule.dropped,
         workers=sorted({int(w) for w in run.schedule.worker}), engine=run.manifest["engine"],
@@ -40,13 +40,15 @@ def every_algorithm() -> None:
     for name, algorithm in EVERY.items():
         show(
             name,
-            aq.minimize(problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20, tol=None),
+            aq.minimize(
+                make_problem(name), algorithm, engine=aq.MPI(), commits=60, seed=5, evaluate=20, tol=None
+            ),
         )
 
 
 def float32_wire() -> None:
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(wire="float32"), commits=60, seed=5)
+        run = aq.minimize(make_problem(), EVERY[name], engine=aq.MPI(wire="float32"), commits=60, seed=5)
         show(name, run)
         if run is not None:
             exact = {**run.manifest, "engine": {**run.manifest["engine"], "wire": "exact"}}
@@ -59,27 +61,29 @@ def float32_wire() -> None:
 def by_messages() -> None:
     """What ranks on different machines do: the numbers travel in the messages."""
     for name in ("as-lbfgs", "mb-lbfgs timeout"):
-        run = aq.minimize(problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5, tol=None)
+        run = aq.minimize(
+            make_problem(), EVERY[name], engine=aq.MPI(shared=False), commits=60, seed=5, tol=None
+        )
         show(f"{name} by messages", run)
 
 
 def typed() -> None:
     """An algorithm that insists on the types of its numbers."""
     for wire in ("exact", "float32"):
-        run = aq.minimize(problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60)
-        show(wire, run, problem())
+        run = aq.minimize(make_problem(), TypedSGD(h=1e-6), engine=aq.MPI(wire=wire), commits=60)
+        show(wire, run, make_problem())
 
 
 def several(folder: Path) -> None:
     """Cases of four ranks in one job, since starting the ranks takes longest."""
     float32_wire()
     by_messages()
-    own_potential()
+    own_problem()
     slowed()
     held_back(folder)
 
 
-def own_potential() -> None:
+def own_problem() -> None:
     run = aq.minimize(Slope(), aq.AsyncSGD(h=1e-3, batch=3), engine=aq.MPI(), commits=80)
     show("plain", run, Slope())
     run = aq.minimize(
@@ -99,14 +103,16 @@ def own_potential() -> None:
 
 def serial_and_resumed(folder: Path) -> None:
     for name in SERIAL:
-        show(name, aq.minimize(problem(name), algorithm_for(name), engine=aq.MPI(), commits=20, tol=None))
+        show(
+            name, aq.minimize(make_problem(name), algorithm_for(name), engine=aq.MPI(), commits=20, tol=None)
+        )
 
     def interrupt(progress: Any) -> None:
         if progress.commit == 40:
             os.kill(os.getpid(), signal.SIGINT)
 
     part = aq.minimize(
-        problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
+        make_problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
         checkpoint=folder, checkpoint_every=15, callback=interrupt,
     )  # fmt: skip
     if part is not None:
@@ -132,7 +138,7 @@ def held_back(folder: Path) -> None:
 
     worker.send_pieces = held
     run = aq.minimize(
-        problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
+        make_problem(), EVERY["as-lbfgs"], engine=aq.MPI(), commits=100, seed=2, evaluate=10,
         checkpoint=folder / "held", checkpoint_every=15, callback=pass_on,
     )  # fmt: skip
     worker.send_pieces = send
@@ -143,11 +149,11 @@ def slowed() -> None:
     """Worker 0 takes far longer than the others: rounds with a timeout go on without it."""
     slow = aq.Cluster(workers=3, worker_mean=[300.0, 5.0, 5.0])
     algorithm = aq.MBLBFGS(h=0.01, memory=3, batch=10, overlap=4, timeout=10.0, quorum=0.5)
-    run = aq.minimize(problem(), algorithm, engine=aq.MPI(timing_model=slow, time_unit=1e-3), commits=30)
+    run = aq.minimize(make_problem(), algorithm, engine=aq.MPI(timing_model=slow, time_unit=1e-3), commits=30)
     show("slowed", run)
     # Nobody is as quick as that: all are given up, and end in good order all the same.
     run = aq.minimize(
-        problem(),
+        make_problem(),
         EVERY["async-sgd"],
         engine=aq.MPI(timing_model=slow, time_unit=1e-3, give_up_after=1.0),
         commits=30,
@@ -181,14 +187,14 @@ def faulty(case: str) -> None:
     engine = aq.MPI()
     if case == "before" and rank() == 2:
         raise LookupError("this rank has no data")
-    potential = Faulty(case)
+    problem = Faulty(case)
     if case == "unlike" and rank() == 2:
-        potential.n_data = 29
+        problem.n_data = 29
     if case == "killed at the end":
-        potential = Slope()
+        problem = Slope()
         if rank() == 3:  # when it is told to stop, and the others are told that all ranks are there
             Worker._send_state = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-    run = aq.minimize(potential, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False)
+    run = aq.minimize(problem, aq.AsyncSGD(h=1e-3, batch=3), engine=engine, commits=400, check=False)
     show("faulty", run, Slope())
 
 

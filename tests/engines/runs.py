@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from examples import EXAMPLES, PARALLEL, VARIANTS, potential_for
+from examples import EXAMPLES, PARALLEL, VARIANTS, problem_for
 
 import asyncqn as aq
 
@@ -35,9 +35,9 @@ PATTERNS: dict[str, Any] = {
 """One algorithm for every pattern of messages, for engines on which each run costs seconds to start."""
 
 
-def problem(name: str = "async-sgd") -> Any:
+def make_problem(name: str = "async-sgd") -> Any:
     """What the algorithm of this name runs on."""
-    return potential_for(name)
+    return problem_for(name)
 
 
 class Slope:
@@ -63,9 +63,9 @@ class Slope:
             out[0] = math.nan
 
 
-def assert_replays(run: aq.Run, potential: Any = None) -> None:
+def assert_replays(run: aq.Run, problem: Any = None) -> None:
     """Every bit again: iterates, metrics, schedule and counters."""
-    again = aq.replay(run, potential)
+    again = aq.replay(run, problem)
     assert again.theta.tobytes() == run.theta.tobytes()
     assert np.array_equal(again.fingerprints, run.fingerprints)
     assert again.schedule == run.schedule

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines.event_log import LoggedMaster, happen
-from engines.runs import assert_replays, problem
+from engines.runs import assert_replays, make_problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +25,8 @@ from asyncqn.engines.schedule_recorder import ScheduleRecorder
 from asyncqn.runs.checkpoint import Saved
 from asyncqn.runs.checkpoint_reading import unpack_log
 
-POTENTIAL = problem()
-THETA0 = np.full(POTENTIAL.dim, 0.5)
+PROBLEM = make_problem()
+THETA0 = np.full(PROBLEM.dim, 0.5)
 SEED = 11
 ALGORITHMS: dict[str, Any] = {
     "asynchronous": aq.ASLBFGS(
@@ -61,14 +61,14 @@ class Stage:
         due = options.pop("due", lambda commit: False)
         kept: Any = SimpleNamespace(start=options.pop("start", None), due=due, interrupted=0)
         asked = {"commits": 10_000, "checkpoints": kept, **asked}
-        request = Request(POTENTIAL, algorithm, THETA0, seed=SEED, evaluate=5, **asked)
+        request = Request(PROBLEM, algorithm, THETA0, seed=SEED, evaluate=5, **asked)
         self.coordinator: Any = Coordinator(request, workers=3, engine={"kind": "stage"}, **options)
-        self.steps = WorkerSteps(algorithm, POTENTIAL, self.coordinator.master.limit)
+        self.steps = WorkerSteps(algorithm, PROBLEM, self.coordinator.master.limit)
         self.coordinator.begin()
 
     def join(self, worker: int | None = None) -> None:
         w = self.coordinator.join(self.now, worker)
-        fresh = self.algorithm.init_worker(POTENTIAL, THETA0)
+        fresh = self.algorithm.init_worker(PROBLEM, THETA0)
         known = self.start is not None and str(w) in self.start.document["workers"]
         self.states[w] = self.start.tree(f"worker.{w}", fresh) if known and self.start else fresh
         self.carry(self.coordinator.ask(w, self.now))

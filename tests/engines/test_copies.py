@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Mpirun
-from engines.runs import assert_replays, problem
+from engines.runs import assert_replays, make_problem
 from engines.typed_states import Iterate, Size, TypedSGD, assert_types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,12 +24,12 @@ TYPED = TypedSGD(h=1e-6)
 
 def replays(run: aq.Run) -> None:
     assert run.counters["commits_counted"] == run.nit
-    assert_replays(run, problem())
+    assert_replays(run, make_problem())
 
 
 @pytest.mark.parametrize("engine", [aq.Threads(1), aq.Threads(3), aq.Simulator(aq.Cluster(3))], ids=repr)
 def test_numbers_stay_numbers_in_this_process(engine: Any) -> None:
-    replays(aq.minimize(problem(), TYPED, engine=engine, commits=60))
+    replays(aq.minimize(make_problem(), TYPED, engine=engine, commits=60))
 
 
 def test_numbers_stay_numbers_from_a_checkpoint(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_numbers_stay_numbers_from_a_checkpoint(tmp_path: Path) -> None:
             raise StopIteration
 
     aq.minimize(
-        problem(), TYPED, engine=aq.Threads(2), commits=60, evaluate=20, checkpoint=tmp_path / "c",
+        make_problem(), TYPED, engine=aq.Threads(2), commits=60, evaluate=20, checkpoint=tmp_path / "c",
         checkpoint_every=15, callback=enough,
     )  # fmt: skip
     replays(aq.resume(tmp_path / "c", algorithm=TYPED))
@@ -52,7 +52,7 @@ def test_numbers_stay_numbers_on_ranks(mpirun: Mpirun) -> None:
 
 
 def test_numbers_stay_numbers_on_actors(ray_local: Any) -> None:
-    replays(aq.minimize(problem(), TYPED, engine=aq.Ray(2), commits=60))
+    replays(aq.minimize(make_problem(), TYPED, engine=aq.Ray(2), commits=60))
 
 
 def state(numbers: list[float]) -> Iterate:

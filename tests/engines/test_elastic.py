@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engines.runs import problem
+from engines.runs import make_problem
 
 import asyncqn as aq
 from asyncqn.errors import BadInput
@@ -28,7 +28,7 @@ def test_an_engine_is_its_parameters_also_while_its_run_is_under_way() -> None:
                 other.add()
         raise StopIteration
 
-    aq.minimize(problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=9, callback=callback)
+    aq.minimize(make_problem(), aq.AsyncSGD(h=1e-5, batch=10), engine=engine, commits=9, callback=callback)
     assert len(copies) == 3
     with pytest.raises(BadInput, match="only while a run is under way"):
         engine.add()

@@ -32,7 +32,7 @@ def ratings() -> ProfiledFactorization:
     return ProfiledFactorization(users, items, rng.integers(1, 6, 900), n_users=60, n_items=20, rank=3)
 
 
-POTENTIAL = ratings()
+PROBLEM = ratings()
 STAGED = StagedLBFGS(batches=6, warmup=9, blocks=4, curvature=10, delay=1)
 ALGORITHMS: dict[str, Any] = {
     "staged": STAGED,
@@ -48,18 +48,16 @@ ALGORITHMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_blocks_on_threads_equal_their_replay_bitwise(name: str, workers: int) -> None:
     for seed in range(3):
-        run = aq.minimize(
-            POTENTIAL, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed, tol=None
-        )
+        run = aq.minimize(PROBLEM, ALGORITHMS[name], engine=Threads(workers), commits=20, seed=seed, tol=None)
         assert run.status == "completed"
-        assert_replays(run, POTENTIAL)
+        assert_replays(run, PROBLEM)
 
 
 def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
     for algorithm in (ALGORITHMS["staged"], ALGORITHMS["blocks"], ALGORITHMS["blocks in pieces"]):
-        threads = aq.minimize(POTENTIAL, algorithm, engine=Threads(1), commits=15, seed=2)
+        threads = aq.minimize(PROBLEM, algorithm, engine=Threads(1), commits=15, seed=2)
         cluster = aq.Cluster(1, worker_mean=1.0)
-        simulated = aq.minimize(POTENTIAL, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2)
+        simulated = aq.minimize(PROBLEM, algorithm, engine=aq.Simulator(cluster), commits=15, seed=2)
         assert threads.theta.tobytes() == simulated.theta.tobytes()
 
 
@@ -67,7 +65,7 @@ def test_one_thread_with_blocks_equals_the_simulator_with_one_worker() -> None:
 def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) -> None:
     cluster = aq.Cluster(3, worker_mean=2.0, worker_std=1.0, deaths={0: 9.0, 2: 30.0})
     run = aq.minimize(
-        POTENTIAL,
+        PROBLEM,
         algorithm,
         engine=Threads(timing_model=cluster, time_unit=1e-3),
         commits=14,
@@ -75,7 +73,7 @@ def test_sleeping_threads_that_die_leave_their_blocks_to_others(algorithm: Any) 
         tol=None,
     )
     assert run.status == "completed"
-    assert_replays(run, POTENTIAL)
+    assert_replays(run, PROBLEM)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -88,11 +86,11 @@ def test_a_resumed_run_of_blocks_replays_as_a_whole(workers: int, tmp_path: Path
                 raise StopIteration
 
         options: dict[str, Any] = {"engine": Threads(workers), "commits": 20, "seed": 1, "evaluate": 1}
-        aq.minimize(POTENTIAL, ALGORITHMS[name], callback=stop, checkpoint=folder, checkpoint_every=3,
+        aq.minimize(PROBLEM, ALGORITHMS[name], callback=stop, checkpoint=folder, checkpoint_every=3,
                     **options)  # fmt: skip
-        run = resume(folder, potential=POTENTIAL, engine=Threads(workers))
+        run = resume(folder, problem=PROBLEM, engine=Threads(workers))
         assert run.schedule.commits == 20
-        assert_replays(run, POTENTIAL)
+        assert_replays(run, PROBLEM)
 
 
 @given(
@@ -123,11 +121,11 @@ def test_a_simulated_staged_schedule_warms_up_one_by_one_and_then_closes_whole_v
 @given(data=st.data())
 def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: st.DataObject) -> None:
     algorithm = data.draw(st.sampled_from([STAGED, BlockLBFGS(3, backup_after=1.0), BlockLBFGS(2, pieces=3)]))
-    theta0 = POTENTIAL.initial(np.random.default_rng(0))
-    request = Request(POTENTIAL, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
+    theta0 = PROBLEM.initial(np.random.default_rng(0))
+    request = Request(PROBLEM, algorithm, theta0, commits=data.draw(st.integers(1, 16)), evaluate=5)
     coordinator = Coordinator(request, workers=3, engine={"kind": "test"})
     coordinator.begin()
-    steps = WorkerSteps(algorithm, POTENTIAL, coordinator.master.limit)
+    steps = WorkerSteps(algorithm, PROBLEM, coordinator.master.limit)
     work: dict[int, Any] = {}
     states: dict[int, Any] = {}
     now = 0.0
@@ -140,7 +138,7 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
 
     for _ in range(3):
         worker = coordinator.join(now)
-        states[worker] = algorithm.init_worker(POTENTIAL, theta0)
+        states[worker] = algorithm.init_worker(PROBLEM, theta0)
         carry(coordinator.ask(worker, now))
     for _ in range(300):
         if coordinator.done:
@@ -157,7 +155,7 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
             carry(coordinator.answer(worker, update, now))
     else:
         coordinator.stop(Outcome.STOPPED, "long enough.")
-    assert_replays(coordinator.finish({w: states[w] for w in coordinator.members}), POTENTIAL)
+    assert_replays(coordinator.finish({w: states[w] for w in coordinator.members}), PROBLEM)
 
 
 def test_untouched_blocks_go_first_and_a_late_one_is_duplicated_after_its_patience() -> None:

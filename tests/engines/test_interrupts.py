@@ -116,7 +116,7 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_hangs(tmp_path: Path
     p.gate.set()
     assert (run.status, saved.commit) == ("interrupted", run.nit)
     assert list(saved.document["workers"]) == ["0"], "the state of the other was not to be had"
-    assert aq.replay(run, potential=Quadratic(p.A, p.y)).theta.tobytes() == run.theta.tobytes()
+    assert aq.replay(run, problem=Quadratic(p.A, p.y)).theta.tobytes() == run.theta.tobytes()
 
 
 def test_long_after_the_first_a_further_interrupt_breaks_the_run_off(
@@ -171,14 +171,14 @@ def test_a_callback_that_raises_leaves_a_checkpoint_of_its_commit(
             go()
         assert isinstance(caught.value.__cause__, LookupError)
     assert load_checkpoint(tmp_path / "c").commit == commit
-    run = aq.resume(tmp_path / "c", potential=p)
+    run = aq.resume(tmp_path / "c", problem=p)
     assert (run.status, run.nit) == ("completed", 100)
     assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
 
 
 @pytest.mark.parametrize("method", ["grad", "value"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_stop_iteration_of_the_potential_is_not_taken_for_the_callback(engine: str, method: str) -> None:
+def test_a_stop_iteration_of_the_problem_is_not_taken_for_the_callback(engine: str, method: str) -> None:
     begun = threading.Event()
 
     class Exhausted(Quadratic):

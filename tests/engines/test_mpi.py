@@ -88,7 +88,7 @@ def test_numbers_in_messages_replay_to_the_bit_as_those_in_shared_memory_do(
         assert several[f"{name} by messages"]["commits"] == 60
 
 
-def test_a_potential_defined_in_a_script_runs_is_guarded_and_stopped(
+def test_a_problem_defined_in_a_script_runs_is_guarded_and_stopped(
     several: dict[str, dict[str, Any]],
 ) -> None:
     assert several["plain"]["status"] == "completed"

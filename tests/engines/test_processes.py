@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import child_environment
-from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, make_problem
 from engines.typed_states import TypedSGD
 from examples import SERIAL, algorithm_for
 
@@ -26,7 +26,7 @@ from asyncqn.engines.processes.packing import pack, unpack
 from asyncqn.errors import WorkerFailed
 from asyncqn.types import Progress
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 START = np.array([3.0])
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
@@ -74,7 +74,9 @@ def first_to_write(flag: Path) -> bool:
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
     engine = aq.Processes(2, start_method="fork")
-    run = aq.minimize(problem(name), EVERY[name], engine=engine, commits=80, seed=1, evaluate=37, tol=None)
+    run = aq.minimize(
+        make_problem(name), EVERY[name], engine=engine, commits=80, seed=1, evaluate=37, tol=None
+    )
     assert (run.status, run.schedule.commits) == ("completed", 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -83,13 +85,13 @@ def test_a_run_on_processes_equals_its_replay_bitwise(name: str) -> None:
 @pytest.mark.parametrize("name", SERIAL)
 def test_a_run_on_one_process_equals_its_replay_bitwise(name: str) -> None:
     engine = aq.Processes(1, start_method="fork")
-    run = aq.minimize(problem(name), algorithm_for(name), engine=engine, commits=20, seed=1)
+    run = aq.minimize(make_problem(name), algorithm_for(name), engine=engine, commits=20, seed=1)
     assert run.schedule.commits > 0
     assert_replays(run)
 
 
 def test_numbers_keep_their_types_on_the_way() -> None:
-    run = aq.minimize(POTENTIAL, TypedSGD(), engine=aq.Processes(2, start_method="fork"), commits=30)
+    run = aq.minimize(PROBLEM, TypedSGD(), engine=aq.Processes(2, start_method="fork"), commits=30)
     assert run.counters["commits_counted"] == 30
     assert_replays(run)
 
@@ -108,17 +110,17 @@ def test_a_run_leaves_no_process_no_descriptor_no_segment_and_no_mapping_behind(
         mappings = Path("/proc/self/maps").read_text().count("memfd:asyncqn")
         return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), ours, mappings
 
-    aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=aq.Processes(2, start_method="fork"), commits=10)
+    aq.minimize(PROBLEM, EVERY["async-sgd"], engine=aq.Processes(2, start_method="fork"), commits=10)
     gc.collect()
     gc.disable()  # what goes only with a cycle of references would stay
     try:
         before = resources()
-        aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=aq.Processes(3, start_method="fork"), commits=10)
+        aq.minimize(PROBLEM, EVERY["async-sgd"], engine=aq.Processes(3, start_method="fork"), commits=10)
         engine = aq.Processes(2, start_method="fork")
         with pytest.raises(WorkerFailed):
             aq.minimize(Slope(fail_at=30), EVERY["sgd"], engine=engine, commits=1000, theta0=START)
         with pytest.raises(KeyError):
-            aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=30, callback=fail_later)
+            aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=30, callback=fail_later)
         assert (*before[:3], 0) == before
         assert resources() == before
     finally:
@@ -130,7 +132,7 @@ def test_twenty_runs_side_by_side_in_threads_all_return() -> None:
 
     def one(seed: int) -> None:
         engine = aq.Processes(2, start_method="fork")
-        runs[seed] = aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=engine, commits=40, seed=seed)
+        runs[seed] = aq.minimize(PROBLEM, EVERY["async-sgd"], engine=engine, commits=40, seed=seed)
 
     threads = [threading.Thread(target=one, args=(seed,), daemon=True) for seed in range(20)]
     for thread in threads:
@@ -152,10 +154,10 @@ def test_a_new_interpreter_computes_the_same_and_shares_the_data(tmp_path: Path)
             (tmp_path / f"{os.getpid()}").write_text(str("memfd:asyncqn" in maps))
 
     gc.collect()  # errors that earlier tests raised, and what their tracebacks hold
-    potential = Own()
-    potential.y = np.linspace(-1.0, 1.0, 30)
+    problem = Own()
+    problem.y = np.linspace(-1.0, 1.0, 30)
     engine = aq.Processes(2, start_method="spawn")
-    run = aq.minimize(potential, EVERY["as-lbfgs"], engine=engine, commits=30, theta0=START, check=False)
+    run = aq.minimize(problem, EVERY["as-lbfgs"], engine=engine, commits=30, theta0=START, check=False)
     said = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
     assert said.pop(os.getpid()) == "False"
     assert list(said.values()) == ["True", "True"]
@@ -174,11 +176,11 @@ def test_arrays_in_shared_memory_are_views_that_may_be_written_to() -> None:
 
 
 def test_what_cannot_travel_to_a_new_interpreter_is_refused_and_forked_all_the_same() -> None:
-    potential = Slope()
-    potential.lock = threading.Lock()  # type: ignore[attr-defined]
+    problem = Slope()
+    problem.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\): put it"):
-        aq.minimize(potential, EVERY["sgd"], engine=aq.Processes(1, start_method="spawn"), commits=10)
-    run = aq.minimize(potential, EVERY["sgd"], engine=aq.Processes(1, start_method="fork"), commits=10)
+        aq.minimize(problem, EVERY["sgd"], engine=aq.Processes(1, start_method="spawn"), commits=10)
+    run = aq.minimize(problem, EVERY["sgd"], engine=aq.Processes(1, start_method="fork"), commits=10)
     assert run.status == "completed"
 
 
@@ -206,7 +208,7 @@ def test_a_killed_worker_is_counted_and_not_replaced_while_another_is_added(name
             raise StopIteration
 
     run = aq.minimize(
-        problem(name), EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback, tol=None
+        make_problem(name), EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback, tol=None
     )
     assert run.status == "stopped"
     about = run.manifest["engine"]
@@ -237,7 +239,7 @@ def test_workers_killed_at_any_moment_never_change_what_is_replayed() -> None:
                 raise StopIteration
 
         run = aq.minimize(
-            POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=10**6, evaluate=1, callback=begin
+            PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=10**6, evaluate=1, callback=begin
         )
         killer.join()
         assert run.manifest["engine"]["workers_lost"] == 2
@@ -252,7 +254,7 @@ def test_a_run_stops_when_every_worker_is_gone() -> None:
             os.kill(process_of(engine, 0), signal.SIGKILL)
 
     run = aq.minimize(
-        POTENTIAL, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
+        PROBLEM, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
     )
     assert (run.status, "every worker was gone" in run.message) == ("stopped", True)
     assert 10 <= run.schedule.commits < 10**6
@@ -287,7 +289,7 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
 
     with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run and was given up"):
         run = aq.minimize(
-            POTENTIAL, EVERY["async-sgd"], engine=engine, commits=100, evaluate=20, callback=callback
+            PROBLEM, EVERY["async-sgd"], engine=engine, commits=100, evaluate=20, callback=callback
         )
     assert (run.status, run.nit) == ("completed", 100)
     about = run.manifest["engine"]
@@ -297,15 +299,15 @@ def test_a_run_that_is_done_returns_without_a_worker_that_is_stopped(
 
 
 def test_updates_are_rejected_dropped_counted_and_replayed() -> None:
-    potential = Slope(poison=5)
+    problem = Slope(poison=5)
     engine = aq.Processes(2, max_staleness=1, start_method="fork")
-    run = aq.minimize(potential, EVERY["as-lbfgs"], engine=engine, commits=100, seed=2, theta0=START)
+    run = aq.minimize(problem, EVERY["as-lbfgs"], engine=engine, commits=100, seed=2, theta0=START)
     assert run.counters["updates_rejected"] > 0
     assert run.counters["staleness_max"] <= 1
-    assert_replays(run, potential)
+    assert_replays(run, problem)
 
 
-def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step() -> None:
+def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step() -> None:
     words = r"^worker 0 failed in its step \d+, computing on .* \(ZeroDivisionError: the data are gone\)\.\n"
     engine = aq.Processes(1, start_method="fork")
     with pytest.raises(WorkerFailed, match=words) as raised:
@@ -323,7 +325,7 @@ def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step() -> Non
 def test_computations_last_at_least_as_long_as_the_timing_model_says() -> None:
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0), message=1.0)
     engine = aq.Processes(2, timing_model=cluster, time_unit=3e-3, start_method="fork")
-    run = aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=engine, commits=30)
+    run = aq.minimize(PROBLEM, EVERY["async-sgd"], engine=engine, commits=30)
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > slow.delivered > 0
     # Worker 1 takes 8 units for each, messages included; the clock can only be late.
@@ -338,7 +340,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(tmp_pa
             raise StopIteration
 
     aq.minimize(
-        POTENTIAL, EVERY["as-lbfgs"], engine=aq.Processes(2, start_method="fork"), commits=80, evaluate=20,
+        PROBLEM, EVERY["as-lbfgs"], engine=aq.Processes(2, start_method="fork"), commits=80, evaluate=20,
         callback=callback, checkpoint=tmp_path / "c", checkpoint_every=15,
     )  # fmt: skip
     run = aq.resume(tmp_path / "c")

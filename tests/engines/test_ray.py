@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, PATTERNS, Slope, assert_replays, problem
+from engines.runs import EVERY, PATTERNS, Slope, assert_replays, make_problem
 from examples import SERIAL, algorithm_for
 
 import asyncqn as aq
 from asyncqn.engines.ray.worker import Reference
 from asyncqn.errors import WorkerFailed
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 START = np.array([3.0])
 
 
@@ -33,7 +33,9 @@ def process_of(ray: Any, engine: aq.Ray, worker: int) -> int:
 
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
-    run = aq.minimize(problem(name), EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37, tol=None)
+    run = aq.minimize(
+        make_problem(name), EVERY[name], engine=aq.Ray(2), commits=80, seed=1, evaluate=37, tol=None
+    )
     assert (run.status, run.schedule.commits) == ("completed", 80)
     assert run.manifest["engine"]["workers_lost"] == 0
     assert_replays(run)
@@ -41,7 +43,7 @@ def test_a_run_on_actors_equals_its_replay_bitwise(ray_local: Any, name: str) ->
 
 @pytest.mark.parametrize("name", SERIAL)
 def test_a_run_on_one_actor_equals_its_replay_bitwise(ray_local: Any, name: str) -> None:
-    run = aq.minimize(problem(name), algorithm_for(name), engine=aq.Ray(1), commits=20, seed=1)
+    run = aq.minimize(make_problem(name), algorithm_for(name), engine=aq.Ray(1), commits=20, seed=1)
     assert run.schedule.commits > 0
     assert_replays(run)
 
@@ -59,7 +61,7 @@ def test_a_killed_worker_is_replaced_by_a_new_one_while_another_joins(ray_local:
         if progress.workers == 3:
             raise StopIteration
 
-    run = aq.minimize(POTENTIAL, EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback)
+    run = aq.minimize(PROBLEM, EVERY[name], engine=engine, commits=10**6, evaluate=5, callback=callback)
     assert run.status == "stopped"
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_joined"]) == (1, 2)
@@ -81,7 +83,7 @@ def test_a_run_without_restarts_stops_when_every_worker_is_gone(ray_local: Any) 
             os.kill(process_of(ray_local, engine, 0), signal.SIGKILL)
 
     run = aq.minimize(
-        POTENTIAL, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
+        PROBLEM, EVERY["async-sgd"], engine=engine, commits=10**6, evaluate=10, callback=callback
     )
     assert run.status == "stopped"
     assert "every worker was gone" in run.message
@@ -124,28 +126,28 @@ def test_a_run_that_is_done_returns_without_an_actor_that_is_stopped(
     assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()
 
 
-def test_updates_of_a_users_potential_are_rejected_counted_and_replayed(ray_local: Any) -> None:
-    potential = Slope(poison=5)
+def test_updates_of_a_users_problem_are_rejected_counted_and_replayed(ray_local: Any) -> None:
+    problem = Slope(poison=5)
     run = aq.minimize(
-        potential, EVERY["as-lbfgs"], engine=aq.Ray(2, max_staleness=1), commits=100, seed=2, theta0=START
+        problem, EVERY["as-lbfgs"], engine=aq.Ray(2, max_staleness=1), commits=100, seed=2, theta0=START
     )
     assert run.counters["updates_rejected"] > 0
     assert run.counters["staleness_max"] <= 1
-    assert_replays(run, potential)
+    assert_replays(run, problem)
 
 
-def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step(ray_local: Any) -> None:
+def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(ray_local: Any) -> None:
     words = r"^worker 0 failed in its step \d+, computing on .* \(ZeroDivisionError: the data are gone\)\.\n"
     with pytest.raises(WorkerFailed, match=words) as raised:
         aq.minimize(Slope(fail_at=15), EVERY["mb-lbfgs"], engine=aq.Ray(1), commits=1000, theta0=START)
     assert "in grad" in raised.value.__notes__[0]
 
 
-def test_a_potential_that_cannot_travel_is_refused_in_one_sentence(ray_local: Any) -> None:
-    potential = Slope()
-    potential.lock = threading.Lock()  # type: ignore[attr-defined]
+def test_a_problem_that_cannot_travel_is_refused_in_one_sentence(ray_local: Any) -> None:
+    problem = Slope()
+    problem.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\n?.*picklable\.$"):
-        aq.minimize(potential, EVERY["sgd"], engine=aq.Ray(1), commits=10)
+        aq.minimize(problem, EVERY["sgd"], engine=aq.Ray(1), commits=10)
 
 
 def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
@@ -156,7 +158,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_and_replays_as_a_whole(
             raise StopIteration
 
     aq.minimize(
-        POTENTIAL, EVERY["as-lbfgs"], engine=aq.Ray(2), commits=80, evaluate=20, callback=callback,
+        PROBLEM, EVERY["as-lbfgs"], engine=aq.Ray(2), commits=80, evaluate=20, callback=callback,
         checkpoint=tmp_path / "c", checkpoint_every=15,
     )  # fmt: skip
     run = aq.resume(tmp_path / "c")
@@ -213,7 +215,7 @@ def test_a_ray_that_cannot_start_is_one_sentence_whatever_it_raises(
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     with pytest.raises(aq.BadInput, match=r"^a local Ray cannot be started \(.+\): try again when .*\.$"):
-        aq.minimize(POTENTIAL, EVERY["async-sgd"], engine=aq.Ray(1), commits=10)
+        aq.minimize(PROBLEM, EVERY["async-sgd"], engine=aq.Ray(1), commits=10)
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -259,16 +261,16 @@ def test_no_process_outlives_a_killed_raylet_or_driver(victim: str, tmp_path: Pa
     assert alive == {}
 
 
-def test_a_reference_builds_the_same_potential_or_none() -> None:
-    reference = Reference.of(POTENTIAL)
+def test_a_reference_builds_the_same_problem_or_none() -> None:
+    reference = Reference.of(PROBLEM)
     assert reference is not None
     built: Any = reference.build()
-    assert built.A.tobytes() == POTENTIAL.A.tobytes()
+    assert built.A.tobytes() == PROBLEM.A.tobytes()
 
     class Own(aq.LinearGaussian):
         """Inherits `reference`, but must not be mistaken for its base."""
 
-    inherited = Reference.of(Own(POTENTIAL.A, POTENTIAL.y, 10.0, POTENTIAL.recipe))
+    inherited = Reference.of(Own(PROBLEM.A, PROBLEM.y, 10.0, PROBLEM.recipe))
     assert inherited is not None
     assert inherited.build() is None
     assert reference._replace(plain={"kind": "a model of next year"}).build() is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import EXAMPLES, SERIAL, potential_for
+from examples import EXAMPLES, SERIAL, problem_for
 
 import asyncqn as aq
 from asyncqn.cluster.fit import stretched_to
@@ -40,7 +40,7 @@ def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def from_zero(request: Request, cluster: aq.Cluster) -> aq.Run:
     """The run on the last of the same lengths that it reaches, each computed from the start."""
-    stretched = stretched_to(cluster, request.algorithm, request.commits, int(request.potential.n_data))
+    stretched = stretched_to(cluster, request.algorithm, request.commits, int(request.problem.n_data))
     for length in simulator.schedule_lengths(request):
         schedule = aq.simulate(stretched, request.algorithm.stages, length, request.seed)
         engine = {"kind": "simulator", "workers": cluster.workers}
@@ -62,10 +62,10 @@ def same(a: aq.Run, b: aq.Run) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(name, stretches) -> None:
-    potential, algorithm = potential_for(name), EXAMPLES[name]
+    problem, algorithm = problem_for(name), EXAMPLES[name]
     cluster = aq.Cluster(workers=1 if name in SERIAL else 4, worker_std=0.5)
     request = Request(
-        potential, algorithm, np.zeros(potential.dim), commits=100, seed=3, evaluate=7, stopping=NEVER
+        problem, algorithm, np.zeros(problem.dim), commits=100, seed=3, evaluate=7, stopping=NEVER
     )
     run = aq.Simulator(cluster).minimize(request)
     assert simulator.schedule_lengths(request) == [6, 25, 100]
@@ -75,10 +75,10 @@ def test_a_run_that_outlives_its_schedule_has_the_bits_of_one_that_does_not(name
 
 
 def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(stretches) -> None:
-    potential, told = aq.LinearGaussian.random(dim=5, n_data=40, seed=0), []
+    problem, told = aq.LinearGaussian.random(dim=5, n_data=40, seed=0), []
     cluster = aq.Cluster(workers=3, worker_std=0.1)
     request = Request(
-        *(potential, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)),
+        *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)),
         commits=200,
         evaluate=3,
         stopping=NEVER,
@@ -102,13 +102,13 @@ def test_few_commits_are_made_again_and_a_callback_hears_of_each_once(stretches)
 
 
 def test_a_worker_that_dies_or_joins_late_leads_to_the_same_run(stretches) -> None:
-    potential = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
+    problem = aq.LinearGaussian.random(dim=5, n_data=40, seed=0)
     for cluster in (
         aq.Cluster(workers=3, worker_std=0.3, deaths={1: 9.0}),
         aq.Cluster(workers=3, worker_std=0.3, joins={2: 12.0}),
     ):
         request = Request(
-            *(potential, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)), commits=150, evaluate=4, stopping=NEVER
+            *(problem, aq.AsyncSGD(h=1e-3, batch=5), np.zeros(5)), commits=150, evaluate=4, stopping=NEVER
         )
         same(aq.Simulator(cluster).minimize(request), from_zero(request, cluster))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines.runs import problem
+from engines.runs import make_problem
 
 import asyncqn as aq
 from asyncqn.engines.snapshots import Snapshots
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 SGD = aq.AsyncSGD(h=1e-5, batch=10)
 
 
@@ -46,7 +46,7 @@ def test_on_a_slow_disk_no_checkpoint_begins_before_the_one_before_is_written(
             raise StopIteration
 
     run = aq.minimize(
-        POTENTIAL, SGD, engine=engine, commits=1_000_000, evaluate=10, tol=None,
+        PROBLEM, SGD, engine=engine, commits=1_000_000, evaluate=10, tol=None,
         callback=progressed, checkpoint=tmp_path / "c", checkpoint_every=1,
     )  # fmt: skip
     assert ("begun", "begun") not in pairwise(log)
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_owing_its_state_does_not_end_the_checkpoints(
     # Worker 1 dies in its first computation: every checkpoint that began before waits for its state.
     cluster = aq.Cluster(2, worker_mean=[1.0, 500.0], deaths={1: 50.0})
     run = aq.minimize(
-        POTENTIAL, SGD, engine=aq.Threads(timing_model=cluster, time_unit=2e-3), commits=400, evaluate=50,
+        PROBLEM, SGD, engine=aq.Threads(timing_model=cluster, time_unit=2e-3), commits=400, evaluate=50,
         checkpoint=tmp_path / "c", checkpoint_every=1, tol=None,
     )  # fmt: skip
     assert run.manifest["engine"]["workers_lost"] == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, make_problem
 from examples import EXAMPLES, STOCHASTIC
 
 import asyncqn as aq
@@ -17,7 +17,7 @@ from asyncqn.engines.clock import Clock
 from asyncqn.engines.precompile import precompile
 from asyncqn.errors import WorkerFailed
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -25,7 +25,7 @@ POTENTIAL = problem()
 def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, workers: int) -> None:
     for seed in range(3):
         run = aq.minimize(
-            problem(name),
+            make_problem(name),
             EVERY[name],
             engine=aq.Threads(workers),
             commits=200,
@@ -40,15 +40,15 @@ def test_a_run_on_threads_equals_its_replay_bitwise_repeatedly(name: str, worker
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_one_thread_equals_the_simulator_with_one_worker(name: str) -> None:
-    algorithm, potential = {**EXAMPLES, **EVERY}[name], problem(name)
-    real = aq.minimize(potential, algorithm, engine=aq.Threads(1), commits=60, seed=4)
-    simulated = aq.minimize(potential, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
+    algorithm, problem = {**EXAMPLES, **EVERY}[name], make_problem(name)
+    real = aq.minimize(problem, algorithm, engine=aq.Threads(1), commits=60, seed=4)
+    simulated = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(1)), commits=60, seed=4)
     assert real.theta.tobytes() == simulated.theta.tobytes()
     assert_replays(real)
 
 
 def test_a_saved_run_of_threads_loads_and_replays(tmp_path: Any) -> None:
-    run = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=aq.Threads(2), commits=50)
+    run = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Threads(2), commits=50)
     assert aq.replay(run.save(tmp_path / "run")).theta.tobytes() == run.theta.tobytes()
 
 
@@ -56,7 +56,7 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
     run = aq.minimize(
-        POTENTIAL, EVERY["async-sgd"], engine=aq.Threads(timing_model=cluster, time_unit=0.01), commits=30
+        PROBLEM, EVERY["async-sgd"], engine=aq.Threads(timing_model=cluster, time_unit=0.01), commits=30
     )
     fast, slow = run.schedule.per_worker()
     assert fast.delivered > 2 * slow.delivered > 0
@@ -66,7 +66,7 @@ def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
 def test_slow_machines_stretch_every_computation_at_least_to_its_drawn_time() -> None:
     cluster = aq.Cluster(1, worker_mean=1.0, worker_std=0.5, message=0.5, master=0.25)
     run = aq.minimize(
-        POTENTIAL, EVERY["sgd"], engine=aq.Threads(timing_model=cluster, time_unit=1e-3), commits=20, seed=6
+        PROBLEM, EVERY["sgd"], engine=aq.Threads(timing_model=cluster, time_unit=1e-3), commits=20, seed=6
     )
     ideal = np.cumsum(cluster.compute_times(6, 0, 20) + 0.75)
     # The clock can only be late; one part in 10^9 is for rounding of sums of differences.
@@ -84,7 +84,7 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
         joins={7: 12.0},
     )
     run = aq.minimize(
-        POTENTIAL,
+        PROBLEM,
         EVERY["async-sgd"],
         engine=aq.Threads(timing_model=cluster, time_unit=2e-3),
         commits=300,
@@ -102,28 +102,28 @@ def test_forty_sleeping_threads_with_deaths_and_a_late_joiner_replay() -> None:
 
 def test_a_run_whose_workers_all_die_stops_and_says_so() -> None:
     engine = aq.Threads(timing_model=aq.Cluster(2, worker_mean=1.0, deaths={0: 2.5, 1: 4.5}), time_unit=0.01)
-    run = aq.minimize(POTENTIAL, EVERY["sgld"], engine=engine, commits=100)
+    run = aq.minimize(PROBLEM, EVERY["sgld"], engine=engine, commits=100)
     assert run.status == "stopped"
     assert "every worker was gone" in run.message
     assert_replays(run) if run.manifest["engine"]["workers_lost"] == 0 else aq.replay(run)
 
 
 @pytest.mark.parametrize("name", ["async-sgd", "mb-lbfgs"])
-def test_a_potential_in_plain_python_runs_and_replays(name: str) -> None:
-    potential = Slope()
-    run = aq.minimize(potential, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0]))
-    assert run.fun < potential.value(np.array([3.0]))
-    assert_replays(run, potential)
+def test_a_problem_in_plain_python_runs_and_replays(name: str) -> None:
+    problem = Slope()
+    run = aq.minimize(problem, EVERY[name], engine=aq.Threads(3), commits=60, theta0=np.array([3.0]))
+    assert run.fun < problem.value(np.array([3.0]))
+    assert_replays(run, problem)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
-def test_an_error_in_a_potential_ends_the_run_and_names_worker_and_step(name: str, workers: int) -> None:
-    potential = Slope(fail_at=40)
+def test_an_error_in_a_problem_ends_the_run_and_names_worker_and_step(name: str, workers: int) -> None:
+    problem = Slope(fail_at=40)
     with pytest.raises(
         WorkerFailed, match=r"worker \d failed in its step \d+, .*ZeroDivisionError: the data are"
     ):
-        aq.minimize(potential, EVERY[name], engine=aq.Threads(workers), commits=1000)
+        aq.minimize(problem, EVERY[name], engine=aq.Threads(workers), commits=1000)
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
 
 
@@ -133,9 +133,7 @@ def test_an_error_in_a_callback_reaches_the_caller_and_leaves_no_thread() -> Non
             raise LookupError("no such figure")
 
     with pytest.raises(LookupError, match="no such figure"):
-        aq.minimize(
-            POTENTIAL, EVERY["sgd"], engine=aq.Threads(2), commits=500, evaluate=10, callback=callback
-        )
+        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(2), commits=500, evaluate=10, callback=callback)
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncqn worker")]
 
 
@@ -148,9 +146,7 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
         if progress.commit >= 30:
             raise StopIteration
 
-    run = aq.minimize(
-        POTENTIAL, EVERY[name], engine=aq.Threads(3), commits=500, evaluate=10, callback=callback
-    )
+    run = aq.minimize(PROBLEM, EVERY[name], engine=aq.Threads(3), commits=500, evaluate=10, callback=callback)
     assert (run.status, run.schedule.commits) == ("stopped", 30)
     assert [commit for commit, _ in seen] == [0, 10, 20, 30]
     assert seen[-1][1] == 3
@@ -159,17 +155,15 @@ def test_a_callback_stops_the_run_which_replays_to_its_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in STOCHASTIC if name in EVERY])
 def test_updates_that_are_not_numbers_are_rejected_counted_and_replayed(name: str) -> None:
-    potential = Slope(poison=5)
-    run = aq.minimize(
-        potential, EVERY[name], engine=aq.Threads(2), commits=200, seed=2, theta0=np.array([1.0])
-    )
+    problem = Slope(poison=5)
+    run = aq.minimize(problem, EVERY[name], engine=aq.Threads(2), commits=200, seed=2, theta0=np.array([1.0]))
     assert run.counters["updates_rejected"] > 0
     assert np.isfinite(run.theta).all()
-    assert_replays(run, potential)
+    assert_replays(run, problem)
 
 
 def test_a_diverging_run_ends_with_advice_and_replays_as_diverged() -> None:
-    run = aq.minimize(POTENTIAL, aq.AsyncSGD(h=10.0, batch=10), engine=aq.Threads(2), commits=5000)
+    run = aq.minimize(PROBLEM, aq.AsyncSGD(h=10.0, batch=10), engine=aq.Threads(2), commits=5000)
     assert run.status == "diverged"
     assert "the step h" in run.message
     again = aq.replay(run)
@@ -180,7 +174,7 @@ def test_the_staleness_bound_holds_and_dropped_updates_replay() -> None:
     engine = aq.Threads(
         timing_model=aq.Cluster(4, worker_mean=(1.0, 1.0, 1.0, 9.0)), time_unit=2e-3, max_staleness=5
     )
-    run = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=engine, commits=80)
+    run = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=engine, commits=80)
     assert run.counters["staleness_max"] <= 5
     assert run.schedule.dropped > 0
     assert_replays(run)
@@ -196,9 +190,9 @@ def test_a_silent_worker_is_given_up_and_the_round_goes_on() -> None:
             if next(self.turns) == 20:  # the first nine belong to the steps before the clock starts
                 self.released.wait(60.0)
 
-    potential = Stuck()
-    run = aq.minimize(potential, EVERY["mb-lbfgs"], engine=aq.Threads(3, give_up_after=3.0), commits=20)
-    potential.released.set()
+    problem = Stuck()
+    run = aq.minimize(problem, EVERY["mb-lbfgs"], engine=aq.Threads(3, give_up_after=3.0), commits=20)
+    problem.released.set()
     assert run.status == "completed"
     assert run.manifest["engine"]["workers_lost"] == 1
 
@@ -218,12 +212,12 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
                 self.computes.wait(60.0)
 
     monkeypatch.setattr("asyncqn.engines.coordinator.LAST_WAIT", 1.0)
-    potential = Stuck()
+    problem = Stuck()
     try:
         with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run"):
-            run = aq.minimize(potential, EVERY["async-sgd"], engine=aq.Threads(2), commits=100, check=False)
+            run = aq.minimize(problem, EVERY["async-sgd"], engine=aq.Threads(2), commits=100, check=False)
     finally:
-        potential.released.set()
+        problem.released.set()
     assert (run.status, run.nit) == ("completed", 100)
     assert run.manifest["engine"]["workers_silent"] == [1]
     assert aq.replay(run, Slope()).theta.tobytes() == run.theta.tobytes()

@@ -52,9 +52,9 @@ def orders(n: int, **more: Any) -> list[Assign]:
     return [Assign(0, 0, k, **more) for k in range(n)]
 
 
-def loop_of(potential: Any, **more: Any) -> tuple[WorkerLoop, Any]:
-    algorithm, theta0 = aq.AsyncSGD(h=1e-6, batch=4), np.ones(potential.dim)
-    return WorkerLoop(algorithm, potential, theta0, 3, **more), algorithm.init(theta0)
+def loop_of(problem: Any, **more: Any) -> tuple[WorkerLoop, Any]:
+    algorithm, theta0 = aq.AsyncSGD(h=1e-6, batch=4), np.ones(problem.dim)
+    return WorkerLoop(algorithm, problem, theta0, 3, **more), algorithm.init(theta0)
 
 
 def test_every_order_is_computed_sent_and_measured() -> None:

@@ -62,24 +62,24 @@ class TypedSGD:
     h: float = 1e-3
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Any) -> None:
+    def check(self, problem: Any) -> None:
         pass
 
     def init(self, theta0: np.ndarray) -> Iterate:
         return Iterate(theta0.copy(), 0, Size(1.0, np.zeros(2)), np.float32(0.5), True)
 
-    def init_worker(self, potential: Any, theta0: np.ndarray) -> Worker:
+    def init_worker(self, problem: Any, theta0: np.ndarray) -> Worker:
         return Worker(np.zeros_like(theta0), 0, Size(0.0, np.zeros(2)))
 
-    def step(self, view: Iterate, local: Worker, potential: Any, task: Any) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Any, task: Any) -> Update:
         assert_types(view)
         assert_types(local)
-        rows = task.stream.rows(potential.n_data, np.zeros(3, np.int64))
-        potential.grad(view.theta, rows, local.d_theta)
+        rows = task.stream.rows(problem.n_data, np.zeros(3, np.int64))
+        problem.grad(view.theta, rows, local.d_theta)
         local.d_theta[...] *= -self.h / (1 + 0.01 * view.count) * view.size.norm
         return Update(local.d_theta, view.count, Size(float(local.steps), view.size.recent + local.steps))
 
-    def learn(self, view: Iterate, local: Worker, potential: Any, task: Any) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Any, task: Any) -> Worker:
         assert_types(view)
         return local._replace(steps=local.steps + 1, size=Size(local.size.norm + 1.0, local.size.recent + 1))
 

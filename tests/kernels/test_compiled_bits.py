@@ -15,9 +15,9 @@ from asyncqn_recommender.problems.profiled_factorization import ProfiledFactoriz
 rng = np.random.default_rng(0)
 users, items = rng.integers(0, 200, 6000), rng.integers(0, 50, 6000)
 values = rng.integers(1, 6, 6000).astype(np.float32)
-potential = ProfiledFactorization(users, items, values, n_users=200, n_items=50, rank=5, dtype=np.float32)
-out = np.empty(potential.dim, np.float32)
-potential.grad(potential.initial(rng), np.arange(200), out)
+problem = ProfiledFactorization(users, items, values, n_users=200, n_items=50, rank=5, dtype=np.float32)
+out = np.empty(problem.dim, np.float32)
+problem.grad(problem.initial(rng), np.arange(200), out)
 print(hashlib.sha256(out.tobytes()).hexdigest())
 """
 

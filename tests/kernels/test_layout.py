@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import SERIAL, VARIANTS, algorithm_for, potential_for
+from examples import SERIAL, VARIANTS, algorithm_for, problem_for
 from numba import njit, types
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
@@ -24,7 +24,7 @@ import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.kernels import jit
 from asyncqn.kernels.jit import REDUCTION_FLAGS, reducing_kernel
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS
 from asyncqn.models.linear_model import LinearModel
 
 MODULES = [import_module(f"asyncqn.kernels.{p.stem}") for p in Path(jit.__file__).parent.glob("[a-z]*.py")]
@@ -117,14 +117,14 @@ def relocating() -> Iterator[Calls]:
 def test_kernels_of_every_algorithm_compute_the_same_bits_wherever_arrays_lie(name, relocating) -> None:
     cluster = aq.Cluster(workers=1 if name in SERIAL else 3)
     engine = aq.Simulator(cluster)
-    aq.minimize(potential_for(name), algorithm_for(name), engine=engine, commits=30, tol=None)
+    aq.minimize(problem_for(name), algorithm_for(name), engine=engine, commits=30, tol=None)
     assert relocating.count
     assert relocating.faults == []
 
 
-@pytest.mark.parametrize("kind", POTENTIALS)
-def test_kernels_of_every_potential_compute_the_same_bits_wherever_arrays_lie(kind, relocating) -> None:
-    model = POTENTIALS[kind]
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_kernels_of_every_problem_compute_the_same_bits_wherever_arrays_lie(kind, relocating) -> None:
+    model = PROBLEMS[kind]
     problems = [model.example()]
     if issubclass(model, LinearModel):
         made, rng = model.random(80, 6, seed=2), np.random.default_rng(7)

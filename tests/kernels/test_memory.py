@@ -16,7 +16,7 @@ RULE = PairRule(1e-4)
 
 
 class Diagonal:
-    """A potential as far as `initial_scale="diagonal"` asks."""
+    """A problem as far as `initial_scale="diagonal"` asks."""
 
     def __init__(self, curvature):
         self.curvature = curvature

@@ -20,7 +20,7 @@ from asyncqn.lab.plan import Prediction, _pays, _predicted
 
 PROBLEM = aq.LinearGaussian.random(dim=6, n_data=120, seed=0)
 TARGET = PROBLEM.optimum + 1e-3 * abs(PROBLEM.optimum)
-BLOCKS = {"blocks": lambda potential, workers: aq.BlockLBFGS(blocks=workers)}
+BLOCKS = {"blocks": lambda problem, workers: aq.BlockLBFGS(blocks=workers)}
 QUICK = {"record": 0.05, "seeds": 2, "recorded_workers": 1}
 
 

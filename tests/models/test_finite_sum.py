@@ -1,4 +1,4 @@
-"""Two functions instead of a class: scaled, checked and replayed like any potential."""
+"""Two functions instead of a class: scaled, checked and replayed like any problem."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
-from asyncqn.checks.testing import check_potential
+from asyncqn.checks.testing import check_problem
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -25,9 +25,9 @@ def grad(theta: Any, rows: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_two_functions_are_a_potential(dtype: str) -> None:
+def test_two_functions_are_a_problem(dtype: str) -> None:
     problem = aq.FiniteSum(value, grad, 60, 4, prior=0.5, dtype=dtype)
-    check_potential(problem, travel=False, engines=("threads",))
+    check_problem(problem, travel=False, engines=("threads",))
     run = aq.minimize(problem, engine=aq.Threads(2))
     assert run.success
     assert run.theta.dtype == np.dtype(dtype)

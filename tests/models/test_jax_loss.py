@@ -1,4 +1,4 @@
-"""A JAX loss as a potential: padded batches weigh nothing, few sizes are compiled, trees come back."""
+"""A JAX loss as a problem: padded batches weigh nothing, few sizes are compiled, trees come back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
-from asyncqn.checks.testing import check_potential
+from asyncqn.checks.testing import check_problem
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -25,43 +25,43 @@ def loss(params: Any, batch: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def problem() -> Any:
+def make_problem() -> Any:
     return aq.from_jax(loss, START, DATA, prior=0.5)
 
 
-def test_a_loss_is_a_potential_and_its_answer_a_tree(problem: Any) -> None:
-    assert (problem.n_data, problem.dim, problem.dtype) == (N, 4, np.float32)
-    check_potential(problem, travel=False, engines=())
-    run = aq.minimize(problem, engine=aq.Threads(2), tol=1e-4, max_passes=60)
+def test_a_loss_is_a_problem_and_its_answer_a_tree(make_problem: Any) -> None:
+    assert (make_problem.n_data, make_problem.dim, make_problem.dtype) == (N, 4, np.float32)
+    check_problem(make_problem, travel=False, engines=())
+    run = aq.minimize(make_problem, engine=aq.Threads(2), tol=1e-4, max_passes=60)
     A = np.column_stack([np.ones(N), DATA["x"]]).astype(np.float64)  # a tree's leaves come by name: b, w
     exact = np.linalg.solve(A.T @ A + 0.5 * np.eye(4), A.T @ DATA["y"])
-    answer = problem.params(run.theta)
+    answer = make_problem.params(run.theta)
     assert sorted(answer) == ["b", "w"]
     assert answer["w"].shape == (3,)
     assert answer["b"].shape == ()
     # Gradients of float32 sums over 200 rows are good to about 1e-4 of their size.
     assert np.allclose([answer["b"], *answer["w"]], exact, atol=1e-3)
-    assert_replays(run, problem)
+    assert_replays(run, make_problem)
 
 
-def test_padding_changes_nothing_and_few_sizes_are_compiled(problem: Any) -> None:
+def test_padding_changes_nothing_and_few_sizes_are_compiled(make_problem: Any) -> None:
     theta, out, same = np.full(4, 0.3, np.float32), np.empty(4, np.float32), np.empty(4, np.float32)
     rows = np.arange(N)
     for n in (1, 5, 63, 64, 65, 130, 200):
-        problem.grad(theta, rows[:n], out)
+        make_problem.grad(theta, rows[:n], out)
         A = np.column_stack([np.ones(n), DATA["x"][:n]])
         same[:] = N / n * (A.T @ (A @ theta - DATA["y"][:n])) + 0.5 * theta
         assert np.allclose(out, same, rtol=1e-4, atol=1e-3 * N)
-    assert problem._value_and_grad._cache_size() <= 3, "64, 128 and 256 rows"
+    assert make_problem._value_and_grad._cache_size() <= 3, "64, 128 and 256 rows"
     with pytest.raises(aq.BadInput, match=r"rows must lie in 0\.\.199"):
-        problem.grad(theta, np.array([N]), out)
+        make_problem.grad(theta, np.array([N]), out)
 
 
-def test_a_problem_travels_without_what_was_compiled(problem: Any) -> None:
+def test_a_problem_travels_without_what_was_compiled(make_problem: Any) -> None:
     theta = np.full(4, 0.3, np.float32)
-    there = pickle.loads(pickle.dumps(problem))
+    there = pickle.loads(pickle.dumps(make_problem))
     assert "_value" not in vars(there)
-    assert there.value(theta) == problem.value(theta)
+    assert there.value(theta) == make_problem.value(theta)
 
 
 def test_mistakes_are_named_in_a_sentence() -> None:

@@ -133,7 +133,7 @@ def test_a_model_travels():
         (lambda A, y: LinearGaussian.random(3, 5, noise_var=np.inf), "noise_var must be a positive finite"),
         (lambda A, y: LinearGaussian.random(3, 5, seed=-1), "seed must be"),
         (lambda A, y: LinearGaussian.random(3, 5, dominant=1, dtype=np.int64), "float64 or float32"),
-        (lambda A, y: rebuild({"kind": "torus"}), "cannot rebuild a potential of kind"),
+        (lambda A, y: rebuild({"kind": "torus"}), "cannot rebuild a problem of kind"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_in_one_sentence(make, words):

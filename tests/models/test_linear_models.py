@@ -7,13 +7,13 @@ import pytest
 from scipy import sparse
 
 import asyncqn as aq
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn.errors import BadInput
-from asyncqn.models import POTENTIALS, rebuild
+from asyncqn.models import PROBLEMS, rebuild
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.models.sampled_metric import DENSE, metric_of, rows_for_metric
 
-MODELS = [model for model in POTENTIALS.values() if issubclass(model, LinearModel)]
+MODELS = [model for model in PROBLEMS.values() if issubclass(model, LinearModel)]
 LOSSES = {
     "logistic-regression": lambda y, z: np.logaddexp(0.0, -y * z),
     "poisson-regression": lambda y, z: np.exp(z) - y * z - y + y * np.log(np.maximum(y, 1e-300)),
@@ -33,10 +33,10 @@ def thinned(model, dtype=np.float64):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_dense_and_sparse_rows_keep_the_rules_of_a_potential(model, dtype):
-    for potential in thinned(model, dtype):
-        assert potential.dtype == dtype
-        check_potential(potential, engines=IN_THIS_PROCESS, travel=False)
+def test_dense_and_sparse_rows_keep_the_rules_of_a_problem(model, dtype):
+    for problem in thinned(model, dtype):
+        assert problem.dtype == dtype
+        check_problem(problem, engines=IN_THIS_PROCESS, travel=False)
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model.kind in LOSSES])
@@ -49,9 +49,9 @@ def test_value_and_curvature_are_those_of_the_formula_in_both_storages(model):
     loss = LOSSES[model.kind](dense.y[rows], z)
     U = 0.35 * theta[:6] @ theta[:6] + 80 / 33 * (dense.weights[rows] * loss).sum()
     # Sums of 33 terms in float64: far below 1e-12 of their size.
-    for potential in (dense, csr):
-        assert potential.value_rows(theta, rows) == pytest.approx(U, rel=1e-12)
-        assert potential.grad_with_value(theta, rows, out) == pytest.approx(U, rel=1e-12)
+    for problem in (dense, csr):
+        assert problem.value_rows(theta, rows) == pytest.approx(U, rel=1e-12)
+        assert problem.grad_with_value(theta, rows, out) == pytest.approx(U, rel=1e-12)
     # The inverse metric of all rows is the inverse of the Hessian, here by differences of the gradient.
     every, step = np.arange(80), 1e-5
     H = np.array([
@@ -60,18 +60,18 @@ def test_value_and_curvature_are_those_of_the_formula_in_both_storages(model):
     ])  # fmt: skip
     if model.kind == "robust-regression":
         return  # outliers are given more weight than the second derivative
-    for potential in (dense, csr):
-        summary = np.zeros(potential.curvature_size)
-        potential.grad_with_curvature(theta, every, out, summary)
+    for problem in (dense, csr):
+        summary = np.zeros(problem.curvature_size)
+        problem.grad_with_curvature(theta, every, out, summary)
         v = np.empty(7)
-        potential.inverse_metric_from(summary).apply(H @ theta, v)
+        problem.inverse_metric_from(summary).apply(H @ theta, v)
         # Differences are right to step^2 times third derivatives, about 1e-8 of H, times H's condition.
         np.testing.assert_allclose(v, theta, atol=1e-8 * np.linalg.cond(H))
 
 
-def _grad(potential, theta, rows):
+def _grad(problem, theta, rows):
     out = np.empty_like(theta)
-    potential.grad(theta, rows, out)
+    problem.grad(theta, rows, out)
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn.cli.jobfile import make_problem
 from asyncqn.errors import BadInput
 from asyncqn.models import rebuild
@@ -14,8 +14,8 @@ from asyncqn.models.logistic import LogisticRegression
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n_data", "dim"), [(41, 1), (258, 7)])
-def test_it_keeps_the_rules_of_a_potential(n_data, dim, dtype):
-    check_potential(LogisticRegression.random(n_data, dim, seed=3, dtype=dtype), engines=IN_THIS_PROCESS)
+def test_it_keeps_the_rules_of_a_problem(n_data, dim, dtype):
+    check_problem(LogisticRegression.random(n_data, dim, seed=3, dtype=dtype), engines=IN_THIS_PROCESS)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 600])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asyncqn import minimize
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
@@ -14,8 +14,8 @@ from asyncqn.models import rebuild
 from asyncqn.models.mixture import Mixture
 
 
-def test_it_keeps_the_rules_of_a_potential():
-    check_potential(Mixture.random(3, 40, width=10.0, gap=4.0, seed=3), engines=IN_THIS_PROCESS)
+def test_it_keeps_the_rules_of_a_problem():
+    check_problem(Mixture.random(3, 40, width=10.0, gap=4.0, seed=3), engines=IN_THIS_PROCESS)
 
 
 def test_value_is_the_formula_on_any_rows():

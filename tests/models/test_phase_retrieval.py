@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asyncqn import minimize
-from asyncqn.checks.testing import IN_THIS_PROCESS, check_potential
+from asyncqn.checks.testing import IN_THIS_PROCESS, check_problem
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput
@@ -14,8 +14,8 @@ from asyncqn.models import rebuild
 from asyncqn.models.phase_retrieval import PhaseRetrieval
 
 
-def test_it_keeps_the_rules_of_a_potential():
-    check_potential(PhaseRetrieval.random(6, 17, seed=3), engines=IN_THIS_PROCESS)
+def test_it_keeps_the_rules_of_a_problem():
+    check_problem(PhaseRetrieval.random(6, 17, seed=3), engines=IN_THIS_PROCESS)
 
 
 def test_value_is_the_formula_on_any_rows():

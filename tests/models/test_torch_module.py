@@ -1,4 +1,4 @@
-"""A torch module as a potential: its gradient, its precision, its answer, and what is refused."""
+"""A torch module as a problem: its gradient, its precision, its answer, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from engines.runs import assert_replays
 
 import asyncqn as aq
-from asyncqn.checks.testing import check_potential
+from asyncqn.checks.testing import check_problem
 from asyncqn.models.adapters import torch_module
 
 torch = pytest.importorskip("torch")
@@ -37,11 +37,11 @@ def per_row(answer: Any, y: Any) -> Any:
     [nn.CrossEntropyLoss(), nn.functional.cross_entropy, per_row],
     ids=["a module", "a function", "a function per row"],
 )
-def test_a_module_is_a_potential_whatever_kind_of_loss(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_a_problem_whatever_kind_of_loss(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_module, "CHUNK", 7)  # so that there are several
     module, (X, y) = network(), data()
     problem = aq.from_torch(module, loss, X, y, prior=0.1)
-    check_potential(problem, travel=False, engines=("threads",))
+    check_problem(problem, travel=False, engines=("threads",))
     theta = problem.initial(np.random.default_rng(0))
     out = np.empty_like(theta)
     U = problem.grad_with_value(theta, np.arange(50), out)

@@ -32,10 +32,10 @@ def test_a_serial_link_moves_two_of_ten_units_to_the_master_of_asynchronous_meth
 
 
 def test_rows_that_coincide_have_the_curvature_asked_for_and_correlate_two_coordinates() -> None:
-    potential = AlikeRows(8.0).potential()
+    problem = AlikeRows(8.0).model()
     # The prior adds 1 to every eigenvalue.
-    assert np.isclose(np.linalg.eigvalsh(potential.precision)[-1], 9.0, rtol=1e-9)
-    assert 0.78 < potential.posterior_correlation()["largest"] < 0.82  # the specification's -0.80
+    assert np.isclose(np.linalg.eigvalsh(problem.precision)[-1], 9.0, rtol=1e-9)
+    assert 0.78 < problem.posterior_correlation()["largest"] < 0.82  # the specification's -0.80
 
 
 def test_the_independent_program_s_own_times_make_the_order_and_the_agreement_hold() -> None:

@@ -37,7 +37,7 @@ def test_momentum_helps_where_larger_drifts_arrive_with_it() -> None:
 
 def test_without_momentum_a_commit_moves_by_minus_h_H_g_alone() -> None:
     job = remarks.momentum_job("rows-alike-8", (BELOW_LIMIT, 1.2), None, 0.01, range(1))
-    method, model = algorithm(job.kind, dict(job.parameters)), PROBLEMS[job.problem].potential()
+    method, model = algorithm(job.kind, dict(job.parameters)), PROBLEMS[job.problem].model()
     theta0 = model.initial(np.random.default_rng(0))
     iterate, local = method.init(theta0), method.init_worker(model, theta0)
     for k in range(2):
@@ -50,7 +50,7 @@ def test_without_momentum_a_commit_moves_by_minus_h_H_g_alone() -> None:
 
 def test_without_momentum_and_with_H_twice_a_commit_moves_by_minus_h_c_squared_g() -> None:
     given = {"h": 0.1, "gamma": 1.0, "memory": 0, "batch": 6, "overlap": 2, "initial_scale": 0.5}
-    model = PROBLEMS["rows-alike-8"].potential()
+    model = PROBLEMS["rows-alike-8"].model()
     theta0, moved = model.initial(np.random.default_rng(0)), []
     for kind in (remarks.TwiceLBFGS, remarks.MomentumLBFGS):
         method = kind(**given)

@@ -41,8 +41,8 @@ def test_exact_restarts_stay_within_the_budget(monkeypatch):
     used = []
     original = tempering.descend
 
-    def counting(potential, theta0, gradients):
-        used.append(original(potential, theta0, gradients))
+    def counting(problem, theta0, gradients):
+        used.append(original(problem, theta0, gradients))
         return used[-1]
 
     monkeypatch.setattr(tempering, "descend", counting)

@@ -53,7 +53,7 @@ class Separable:
         np.multiply(self.curvature, theta, out=out)
 
 
-def sampled(potential, algorithm, commits, keep, seed=0):
+def sampled(problem, algorithm, commits, keep, seed=0):
     """Iterates of a serial run: every `keep`-th after its first quarter."""
     seen = []
 
@@ -62,7 +62,7 @@ def sampled(potential, algorithm, commits, keep, seed=0):
             seen.append(progress.theta)
 
     minimize(
-        potential,
+        problem,
         algorithm,
         engine=Simulator(Cluster(1)),
         commits=commits,
@@ -116,7 +116,7 @@ def test_the_stationary_law_tends_to_the_gibbs_law_as_the_step_shrinks():
     assert errors[0][1] > 1.9 * errors[1][1] > 1.9 * 1.9 * errors[2][1]
 
 
-def test_the_stationary_law_is_normal_with_the_precision_of_the_potential_in_every_direction():
+def test_the_stationary_law_is_normal_with_the_precision_of_the_problem_in_every_direction():
     curvatures = np.repeat([1.0, 2.0, 8.0], 1500)
     beta, a = 2.0, 0.05
     algorithm = ASLBFGS(a * a, 2 * a, beta, 0, 2, 1, initial_scale=1.0)
@@ -216,12 +216,12 @@ def test_gamma_is_the_divergence_of_h():
     """In one dimension Gamma = H' with H = s / y, so that H' = -s y' / y^2."""
     theta = np.linspace(-2.0, 2.0, 9)[:, None]
     s = LINE.steps[0][0]
-    b, depth = LINE.potential.directions[0][0], LINE.potential.depth
+    b, depth = LINE.problem.directions[0][0], LINE.problem.depth
 
     def second(x):
         return 1.0 + depth * b * b / np.cosh(b * x) ** 2
 
-    y = LINE.potential.gradient(theta) - LINE.potential.gradient(theta - s)
+    y = LINE.problem.gradient(theta) - LINE.problem.gradient(theta - s)
     H, divergence = LINE.with_divergence(theta)
     np.testing.assert_allclose(H[:, :, 0], s / y, rtol=1e-12)
     # A central difference of step 1e-4 errs by some 1e-8 times the third derivative.
@@ -231,7 +231,7 @@ def test_gamma_is_the_divergence_of_h():
 def test_h_of_theta_satisfies_the_secant_equation_of_its_newest_pair():
     theta = np.random.default_rng(0).standard_normal((7, 2))
     s = np.array(PLANE.steps[-1])
-    y = PLANE.potential.gradient(theta) - PLANE.potential.gradient(theta - s)
+    y = PLANE.problem.gradient(theta) - PLANE.problem.gradient(theta - s)
     np.testing.assert_allclose(times(PLANE(theta), y), np.tile(s, (7, 1)), atol=1e-12)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, Slope, assert_replays, problem
+from engines.runs import EVERY, Slope, assert_replays, make_problem
 from examples import EXAMPLES, SERIAL
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, Saved, flatt
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import check_of
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 
 
 class Broken(Exception):
@@ -40,11 +40,11 @@ def breaks_at(commit: int) -> Any:
     return callback
 
 
-def broken_off(folder: Path, algorithm: Any, engine: Any, potential: Any = POTENTIAL, **options: Any) -> None:
+def broken_off(folder: Path, algorithm: Any, engine: Any, problem: Any = PROBLEM, **options: Any) -> None:
     """A run whose callback fails at commit 150 of 240, with a checkpoint every 20 commits and at that one."""
     with pytest.raises(Broken):
         aq.minimize(
-            potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25, callback=breaks_at(150),
+            problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, callback=breaks_at(150),
             checkpoint=folder, checkpoint_every=20, tol=None, **options,
         )  # fmt: skip
 
@@ -54,13 +54,13 @@ def broken_off(folder: Path, algorithm: Any, engine: Any, potential: Any = POTEN
 )
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: Any, tmp_path: Path) -> None:
-    algorithm, potential = EXAMPLES[name], problem(name)
+    algorithm, problem = EXAMPLES[name], make_problem(name)
     if name in SERIAL and engine.workers > 1:
         engine = aq.Simulator(aq.Cluster(1))
-    whole = aq.minimize(potential, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None)
-    broken_off(tmp_path / "c", algorithm, engine, potential)
+    whole = aq.minimize(problem, algorithm, engine=engine, commits=240, seed=5, evaluate=25, tol=None)
+    broken_off(tmp_path / "c", algorithm, engine, problem)
     assert load_checkpoint(tmp_path / "c").commit == 150
-    resumed = aq.resume(tmp_path / "c", potential)
+    resumed = aq.resume(tmp_path / "c", problem)
     assert resumed.theta.tobytes() == whole.theta.tobytes()
     assert np.array_equal(resumed.fingerprints, whole.fingerprints)
     assert resumed.counters == whole.counters
@@ -73,9 +73,9 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bitwise(name: str, engine: A
 @pytest.mark.parametrize("name", list(EVERY))
 def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: str, tmp_path: Path) -> None:
     engine = aq.Threads(timing_model=aq.Cluster(4, 1.0, 0.3), time_unit=1e-3)
-    broken_off(tmp_path / "c", EVERY[name], engine, problem(name))
+    broken_off(tmp_path / "c", EVERY[name], engine, make_problem(name))
     saved = load_checkpoint(tmp_path / "c")
-    resumed = aq.resume(tmp_path / "c", problem(name))
+    resumed = aq.resume(tmp_path / "c", make_problem(name))
     assert resumed.status == "completed"
     assert resumed.manifest["engine"]["resumed_from"] == saved.commit > 0
     assert np.array_equal(resumed.fingerprints[: saved.commit], saved.arrays["fingerprints"])
@@ -83,7 +83,7 @@ def test_a_resumed_run_of_many_threads_replays_from_its_start_as_a_whole(name: s
 
 
 def test_a_resumed_run_may_be_interrupted_and_resumed_again(tmp_path: Path) -> None:
-    whole = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=aq.Threads(1), commits=240, seed=5, evaluate=25)
+    whole = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Threads(1), commits=240, seed=5, evaluate=25)
     broken_off(tmp_path / "c", EVERY["as-lbfgs"], aq.Threads(1))
     with pytest.raises(Broken):
         aq.resume(tmp_path / "c", callback=breaks_at(200), checkpoint_every=10)
@@ -101,12 +101,12 @@ def test_a_run_goes_on_with_more_or_fewer_threads(tmp_path: Path) -> None:
         assert aq.replay(run).theta.tobytes() == run.theta.tobytes()
 
 
-def test_a_potential_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> None:
+def test_a_problem_of_ones_own_is_asked_for_and_then_used(tmp_path: Path) -> None:
     broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1), Slope())
-    with pytest.raises(aq.BadInput, match=r"resume\(folder, potential=...\)"):
+    with pytest.raises(aq.BadInput, match=r"resume\(folder, problem=...\)"):
         aq.resume(tmp_path / "c")
     with pytest.raises(aq.BadInput, match="of dimension 1"):
-        aq.resume(tmp_path / "c", POTENTIAL)
+        aq.resume(tmp_path / "c", PROBLEM)
     assert aq.resume(tmp_path / "c", Slope()).status == "completed"
 
 
@@ -131,13 +131,13 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         (place / "checkpoint.json").write_text("[1, 2]")
     elif harm == "altered document":
         text = (place / "checkpoint.json").read_text()
-        (place / "checkpoint.json").write_text(text.replace('"potential"', '"potencial"', 1))
+        (place / "checkpoint.json").write_text(text.replace('"problem"', '"potencial"', 1))
     else:
         arrays.unlink()
     with pytest.warns(CheckpointWarning, match="goes on from commit 140"):
         older = load_checkpoint(tmp_path / "c")
     assert older.commit == 140
-    whole = aq.minimize(POTENTIAL, EVERY["as-lbfgs"], engine=aq.Simulator(aq.Cluster(2)), commits=240, seed=5)
+    whole = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Simulator(aq.Cluster(2)), commits=240, seed=5)
     with pytest.warns(CheckpointWarning):
         resumed = aq.resume(tmp_path / "c")
     assert resumed.theta.tobytes() == whole.theta.tobytes()
@@ -150,15 +150,15 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
 def test_a_folder_of_another_run_or_of_other_files_is_refused(tmp_path: Path) -> None:
     broken_off(tmp_path / "c", EVERY["sgd"], aq.Threads(1))
     with pytest.raises(aq.BadInput, match="holds the checkpoints of another run"):
-        aq.minimize(POTENTIAL, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "c")
+        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "c")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "thesis.tex").write_text("x")
     with pytest.raises(aq.BadInput, match=r"other files \(thesis.tex\)"):
-        aq.minimize(POTENTIAL, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "d")
+        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5, checkpoint=tmp_path / "d")
     with pytest.raises(aq.BadInput, match="holds no checkpoint"):
         aq.resume(tmp_path / "nowhere")
     with pytest.raises(aq.BadInput, match="checkpoint_every"):
-        aq.minimize(POTENTIAL, EVERY["sgd"], engine=aq.Threads(1), commits=5,
+        aq.minimize(PROBLEM, EVERY["sgd"], engine=aq.Threads(1), commits=5,
                     checkpoint=tmp_path / "e", checkpoint_every=0)  # fmt: skip
 
 
@@ -226,11 +226,11 @@ def noted(self, saved):
         file.write(f"{saved.commit}\\n")
 
 Checkpoints.write = noted
-potential = aq.LinearGaussian.random(12, 60, seed=3)
+problem = aq.LinearGaussian.random(12, 60, seed=3)
 algorithm = aq.ASLBFGS(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
 options = dict(checkpoint_every=every)
 print("begun", flush=True)
-run = aq.minimize(potential, algorithm, engine=aq.Threads(workers), commits=10**7, seed=5, evaluate=10**6,
+run = aq.minimize(problem, algorithm, engine=aq.Threads(workers), commits=10**7, seed=5, evaluate=10**6,
                   checkpoint=folder, **options)
 print(run.status, run.message)
 """

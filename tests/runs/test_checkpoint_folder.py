@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, assert_replays, problem
+from engines.runs import EVERY, assert_replays, make_problem
 from sealed import data_file, reseal
 from storage.disk import Disk, Killed, on
 
@@ -25,7 +25,7 @@ from asyncqn.runs.checkpoint import Checkpoints, CheckpointWarning, unflatten
 from asyncqn.runs.checkpoint_reading import load_checkpoint
 from asyncqn.storage import FolderLock, NoLocks
 
-POTENTIAL = problem()
+PROBLEM = make_problem()
 SGD = EVERY["async-sgd"]
 
 HOLDER = """
@@ -40,7 +40,7 @@ time.sleep(60)
 
 def begun(folder: Path, engine: Any, algorithm: Any = SGD, commits: int = 60) -> Any:
     options: dict[str, Any] = {"seed": 5, "evaluate": 20, "tol": None, "checkpoint_every": 20}
-    return aq.minimize(POTENTIAL, algorithm, engine=engine, commits=commits, checkpoint=folder, **options)
+    return aq.minimize(PROBLEM, algorithm, engine=engine, commits=commits, checkpoint=folder, **options)
 
 
 def hold(folder: Path) -> subprocess.Popen[str]:
@@ -83,7 +83,7 @@ def test_resume_beside_a_living_run_is_refused_and_the_run_goes_on(engine: Any, 
             refused.append(progress.commit)
 
     run = aq.minimize(
-        POTENTIAL, SGD, engine=engine, commits=2000, seed=5, evaluate=20, checkpoint=tmp_path / "c",
+        PROBLEM, SGD, engine=engine, commits=2000, seed=5, evaluate=20, checkpoint=tmp_path / "c",
         checkpoint_every=20, callback=callback,
     )  # fmt: skip
     assert run.status == "completed"
@@ -167,12 +167,12 @@ def test_the_bytes_a_checkpoint_writes_do_not_grow_with_the_run(
 
     monkeypatch.setattr(Checkpoints, "write", counted)
     options: dict[str, Any] = {"commits": 4000, "seed": 5, "evaluate": 100, "checkpoint_every": 100}
-    aq.minimize(POTENTIAL, SGD, engine=aq.Simulator(aq.Cluster(2)), checkpoint=tmp_path / "s", **options)
+    aq.minimize(PROBLEM, SGD, engine=aq.Simulator(aq.Cluster(2)), checkpoint=tmp_path / "s", **options)
     assert len(written) == 40
     # The numbers in the document have more digits as the run goes on: eight numbers, four digits each.
     assert max(written) - written[1] <= 32
     written.clear()
-    run = aq.minimize(POTENTIAL, SGD, engine=aq.Threads(1), checkpoint=tmp_path / "c", **options)
+    run = aq.minimize(PROBLEM, SGD, engine=aq.Threads(1), checkpoint=tmp_path / "c", **options)
     total = sum(p.stat().st_size for p in (tmp_path / "c").glob("*.log"))
     state = max(p.stat().st_size for p in (tmp_path / "c").glob("?/*.npz")) + 4096
     assert total == (16 + 4) * 4000 + 8 * len(run.metrics.columns) * run.metrics.rows
@@ -207,7 +207,7 @@ def test_a_checkpoint_of_the_second_format_is_resumed_and_replaced(tmp_path: Pat
 
 
 def test_a_leaf_of_another_shape_or_type_never_reaches_a_kernel() -> None:
-    local = EVERY["as-lbfgs"].init_worker(POTENTIAL, np.zeros(POTENTIAL.dim))
+    local = EVERY["as-lbfgs"].init_worker(PROBLEM, np.zeros(PROBLEM.dim))
     from asyncqn.runs.checkpoint import flatten
 
     good = flatten("s", local)
@@ -226,7 +226,7 @@ def test_recorded_rows_and_fingerprints_take_at_most_24_bytes_a_commit() -> None
     recorder = ScheduleRecorder()
     for n in range(1000):
         recorder.delivered([(n % 7, n, -1, None, True)], float(n))
-    master = Master(Request(POTENTIAL, SGD, np.zeros(POTENTIAL.dim), commits=10), workers=1)
+    master = Master(Request(PROBLEM, SGD, np.zeros(PROBLEM.dim), commits=10), workers=1)
     columns = sum(column.itemsize * len(column) for column in vars(recorder).values())
     assert columns + master.fingerprints.itemsize * 1000 <= 24 * 1000
     log = recorder.log()

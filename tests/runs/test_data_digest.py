@@ -8,7 +8,7 @@ import scipy.sparse
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS
 from asyncqn.runs.data_digest import data_digest
 
 RNG = np.random.default_rng(0)
@@ -20,9 +20,9 @@ def engine():
     return aq.Simulator(aq.Cluster(2, 2.0, 0.5))
 
 
-@pytest.mark.parametrize("kind", POTENTIALS)
+@pytest.mark.parametrize("kind", PROBLEMS)
 def test_a_digest_does_not_change_with_use_and_is_that_of_an_equal_problem(kind):
-    p, other = (POTENTIALS[kind].example("float64") for _ in range(2))
+    p, other = (PROBLEMS[kind].example("float64") for _ in range(2))
     before = data_digest(p)
     assert before == data_digest(other) != ""
     theta = aq.minimize(p, engine=engine(), commits=30, tol=None).theta

@@ -13,22 +13,24 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import Quadratic
+from sealed import reseal
 
 import asyncqn
 from asyncqn import AsyncSGD, Cluster, LinearGaussian, Run, Simulator, minimize
 from asyncqn.errors import ReplayMismatch
 from asyncqn.runs.provenance import code_digest
 from asyncqn.runs.replay import replay
+from asyncqn.types import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_of(potential: Any, check: bool = True) -> Run:
+def run_of(problem: Any, check: bool = True) -> Run:
     engine = Simulator(Cluster(2))
-    return minimize(potential, AsyncSGD(1e-4, 6), engine=engine, commits=20, seed=1, check=check)
+    return minimize(problem, AsyncSGD(1e-4, 6), engine=engine, commits=20, seed=1, check=check)
 
 
-def problem() -> LinearGaussian:
+def make_problem() -> LinearGaussian:
     return LinearGaussian.random(5, 30, 1.0, seed=1, dominant=1, top=9.0, bulk=(1.0, 2.0))
 
 
@@ -45,7 +47,7 @@ def altered(run: Run) -> Run:
 
 
 def test_every_manifest_names_the_code() -> None:
-    manifest = run_of(problem()).manifest
+    manifest = run_of(make_problem()).manifest
     assert manifest["code"] == code_digest()
     assert manifest["versions"]["asyncqn"] == asyncqn.__version__
 
@@ -85,18 +87,18 @@ def test_a_change_of_our_own_code_does_not_blame_the_user() -> None:
 
 
 def test_another_processor_is_named() -> None:
-    run = altered(run_of(problem()))
+    run = altered(run_of(make_problem()))
     versions = {**run.manifest["versions"], "processor": "abacus"}
     words = mismatch(replace(run, manifest={**run.manifest, "versions": versions}))
     assert "since the recording processor abacus is now" in words
-    assert "potential" not in words
+    assert "problem" not in words
 
 
 def test_other_data_are_told_from_other_code() -> None:
     p = Quadratic.random()
     run = run_of(p)
     moved = Quadratic(p.A, p.y + 1.0)
-    words = mismatch(run, potential=moved)
+    words = mismatch(run, problem=moved)
     assert "the problem holds other data than the recording" in words
 
 
@@ -111,10 +113,30 @@ def test_a_gradient_that_is_not_pure_is_told_from_other_data() -> None:
 
     p = Restless.random()
     # Without the checks before a run, which would refuse it.
-    assert "not a function of its arguments" in mismatch(run_of(p, check=False), potential=p)
+    assert "not a function of its arguments" in mismatch(run_of(p, check=False), problem=p)
 
 
-def test_altered_records_of_our_own_potential_are_said_to_be_ours() -> None:
-    run = altered(run_of(problem()))
+def test_altered_records_of_our_own_problem_are_said_to_be_ours() -> None:
+    run = altered(run_of(make_problem()))
     assert "a mistake of asyncqn to report" in mismatch(run)
-    assert np.array_equal(run.theta, run_of(problem()).theta)
+    assert np.array_equal(run.theta, run_of(make_problem()).theta)
+
+
+def test_runs_and_checkpoints_that_call_the_problem_a_potential_are_read(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"engine": Simulator(Cluster(2)), "commits": 40, "evaluate": 10, "seed": 1}
+
+    def stop(progress: Progress) -> None:
+        if progress.commit >= 20:
+            raise StopIteration
+
+    def in_old_words(document: dict[str, Any]) -> None:
+        document["manifest"]["potential"] = document["manifest"].pop("problem")
+
+    whole = minimize(make_problem(), AsyncSGD(1e-4, 6), **asked)
+    whole.save(tmp_path / "run")
+    folder = tmp_path / "checkpoint"
+    minimize(make_problem(), AsyncSGD(1e-4, 6), callback=stop, checkpoint=folder, **asked)
+    for place in (tmp_path / "run", *(path.parent for path in folder.glob("*/checkpoint.json"))):
+        reseal(place, in_old_words)
+    assert replay(asyncqn.load_run(tmp_path / "run")).theta.tobytes() == whole.theta.tobytes()
+    assert asyncqn.resume(folder).theta.tobytes() == whole.theta.tobytes()

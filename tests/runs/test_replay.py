@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import DTYPES, EXAMPLES, PARALLEL, SERIAL, STOCHASTIC, potential_for
+from examples import DTYPES, EXAMPLES, PARALLEL, SERIAL, STOCHASTIC, problem_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import Quadratic, one_sentence, thetas_of
@@ -42,7 +42,7 @@ CLUSTERS = {
 }
 
 
-def problem(dtype=np.float64):
+def make_problem(dtype=np.float64):
     return LinearGaussian.random(10, 60, 2.0, seed=1, dominant=2, top=40.0, bulk=(2.0, 9.0), dtype=dtype)
 
 
@@ -59,12 +59,12 @@ def assert_identical(a, b):
     assert a.fun == b.fun
 
 
-def assert_saved_and_replayed(run, potential, folder):
-    """In memory, and from disk: rebuilt there where the potential says how."""
+def assert_saved_and_replayed(run, problem, folder):
+    """In memory, and from disk: rebuilt there where the problem says how."""
     assert_identical(run, replay(run))
     run.save(folder)
-    given = potential if potential.reference() is None else None
-    assert_identical(run, load_run(folder, potential=given))
+    given = problem if problem.reference() is None else None
+    assert_identical(run, load_run(folder, problem=given))
     assert_identical(run, replay(folder, given))
 
 
@@ -72,19 +72,19 @@ def assert_saved_and_replayed(run, potential, folder):
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("name", PARALLEL)
 def test_a_run_equals_its_replay_bitwise(name, cluster, dtype, tmp_path):
-    potential = potential_for(name, dtype)
-    run = minimize(potential, EXAMPLES[name], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5)
+    problem = problem_for(name, dtype)
+    run = minimize(problem, EXAMPLES[name], engine=Simulator(CLUSTERS[cluster]), commits=60, seed=5)
     assert run.schedule.commits == 60 or run.status != "completed"
     assert run.theta.dtype == dtype
-    assert_saved_and_replayed(run, potential, tmp_path / "run")
+    assert_saved_and_replayed(run, problem, tmp_path / "run")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SERIAL)
 def test_a_serial_run_equals_its_replay_bitwise(name, dtype, tmp_path):
-    potential = potential_for(name, dtype)
-    run = minimize(potential, EXAMPLES[name], engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
-    assert_saved_and_replayed(run, potential, tmp_path / "run")
+    problem = problem_for(name, dtype)
+    run = minimize(problem, EXAMPLES[name], engine=Simulator(Cluster(1, 2.0, 1.0)), commits=30, seed=5)
+    assert_saved_and_replayed(run, problem, tmp_path / "run")
 
 
 @settings(max_examples=30)
@@ -98,7 +98,7 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
             raise StopIteration
 
     run = minimize(
-        potential_for(algorithm),
+        problem_for(algorithm),
         EXAMPLES[algorithm],
         engine=Simulator(CLUSTERS[cluster]),
         commits=60,
@@ -125,7 +125,7 @@ def test_a_run_stopped_by_its_callback_equals_its_replay_bitwise(algorithm, clus
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_diverged_run_equals_its_replay_bitwise(algorithm, dtype, tmp_path):
     engine = Simulator(CLUSTERS["coming and going"])
-    run = minimize(problem(dtype), algorithm, engine=engine, commits=3000, seed=5)
+    run = minimize(make_problem(dtype), algorithm, engine=engine, commits=3000, seed=5)
     assert run.status == "diverged"
     assert np.isfinite(run.theta).all()
     again = replay(run)
@@ -178,7 +178,7 @@ def first_differing_theta(a, b):
 
 @pytest.mark.parametrize("name", ["as-lbfgs", "async-sgd", "mb-lbfgs timeout"])
 def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(name):
-    p = problem()
+    p = make_problem()
     engine = Simulator(CLUSTERS["equal"])
     run, thetas = thetas_of(p, EXAMPLES[name], engine, 200, seed=5)
     y = p.y.copy()
@@ -187,7 +187,7 @@ def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(na
     _, others = thetas_of(changed, EXAMPLES[name], engine, 200, seed=5, theta0=run.theta0)
     expected = first_differing_theta(thetas, others)
     assert expected > 1 or name.startswith("mb"), "the changed row is not in the very first subsample"
-    assert mismatch(run, potential=changed) == expected
+    assert mismatch(run, problem=changed) == expected
 
 
 @pytest.mark.parametrize(
@@ -196,20 +196,24 @@ def test_a_replay_with_one_changed_number_names_the_first_commit_that_differs(na
 )
 def test_a_replay_with_another_parameter_names_the_first_commit_that_differs(name, change):
     engine = Simulator(CLUSTERS["equal"])
-    run, thetas = thetas_of(problem(), EXAMPLES[name], engine, 60, seed=5)
+    run, thetas = thetas_of(make_problem(), EXAMPLES[name], engine, 60, seed=5)
     other = replace(EXAMPLES[name], **change)
-    _, others = thetas_of(problem(), other, engine, 60, seed=5, theta0=run.theta0)
+    _, others = thetas_of(make_problem(), other, engine, 60, seed=5, theta0=run.theta0)
     assert mismatch(run, algorithm=other) == first_differing_theta(thetas, others)
 
 
 def test_a_replay_with_another_seed_or_start_differs_from_the_first_commit():
-    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5)
+    run = minimize(
+        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+    )
     assert mismatch(replace(run, manifest={**run.manifest, "seed": 6})) == 1
     assert mismatch(replace(run, theta0=np.nextafter(run.theta0, np.inf))) == 1
 
 
 def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
-    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5)
+    run = minimize(
+        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=40, seed=5
+    )
     fingerprints = run.fingerprints.copy()
     fingerprints[22] ^= 1
     assert mismatch(replace(run, fingerprints=fingerprints)) == 23
@@ -220,20 +224,24 @@ def test_a_recorded_bit_that_flipped_is_found_at_its_commit():
 
 
 def test_a_mismatch_names_versions_that_changed():
-    run = minimize(problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5)
-    other = problem()
+    run = minimize(
+        make_problem(), EXAMPLES["async-sgd"], engine=Simulator(CLUSTERS["equal"]), commits=9, seed=5
+    )
+    other = make_problem()
     changed = LinearGaussian(other.A, other.y + 1.0, 2.0)
     unknown = {name: entry for name, entry in run.manifest.items() if name != "data"}
     with pytest.raises(ReplayMismatch, match="versions and machine are as recorded"):
-        replay(replace(run, manifest=unknown), potential=changed)
+        replay(replace(run, manifest=unknown), problem=changed)
     old = {**unknown, "versions": {**run.manifest["versions"], "numpy": "1.0"}}
     with pytest.raises(ReplayMismatch, match=r"since the recording numpy 1\.0 is now"):
-        replay(replace(run, manifest=old), potential=changed)
+        replay(replace(run, manifest=old), problem=changed)
 
 
 def test_two_equal_runs_have_no_first_difference():
     runs = [
-        minimize(problem(), EXAMPLES["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5)
+        minimize(
+            make_problem(), EXAMPLES["as-lbfgs"], engine=Simulator(CLUSTERS["equal"]), commits=30, seed=5
+        )
         for _ in range(2)
     ]
     assert first_difference(*runs) is None
@@ -246,31 +254,31 @@ def test_what_cannot_be_rebuilt_must_be_given(tmp_path):
     p = Quadratic.random()
     run = minimize(p, Mine(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
     folder = run.save(tmp_path / "run")
-    with pytest.raises(BadInput, match=r"how to rebuild its potential \(Quadratic\)") as caught:
+    with pytest.raises(BadInput, match=r"how to rebuild its problem \(Quadratic\)") as caught:
         replay(folder)
     assert one_sentence(caught.value)
     with pytest.raises(BadInput, match=r"algorithm \(Mine\) is not one of asyncqn's") as caught:
-        replay(folder, potential=p)
+        replay(folder, problem=p)
     assert one_sentence(caught.value)
-    assert_identical(run, replay(folder, potential=p, algorithm=Mine(1e-3, 4)))
+    assert_identical(run, replay(folder, problem=p, algorithm=Mine(1e-3, 4)))
 
 
-def test_a_potential_of_another_dimension_is_refused():
+def test_a_problem_of_another_dimension_is_refused():
     run = minimize(Quadratic.random(4), AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
-    with pytest.raises(BadInput, match="of dimension 4 but the potential has dim = 7") as caught:
-        replay(run, potential=Quadratic.random(7))
+    with pytest.raises(BadInput, match="of dimension 4 but the problem has dim = 7") as caught:
+        replay(run, problem=Quadratic.random(7))
     assert one_sentence(caught.value)
 
 
-def test_a_potential_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(tmp_path):
-    p = problem()
+def test_a_problem_given_is_used_even_if_the_run_names_one_that_cannot_be_rebuilt(tmp_path):
+    p = make_problem()
     object.__setattr__(p, "reference", lambda: {"kind": "of my own"})
     run = minimize(p, AsyncSGD(1e-4, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
     folder = run.save(tmp_path / "run")
-    with pytest.raises(BadInput, match="of kind 'of my own': pass the potential") as caught:
+    with pytest.raises(BadInput, match="of kind 'of my own': pass the problem") as caught:
         replay(folder)
     assert one_sentence(caught.value)
-    assert_identical(run, replay(folder, potential=p))
+    assert_identical(run, replay(folder, problem=p))
 
 
 @pytest.mark.parametrize("engine", [Simulator(Cluster(2)), Threads(1)], ids=["simulator", "threads"])
@@ -283,15 +291,15 @@ def test_a_request_without_evaluations_asks_only_for_what_nobody_else_knows(algo
             asked.append(theta.copy())
             return super().value(theta)
 
-    potential, theta0 = Counted.random(6, 40, 2.0, seed=1), np.ones(6)
-    request = Request(potential, algorithm, theta0, commits=30, evaluate=None, stopping=Stopping(tol=1e-8))
+    problem, theta0 = Counted.random(6, 40, 2.0, seed=1), np.ones(6)
+    request = Request(problem, algorithm, theta0, commits=30, evaluate=None, stopping=Stopping(tol=1e-8))
     run = engine.minimize(request)
     stochastic = isinstance(algorithm, AsyncSGD)
     points = [theta0, run.theta] if stochastic else [theta0]  # to judge whether the run has risen
     assert [theta.tobytes() for theta in asked] == [theta.tobytes() for theta in points]
     assert run.metrics["commit"].tolist() == [0]
     assert run.status == ("completed" if stochastic else "converged")
-    again = replay(run.save(tmp_path / "run"), potential, algorithm)
+    again = replay(run.save(tmp_path / "run"), problem, algorithm)
     assert again.theta.tobytes() == run.theta.tobytes()
     assert repr(again.fun) == repr(run.fun)
     assert len(asked) == 2 * len(points)

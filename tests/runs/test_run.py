@@ -57,7 +57,7 @@ def test_a_loaded_run_is_the_saved_one(run, folder):
     assert loaded.schedule == run.schedule
     assert loaded.metrics.columns == run.metrics.columns
     assert loaded.summary() == run.summary()
-    assert loaded.potential.A.tobytes() == run.potential.A.tobytes()
+    assert loaded.problem.A.tobytes() == run.problem.A.tobytes()
 
 
 def test_saving_leaves_the_run_and_nothing_else(run, folder):
@@ -296,7 +296,7 @@ def test_the_result_speaks_scipys_language(run):
     summary = run.summary()
     assert {"status", "commits", "time", "fun", "staleness_mean", "staleness_max", "pairs_accepted",
             "pairs_rejected", "updates_rejected", "error"} <= set(summary)  # fmt: skip
-    assert summary["error"] == pytest.approx((run.fun - run.potential.optimum) / run.potential.optimum)
+    assert summary["error"] == pytest.approx((run.fun - run.problem.optimum) / run.problem.optimum)
     json.dumps(summary, allow_nan=False)
 
 
@@ -304,14 +304,14 @@ def test_the_manifest_says_what_was_run_and_with_what(run):
     m = run.manifest
     assert m["seed"] == 3
     assert m["algorithm"]["kind"] == "as-lbfgs"
-    assert m["potential"]["name"] == "LinearGaussian"
+    assert m["problem"]["name"] == "LinearGaussian"
     assert m["engine"]["kind"] == "simulator"
     assert {"asyncqn", "numpy", "numba", "python", "machine"} <= set(m["versions"])
 
 
-def test_a_user_potential_saves_and_replays_when_given(tmp_path):
+def test_a_user_problem_saves_and_replays_when_given(tmp_path):
     p = Quadratic.random()
     run = minimize(p, AsyncSGD(1e-3, 4), engine=Simulator(Cluster(2)), commits=20, seed=0)
     loaded = load_run(run.save(tmp_path / "run"))
-    assert loaded.potential is None
-    assert replay(tmp_path / "run", potential=p).theta.tobytes() == run.theta.tobytes()
+    assert loaded.problem is None
+    assert replay(tmp_path / "run", problem=p).theta.tobytes() == run.theta.tobytes()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.runs import EVERY, problem
+from engines.runs import EVERY, make_problem
 from recommender_cases import TRAIN
 from sealed import data_file, document_of, reseal
 from storage.altered import USES
@@ -25,14 +25,14 @@ from asyncqn_recommender.estimator import Recommender
 @pytest.fixture(scope="module")
 def sealed_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("sealed")
-    potential = aq.LinearGaussian.random(4, 20, seed=1)
+    problem = aq.LinearGaussian.random(4, 20, seed=1)
     sgd = aq.AsyncSGD(1e-4, 5)
-    aq.minimize(potential, sgd, engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=1).save(place / "run")
+    aq.minimize(problem, sgd, engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=1).save(place / "run")
     Recommender(2, workers=1, seed=0).fit(TRAIN).save(place / "model")
     few = Ratings.from_arrays([1, 2, 3], [7, 8, 7], [1.0, 2.0, 3.0], titles={7: "seven", 8: "eight"})
     save_ratings(few, place / "ratings")
     options: dict[str, Any] = {"commits": 30, "seed": 5, "checkpoint": place / "checkpoint"}
-    aq.minimize(problem(), EVERY["as-lbfgs"], engine=aq.Threads(1), **options)
+    aq.minimize(make_problem(), EVERY["as-lbfgs"], engine=aq.Threads(1), **options)
     kinds = {kind: place / kind for kind in ("run", "model", "ratings")}
     return {**kinds, "checkpoint": next((place / "checkpoint").glob("?"))}
 

@@ -25,9 +25,9 @@ from asyncqn_recommender.estimator import Recommender
 
 
 def run_of(seed: int) -> Run:
-    potential = aq.LinearGaussian.random(4, 20, seed=1)
+    problem = aq.LinearGaussian.random(4, 20, seed=1)
     return aq.minimize(
-        potential, aq.AsyncSGD(1e-4, 5), engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=seed
+        problem, aq.AsyncSGD(1e-4, 5), engine=aq.Simulator(aq.Cluster(2)), commits=12, seed=seed
     )
 
 

@@ -68,7 +68,7 @@ class Problem:
         )
 
 
-def duration(run: Callable[[], Any], potential: Any) -> tuple[float, Any]:
+def duration(run: Callable[[], Any], model: Any) -> tuple[float, Any]:
     """Seconds of a run until its last commit, without what it spent on evaluation."""
     spent = reached = 0.0
     if CLOCK is time.perf_counter:
@@ -86,8 +86,8 @@ def duration(run: Callable[[], Any], potential: Any) -> tuple[float, Any]:
 
         return timed
 
-    metrics = potential.metrics
-    potential.value, potential.metrics = without(potential.value), without(metrics)
+    metrics = model.metrics
+    model.value, model.metrics = without(model.value), without(metrics)
     begin = CLOCK()
     found = run()
     return reached, found
@@ -103,16 +103,16 @@ def over_starts(build: Callable[[int], tuple[Method, str]], starts: int) -> tupl
 
 def staged(problem: Problem, workers: int, target: float, seed: int = 0) -> tuple[Method, str]:
     """Our method on threads; a run that misses the target by the luck of its schedule gets a pass more."""
-    potential = problem.profiled()
-    algorithm = default_factorization_algorithm(potential, workers)
+    model = problem.profiled()
+    algorithm = default_factorization_algorithm(model, workers)
 
-    def run(potential: ProfiledFactorization, commits: int, evaluate: int) -> Any:
-        start = starting_point(potential, None, seed)
+    def run(model: ProfiledFactorization, commits: int, evaluate: int) -> Any:
+        start = starting_point(model, None, seed)
         return minimize(
-            potential, algorithm, engine=Threads(workers), theta0=start, commits=commits, evaluate=evaluate
+            model, algorithm, engine=Threads(workers), theta0=start, commits=commits, evaluate=evaluate
         )
 
-    trial = run(potential, algorithm.commits_for(12), algorithm.warmup and 1)
+    trial = run(model, algorithm.commits_for(12), algorithm.warmup and 1)
     good = np.flatnonzero(np.asarray(trial.metrics["rmse"]) <= target)
     commits = int(trial.metrics["commit"][good[0]]) if good.size else algorithm.commits_for(12)
 
@@ -120,11 +120,11 @@ def staged(problem: Problem, workers: int, target: float, seed: int = 0) -> tupl
         nonlocal commits
         while True:
             begin = CLOCK()
-            potential = problem.profiled()
-            starting_point(potential, None, seed)
+            model = problem.profiled()
+            starting_point(model, None, seed)
             prepared = CLOCK() - begin
-            seconds, found = duration(lambda: run(potential, commits, NEVER), potential)  # noqa: B023
-            rmse = potential.metrics(found.theta)["rmse"]  # of what a user is given
+            seconds, found = duration(lambda: run(model, commits, NEVER), model)  # noqa: B023
+            rmse = model.metrics(found.theta)["rmse"]  # of what a user is given
             if rmse <= target or commits >= algorithm.commits_for(12):
                 return prepared + seconds
             commits += 1
@@ -175,22 +175,22 @@ def scipy_lbfgs(problem: Problem, target: float, limit: float) -> tuple[Method, 
 
     def method() -> float:
         begin = CLOCK()
-        potential = problem.joint(np.float64, None)
-        cut, width, n = problem.rank * potential.n_items, factorization.width(problem.rank), potential.n_data
+        model = problem.joint(np.float64, None)
+        cut, width, n = problem.rank * model.n_items, factorization.width(problem.rank), model.n_data
         calls = 0
 
         def both(theta: Any) -> tuple[float, Any]:
             nonlocal calls
             calls += 1
             out = theta.copy()
-            squares = factorization.gradient_range(potential.ratings, 0, n, theta, cut, 1.0, out, width)
+            squares = factorization.gradient_range(model.ratings, 0, n, theta, cut, 1.0, out, width)
             if np.sqrt(squares / n) <= target or CLOCK() - begin > limit:
                 note[0] = f"{calls} gradients" if np.sqrt(squares / n) <= target else "not reached"
                 raise StopIteration
             return 0.5 * (squares + float(theta @ theta)), out
 
         try:
-            start = potential.initial(np.random.default_rng(0))
+            start = model.initial(np.random.default_rng(0))
             scipy_minimize(
                 both, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000}
             )
@@ -204,10 +204,10 @@ def scipy_lbfgs(problem: Problem, target: float, limit: float) -> tuple[Method, 
 
 def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tuple[Method, str]:
     """a-SGD on U, batches of N_Y / 100 from shuffled blocks, h the best of nine."""
-    potential = problem.joint(np.float32, 0)
-    batch, commits = potential.n_data // 100, 6000
+    model = problem.joint(np.float32, 0)
+    batch, commits = model.n_data // 100, 6000
 
-    def run(h: float, potential: Any = potential) -> tuple[float, float]:
+    def run(h: float, model: Any = model) -> tuple[float, float]:
         end = CLOCK() + limit / 9
 
         def watch(progress: Any) -> None:
@@ -216,7 +216,7 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
 
         def call() -> Any:
             return minimize(
-                potential,
+                model,
                 AsyncSGD(h=h, batch=batch, sampling="blocks"),
                 engine=Threads(workers),
                 commits=commits,
@@ -224,10 +224,10 @@ def async_sgd(problem: Problem, workers: int, target: float, limit: float) -> tu
                 callback=watch,
             )
 
-        seconds, found = duration(call, potential)
+        seconds, found = duration(call, model)
         return (seconds if found.metrics["rmse"][-1] <= target else np.inf), h
 
-    per_rating = 1e6 / potential.n_data
+    per_rating = 1e6 / model.n_data
     rates = (2e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4, 3.2e-4, 6.4e-4)
     seconds, best = min(run(h * per_rating) for h in rates)
 

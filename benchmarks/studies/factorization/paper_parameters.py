@@ -19,8 +19,8 @@ WORKERS = 10
 
 
 def main(commits: int = 2000) -> None:
-    potential = MatrixFactorization.from_ratings(load("ml-1m"), 5)
-    batch = potential.n_data // 100
+    problem = MatrixFactorization.from_ratings(load("ml-1m"), 5)
+    batch = problem.n_data // 100
     pairs = {"memory": 3, "batch": batch, "overlap": batch // 3}
     entries = {
         "a-SGD": (AsyncSGD(h=1e-6, batch=batch), commits),
@@ -32,7 +32,7 @@ def main(commits: int = 2000) -> None:
     for name, (algorithm, count) in entries.items():
         begun = time.perf_counter()
         run = minimize(
-            potential, algorithm, engine=Simulator(cluster), commits=count, seed=0, evaluate=count // 4
+            problem, algorithm, engine=Simulator(cluster), commits=count, seed=0, evaluate=count // 4
         )
         rmse, norm = (
             " → ".join(form.format(x) for x in run.metrics[column])

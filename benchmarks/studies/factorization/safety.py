@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies.factorization.safety [--ml-1m PATH] [--only ml-1m|synthetic-10m] [--spread 2]
 
-`minimize(potential, engine=Simulator(Cluster(workers=W, ...)))` for W = 1 to 80 on MovieLens 1M and on
+`minimize(problem, engine=Simulator(Cluster(workers=W, ...)))` for W = 1 to 80 on MovieLens 1M and on
 synthetic-10m, K = 5, prior = 1, float32; a seed fixes the start, the simulated delays and the rest.
 Workers need log-normal times of mean 1 and standard deviation `spread`: 0, 0.35 (the suite's
 sqrt(200) / 40) and 2, of which the last has a heavy tail; a message takes 0.1.
@@ -42,16 +42,16 @@ def diverged(run: aq.Run, start: float, fun: float, rmse: float) -> bool:
     return not (fine and fun <= start and rmse <= WORST)
 
 
-def cell(name: str, potential: ProfiledFactorization, workers: int, spread: float) -> Record:
+def cell(name: str, problem: ProfiledFactorization, workers: int, spread: float) -> Record:
     """All seeds of one problem and one cluster."""
     begin = time.perf_counter()
-    commits = default_algorithm(potential, workers).commits_for(PASSES)
+    commits = default_algorithm(problem, workers).commits_for(PASSES)
     cluster = aq.Cluster(workers=workers, worker_std=spread, message=MESSAGE)
     rmses, falls, failures, trials = [], [], 0, 0
     for seed in SEEDS:
-        run = aq.minimize(potential, engine=Simulator(cluster), commits=commits, seed=seed, evaluate=commits)
+        run = aq.minimize(problem, engine=Simulator(cluster), commits=commits, seed=seed, evaluate=commits)
         start, last = (float(run.metrics["fun"][row]) for row in (0, -1))
-        rmse = potential.metrics(run.theta)["rmse"]
+        rmse = problem.metrics(run.theta)["rmse"]
         rmses.append(rmse)
         falls.append(run.fun / start)
         failures += diverged(run, start, run.fun, rmse)
@@ -87,9 +87,9 @@ def main() -> None:
     spreads = SPREADS if given.spread is None else (given.spread,)
     records = kept_rows([(name, f"{spread:g}") for name in problems for spread in spreads])
     for name in problems:
-        potential = ProfiledFactorization.from_ratings(load(sources[name]), 5, prior=1.0, dtype=np.float32)
+        problem = ProfiledFactorization.from_ratings(load(sources[name]), 5, prior=1.0, dtype=np.float32)
         for spread, workers in product(spreads, WORKERS):
-            records.append(cell(name, potential, workers, spread))
+            records.append(cell(name, problem, workers, spread))
             print(records[-1], flush=True)
             write(TABLE, records)
 

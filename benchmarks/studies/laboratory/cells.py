@@ -84,10 +84,10 @@ CONVEX = ("linear", "logistic", "ill", "rotated")
 
 @dataclass(frozen=True)
 class Problem:
-    """A potential with its start and the two values between which a gap is measured."""
+    """A problem with its start and the two values between which a gap is measured."""
 
     name: str
-    potential: Any
+    model: Any
     theta0: Array
     start: float
     lowest: float
@@ -108,20 +108,20 @@ def problem(name: str, draw: int = 0) -> Problem:
     With users eliminated, the start (of the items), the levels and the time of a rating are those of
     "factorization"; a row is a user.
     """
-    potential = PROBLEMS[name](draw)
+    model = PROBLEMS[name](draw)
     if name == "profiled":
         joint = problem("factorization", draw)
-        row = joint.potential.n_data / potential.n_data
-        return Problem(name, potential, joint.theta0[: potential.dim].copy(), joint.start, joint.lowest, row)
+        row = joint.model.n_data / model.n_data
+        return Problem(name, model, joint.theta0[: model.dim].copy(), joint.start, joint.lowest, row)
     zero = name in ("logistic", "ill", "rotated")
-    theta0 = np.zeros(potential.dim) if zero else potential.initial(np.random.default_rng(5))
+    theta0 = np.zeros(model.dim) if zero else model.initial(np.random.default_rng(5))
     engine = aq.Simulator(aq.Cluster(1))
-    ends = [aq.minimize(potential, engine=engine, theta0=theta0, check=False).fun]
+    ends = [aq.minimize(model, engine=engine, theta0=theta0, check=False).fun]
     if name not in CONVEX:
         for memory in (3, 10, 30, 100):
             algorithm = aq.BlockLBFGS(1, memory)
-            ends.append(aq.minimize(potential, algorithm, engine=engine, theta0=theta0, check=False).fun)
-    return Problem(name, potential, theta0, float(potential.value(theta0)), min(ends))
+            ends.append(aq.minimize(model, algorithm, engine=engine, theta0=theta0, check=False).fun)
+    return Problem(name, model, theta0, float(model.value(theta0)), min(ends))
 
 
 def cluster(law: str, workers: int, n_data: int, row: float = 1.0) -> aq.Cluster:
@@ -156,7 +156,7 @@ def times_to(
     Where U is not convex a plateau may come first: it ends where nothing is below the start after a quarter.
     """
     told = problem(name, draw)
-    potential, n = told.potential, told.potential.n_data
+    model, n = told.model, told.model.n_data
     rows = rows_of_a_step(algorithm, n)
     unit = n * told.row / workers
     stage, before = first_stage(algorithm), 0
@@ -183,14 +183,14 @@ def times_to(
             raise StopIteration
 
     run = aq.minimize(
-        potential, algorithm, engine=aq.Simulator(cluster(law, workers, n, told.row)), theta0=told.theta0,
+        model, algorithm, engine=aq.Simulator(cluster(law, workers, n, told.row)), theta0=told.theta0,
         seed=seed, commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]),
         tol=None, check=False, callback=look, keep=1 if before else None,
     )  # fmt: skip
     fun, time = run.metrics["fun"], run.metrics["time"] / unit
     if run.keep is not None:  # exact passes are few, and each is looked at
         exact = slice(before, len(run.keep))
-        fun = np.concatenate([fun, [potential.value(theta) for theta in run.keep.theta[exact]]])
+        fun = np.concatenate([fun, [model.value(theta) for theta in run.keep.theta[exact]]])
         time = np.concatenate([time, run.schedule.commit_times()[exact] / unit])
         order = np.argsort(time, kind="stable")
         fun, time = fun[order], time[order]
@@ -205,7 +205,7 @@ def main() -> None:
         for draw in (0, 1):
             here = problem(name, draw)
             run = aq.minimize(
-                here.potential, aq.BlockLBFGS(1, 10), engine=engine, theta0=here.theta0, check=False
+                here.model, aq.BlockLBFGS(1, 10), engine=engine, theta0=here.theta0, check=False
             )
             gaps = [here.gap(value) for value in run.metrics["fun"]]
             print(
@@ -213,9 +213,9 @@ def main() -> None:
                 draw,
                 {k: round(float(gaps[k]), 4) for k in (2, 5, 10, 15, 20, 25, 30, 40, 60) if k < len(gaps)},
             )
-            starts = [here.potential.initial(np.random.default_rng(seed)) for seed in range(8)]
+            starts = [here.model.initial(np.random.default_rng(seed)) for seed in range(8)]
             runs = [
-                aq.minimize(here.potential, aq.BlockLBFGS(1, 30), engine=engine, theta0=start, check=False)
+                aq.minimize(here.model, aq.BlockLBFGS(1, 30), engine=engine, theta0=start, check=False)
                 for start in starts
             ]
             print("  ends of eight starts:", [round(here.gap(run.fun), 5) for run in runs])

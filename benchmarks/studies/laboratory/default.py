@@ -45,17 +45,17 @@ def told(name: str, draw: int) -> Problem:
 
 def passes(here: Problem, law: str, workers: int, slower: float, algorithm: Any, seed: int) -> list[float]:
     """To each gap, and to the end of the run where that is `converged`; infinite: not so."""
-    n = here.potential.n_data
+    n = here.model.n_data
     commits = algorithm.table_commits if isinstance(algorithm, aq.TableLBFGS) else 0
     times = replace(cluster(law, workers, n, here.row), message=slower * MESSAGE, master=slower * MASTER)
     run = aq.minimize(
-        here.potential, algorithm, engine=aq.Simulator(times), theta0=here.theta0,
+        here.model, algorithm, engine=aq.Simulator(times), theta0=here.theta0,
         seed=seed, commits=commits + 400, evaluate=max(1, commits // MOST), check=False, keep=1,
     )  # fmt: skip
     assert run.keep is not None
     fun, at = run.metrics["fun"], run.metrics["time"]
     exact = slice(commits, min(len(run.keep), commits + 40))  # evaluated one by one: they are few
-    fun = np.concatenate([fun, [here.potential.value(theta) for theta in run.keep.theta[exact]]])
+    fun = np.concatenate([fun, [here.model.value(theta) for theta in run.keep.theta[exact]]])
     at = np.concatenate([at, run.schedule.commit_times()[exact]])
     found = [at[fun <= here.level(gap)] for gap in GAPS]
     to_gaps = [float(t.min()) if t.size else math.inf for t in found]
@@ -64,10 +64,10 @@ def passes(here: Problem, law: str, workers: int, slower: float, algorithm: Any,
 
 
 def methods(here: Problem, workers: int) -> dict[str, Any]:
-    potential = here.potential
+    model = here.model
     found = {
-        "default": aq.default_algorithm(potential, workers),
-        "table": aq.table_algorithm(potential, workers, MESSAGE / here.row, MASTER / here.row),
+        "default": aq.default_algorithm(model, workers),
+        "table": aq.table_algorithm(model, workers, MESSAGE / here.row, MASTER / here.row),
     }
     if here.name == "wide" and workers == 40:
         found["former"] = aq.BlockLBFGS(workers, 100, pieces=4)

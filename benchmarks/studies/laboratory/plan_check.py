@@ -37,29 +37,29 @@ RECORDED = 60
 
 def problem() -> tuple[Any, float]:
     """Logistic regression, and the value at which 1 % of U(0) - U* is left."""
-    potential = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
-    lowest = aq.minimize(potential, engine=aq.Simulator(aq.Cluster(1)), check=False).fun
-    return potential, lowest + GAP * (potential.value(np.zeros(DIM)) - lowest)
+    model = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
+    lowest = aq.minimize(model, engine=aq.Simulator(aq.Cluster(1)), check=False).fun
+    return model, lowest + GAP * (model.value(np.zeros(DIM)) - lowest)
 
 
-def methods(potential: Any, workers: int) -> dict[str, Any]:
-    made = {name: make(potential, workers) for name, make in CANDIDATES.items() if name != "default"}
+def methods(model: Any, workers: int) -> dict[str, Any]:
+    made = {name: make(model, workers) for name, make in CANDIDATES.items() if name != "default"}
     return {**made, "async-sgd": aq.AsyncSGD(h=STEP, batch=100)}
 
 
-def runs(potential: Any, algorithm: Any, engine: Any, target: float) -> tuple[Any, list[float]]:
+def runs(model: Any, algorithm: Any, engine: Any, target: float) -> tuple[Any, list[float]]:
     """A recorded run and the real times to the target; (None, []) on ranks that are workers."""
     table = getattr(algorithm, "table_commits", None)
     exact = not isinstance(algorithm, aq.AsyncSGD)
     record = table + 10 if table else RECORDED if exact else 3_000
     every = max(1, algorithm.parts // 20) if table else 1 if exact else 100
     options: dict[str, Any] = {"engine": engine, "check": False}
-    aq.minimize(potential, algorithm, commits=min(record, 300), evaluate=10**6, tol=None, **options)
-    recorded = aq.minimize(potential, algorithm, commits=record, evaluate=every, tol=None, **options)
+    aq.minimize(model, algorithm, commits=min(record, 300), evaluate=10**6, tol=None, **options)
+    recorded = aq.minimize(model, algorithm, commits=record, evaluate=every, tol=None, **options)
     times = []
     for seed in range(REPEATS):
         run = aq.minimize(
-            potential, algorithm, commits=20_000, evaluate=every, target=target, seed=10 + seed, **options
+            model, algorithm, commits=20_000, evaluate=every, target=target, seed=10 + seed, **options
         )
         if run is not None and run.metrics["fun"][-1] <= target:
             times.append(float(run.time))
@@ -70,15 +70,15 @@ def on_ranks(place: str) -> None:
     """What every rank of an MPI job does; rank 0 saves the runs and the times."""
     target = json.loads((Path(place) / "target.json").read_text())
     engine = aq.MPI()
-    potential = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
-    for name, algorithm in methods(potential, engine.workers).items():
-        recorded, times = runs(potential, algorithm, engine, target)
+    model = aq.LogisticRegression.random(ROWS, DIM, 10.0, 0.5)
+    for name, algorithm in methods(model, engine.workers).items():
+        recorded, times = runs(model, algorithm, engine, target)
         if recorded is not None:
             recorded.save(Path(place) / name)
             (Path(place) / f"{name}.json").write_text(json.dumps(times))
 
 
-def measured(kind: str, workers: int, potential: Any, target: float) -> list[dict[str, Any]]:
+def measured(kind: str, workers: int, model: Any, target: float) -> list[dict[str, Any]]:
     found: dict[str, tuple[Any, list[float]]] = {}
     if kind == "mpi":
         with tempfile.TemporaryDirectory() as place:
@@ -88,19 +88,19 @@ def measured(kind: str, workers: int, potential: Any, target: float) -> list[dic
             _, errors = job.communicate(timeout=240)
             if job.returncode != 0:
                 raise SystemExit(f"the MPI job failed: {errors[-500:]}")
-            for name in methods(potential, workers):
-                run = aq.load_run(Path(place) / name, potential=potential)
+            for name in methods(model, workers):
+                run = aq.load_run(Path(place) / name, problem=model)
                 found[name] = (run, json.loads((Path(place) / f"{name}.json").read_text()))
     else:
-        for name, algorithm in methods(potential, workers).items():
-            found[name] = runs(potential, algorithm, aq.Threads(workers), target)
+        for name, algorithm in methods(model, workers).items():
+            found[name] = runs(model, algorithm, aq.Threads(workers), target)
     rows = []
     for name, (run, times) in found.items():
         if not times:
             print(f"{kind}, {workers} workers, {name}: no real run reached the target", flush=True)
             continue
         try:
-            plan = aq.plan(potential, target=target, workers=(workers,), recorded={name: run}, commits=20_000)
+            plan = aq.plan(model, target=target, workers=(workers,), recorded={name: run}, commits=20_000)
         except aq.BadInput as refused:
             print(f"{kind}, {workers} workers, {name}: {refused}", flush=True)
             continue
@@ -119,11 +119,11 @@ def main(arguments: list[str]) -> int:
         on_ranks(arguments[1])
         return 0
     chosen = arguments or list(CASES)
-    potential, target = problem()
+    model, target = problem()
     rows = [row for row in read("laboratory/plan") or [] if row["engine"] not in chosen]
     for kind in chosen:
         for workers in CASES[kind]:
-            rows += measured(kind, workers, potential, target)
+            rows += measured(kind, workers, model, target)
             write("laboratory/plan", rows)
     return 0
 

@@ -78,20 +78,20 @@ def one_run(number: int) -> dict[str, Any]:
     """How run `number` went; `wrong` says what is wrong with it ("" for nothing)."""
     rng = np.random.default_rng([7, number])
     kind = list(KINDS)[number % len(KINDS)]
-    potential = KINDS[kind](rng, SCALES[number // len(KINDS) % len(SCALES)])
+    problem = KINDS[kind](rng, SCALES[number // len(KINDS) % len(SCALES)])
     workers, law = int(rng.choice(WORKERS)), LAWS[int(rng.integers(len(LAWS)))]
-    algorithm = aq.table_algorithm(potential, workers, float(rng.choice([0.4, 2.0, 10.0])))
-    theta0 = float(rng.choice([0.0, 0.3, 10.0])) * rng.standard_normal(potential.dim)
+    algorithm = aq.table_algorithm(problem, workers, float(rng.choice([0.4, 2.0, 10.0])))
+    theta0 = float(rng.choice([0.0, 0.3, 10.0])) * rng.standard_normal(problem.dim)
     run = aq.minimize(
-        potential, algorithm, engine=aq.Simulator(cluster(law, workers, potential.n_data)), theta0=theta0,
+        problem, algorithm, engine=aq.Simulator(cluster(law, workers, problem.n_data)), theta0=theta0,
         seed=number, commits=algorithm.table_commits + PASSES, evaluate=10**6, check=False,
     )  # fmt: skip
     wrong = "diverged" if run.status == "diverged" else ""
     if run.status == "converged":
-        g = np.empty(potential.dim)
-        potential.grad(run.theta, np.arange(potential.n_data), g)
+        g = np.empty(problem.dim)
+        problem.grad(run.theta, np.arange(problem.n_data), g)
         size = np.linalg.norm(g) * max(1.0, float(np.linalg.norm(run.theta)))
-        rounding = 1e-12 * max(1.0, abs(potential.value(theta0)))
+        rounding = 1e-12 * max(1.0, abs(problem.value(theta0)))
         wrong = "" if size <= 1.01e-8 * max(1.0, abs(run.fun)) + rounding else "false success"
     return {
         "run": number, "problem": kind, "workers": workers, "law": law, "status": run.status,

@@ -45,19 +45,19 @@ HERE = ("problem", "law", "workers", "method", "draw")
 def ours(name: str, workers: int, draw: int) -> dict[str, Any]:
     """Our methods with the parameters that their rules choose."""
     told = problem(name, draw)
-    potential = told.potential
-    pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
-    least = max(1000, 10 * potential.dim, 100 * workers)
-    levels = max(1, min(4, int(math.log(max(potential.n_data / least, 4.0), 4))))
-    memory = 100 if potential.dim <= 1000 else 20
-    few = max(1, min(pieces, potential.n_data // 4**levels // workers // 3))
+    model = told.model
+    pieces = pieces_of_a_block(model.dim, model.n_data, workers)
+    least = max(1000, 10 * model.dim, 100 * workers)
+    levels = max(1, min(4, int(math.log(max(model.n_data / least, 4.0), 4))))
+    memory = 100 if model.dim <= 1000 else 20
+    few = max(1, min(pieces, model.n_data // 4**levels // workers // 3))
     found = {
-        "table": aq.table_algorithm(potential, workers, MESSAGE / told.row, MASTER / told.row),
+        "table": aq.table_algorithm(model, workers, MESSAGE / told.row, MASTER / told.row),
         "growing": aq.GrowingLBFGS(workers, levels, memory=memory, pieces=few),
         "growing by scatter": aq.GrowingLBFGS(workers, levels, pieces=few, initial_scale="scatter"),
         "block": aq.BlockLBFGS(workers, memory, pieces=pieces),
     }
-    chosen = default_algorithm(potential, workers)
+    chosen = default_algorithm(model, workers)
     if isinstance(chosen, aq.DifferenceLBFGS):
         found["difference"] = chosen
     elif isinstance(chosen, aq.MetricLBFGS | aq.StagedLBFGS):

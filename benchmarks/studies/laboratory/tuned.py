@@ -56,11 +56,11 @@ class RandomTrial:
 def drawn(kind: str, name: str, workers: int, rng: np.random.Generator) -> dict[str, Any]:
     """A point of the rival's space; the metric of the scatter is on in three of four."""
     told = problem(name)
-    curvature = largest_curvature(told.potential, told.theta0)
+    curvature = largest_curvature(told.model, told.theta0)
     kept: dict[str, Any] = {"scatter": bool(rng.random() < 0.75)}
     if kind != "async-saga":
         kept["batch"] = max(1, round(rng.choice(BATCHES) / told.row))
-    setting = Setting(curvature, workers, told.potential.n_data, 1.0, kept)
+    setting = Setting(curvature, workers, told.model.n_data, 1.0, kept)
     return SPACES[kind](Search(RandomTrial(rng), setting))
 
 
@@ -81,7 +81,7 @@ def trials(kind: str, name: str, workers: int) -> Iterator[Any]:
     rng = np.random.default_rng([3, workers, sum(map(ord, kind + name))])
     count = PER_PARAMETER * RIVALS[kind]
     best: dict[str, Any] | None = None
-    n = problem(name).potential.n_data
+    n = problem(name).model.n_data
     for k in range(count):
         around = best is not None and k >= 2 * count // 3
         best = yield varied(kind, best, n, rng) if around else drawn(kind, name, workers, rng)  # type: ignore[arg-type]

@@ -39,16 +39,16 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
 }
 
 
-def growing(potential: Any, workers: int) -> aq.GrowingLBFGS:
-    """Growing samples by the rule of the default, also where a potential offers more than gradients."""
-    dim, n = potential.dim, potential.n_data
+def growing(model: Any, workers: int) -> aq.GrowingLBFGS:
+    """Growing samples by the rule of the default, also where a problem offers more than gradients."""
+    dim, n = model.dim, model.n_data
     levels = max(1, growths(dim, n, workers))
     pieces = pieces_of_a_block(dim, n // 4**levels, workers)
     return aq.GrowingLBFGS(workers, levels, memory=100 if dim <= 1000 else 50, pieces=pieces)
 
 
-def exact_blocks(potential: Any, workers: int, memory: int = 5) -> aq.BlockLBFGS:
-    pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
+def exact_blocks(model: Any, workers: int, memory: int = 5) -> aq.BlockLBFGS:
+    pieces = pieces_of_a_block(model.dim, model.n_data, workers)
     return aq.BlockLBFGS(workers, memory, pieces=pieces)
 
 
@@ -58,7 +58,7 @@ def passes(algorithm: Any, commits: int) -> float:
     return float(commits)
 
 
-def commits_to(potential: Any, algorithm: Any, workers: int, levels: list[float]) -> list[int | None]:
+def commits_to(model: Any, algorithm: Any, workers: int, levels: list[float]) -> list[int | None]:
     """The first commit at which U is at most each of `levels`, of which the last is the lowest."""
     found: list[int | None] = [None] * len(levels)
 
@@ -69,28 +69,28 @@ def commits_to(potential: Any, algorithm: Any, workers: int, levels: list[float]
         if found[-1] is not None or passes(algorithm, progress.commit) > MOST:
             raise StopIteration
 
-    aq.minimize(potential, algorithm, engine=aq.Threads(workers), commits=1500, evaluate=1, callback=look)
+    aq.minimize(model, algorithm, engine=aq.Threads(workers), commits=1500, evaluate=1, callback=look)
     return found
 
 
-def seconds_of(potential: Any, algorithm: Any, workers: int, commits: int) -> float:
-    run = aq.minimize(potential, algorithm, engine=aq.Threads(workers), commits=commits, evaluate=commits)
+def seconds_of(model: Any, algorithm: Any, workers: int, commits: int) -> float:
+    run = aq.minimize(model, algorithm, engine=aq.Threads(workers), commits=commits, evaluate=commits)
     return float(run.metrics["time"][-1])
 
 
-def ours(potential: Any, levels: list[float], repeats: int) -> Iterator[Record]:
+def ours(model: Any, levels: list[float], repeats: int) -> Iterator[Record]:
     methods = []
     for workers in (1, 2):
-        methods.append((f"growing L-BFGS, W = {workers}", growing(potential, workers), workers))
-        methods.append((f"Block L-BFGS, W = {workers}", exact_blocks(potential, workers), workers))
-    methods.append(("Block L-BFGS with M = 100, W = 2", exact_blocks(potential, 2, 100), 2))
-    commits = [commits_to(potential, algorithm, workers, levels) for _, algorithm, workers in methods]
+        methods.append((f"growing L-BFGS, W = {workers}", growing(model, workers), workers))
+        methods.append((f"Block L-BFGS, W = {workers}", exact_blocks(model, workers), workers))
+    methods.append(("Block L-BFGS with M = 100, W = 2", exact_blocks(model, 2, 100), 2))
+    commits = [commits_to(model, algorithm, workers, levels) for _, algorithm, workers in methods]
     for i, target in enumerate(TARGETS):
         best = [math.inf] * len(methods)
         for _ in range(repeats):  # one after the other, so that a busy minute falls on all
             for k, (_, algorithm, workers) in enumerate(methods):
                 if (n := commits[k][i]) is not None:
-                    best[k] = min(best[k], seconds_of(potential, algorithm, workers, n))
+                    best[k] = min(best[k], seconds_of(model, algorithm, workers, n))
         for k, (name, algorithm, _) in enumerate(methods):
             n = commits[k][i]
             yield {
@@ -102,21 +102,19 @@ def ours(potential: Any, levels: list[float], repeats: int) -> Iterator[Record]:
             }
 
 
-def optimum(potential: Any, theta0: np.ndarray) -> float:
+def optimum(model: Any, theta0: np.ndarray) -> float:
     """U at the end of a long run with a long memory, then of Newton's steps where the Hessian is simple."""
     grown = aq.GrowingLBFGS(2, 4, memory=100)
     commits = grown.growing_versions + 150
-    run = aq.minimize(
-        potential, grown, theta0=theta0, engine=aq.Threads(2), commits=commits, evaluate=commits
-    )
-    if not isinstance(potential, aq.LogisticRegression):
+    run = aq.minimize(model, grown, theta0=theta0, engine=aq.Threads(2), commits=commits, evaluate=commits)
+    if not isinstance(model, aq.LogisticRegression):
         return run.fun
-    theta, g, everything = run.theta.astype(np.float64), np.empty(potential.dim), np.arange(potential.n_data)
-    exact = aq.LogisticRegression(potential.X.astype(np.float64), potential.y, potential.prior)
+    theta, g, everything = run.theta.astype(np.float64), np.empty(model.dim), np.arange(model.n_data)
+    exact = aq.LogisticRegression(model.X.astype(np.float64), model.y, model.prior)
     for _ in range(4):
         exact.grad(theta, everything, g)
-        H = potential.prior * np.eye(potential.dim)
-        for first in range(0, potential.n_data, 50_000):
+        H = model.prior * np.eye(model.dim)
+        for first in range(0, model.n_data, 50_000):
             X = exact.X[first : first + 50_000]
             chance = 1.0 / (1.0 + np.exp(-X @ theta))
             H += (X * (chance * (1.0 - chance))[:, None]).T @ X
@@ -129,9 +127,9 @@ def _kind(method: str) -> str:
 
 
 def measure(problem: str, methods: list[str], repeats: int) -> None:
-    potential = PROBLEMS[problem]()
-    theta0 = aq.minimize(potential, engine=aq.Threads(1), commits=1, evaluate=1).theta0
-    start, lowest = potential.value(theta0), optimum(potential, theta0)
+    model = PROBLEMS[problem]()
+    theta0 = aq.minimize(model, engine=aq.Threads(1), commits=1, evaluate=1).theta0
+    start, lowest = model.value(theta0), optimum(model, theta0)
     levels = [lowest + target * (start - lowest) for target in TARGETS]
     print(problem, "U0", start, "U*", lowest, flush=True)
     records: list[Any] = [
@@ -147,12 +145,12 @@ def measure(problem: str, methods: list[str], repeats: int) -> None:
         write("large_data/speed", records, 4)
 
     if "ours" in methods:
-        take(ours(potential, levels, repeats))
+        take(ours(model, levels, repeats))
     if "peers" in methods:
-        take(scipy_lbfgsb(potential, theta0, levels, repeats))
-        if isinstance(potential, aq.LogisticRegression):
-            take(sklearn_solvers(potential, levels))
-            take(sklearn_sgd(potential, levels))
+        take(scipy_lbfgsb(model, theta0, levels, repeats))
+        if isinstance(model, aq.LogisticRegression):
+            take(sklearn_solvers(model, levels))
+            take(sklearn_sgd(model, levels))
 
 
 def main() -> None:

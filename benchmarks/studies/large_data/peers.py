@@ -25,17 +25,17 @@ STOCHASTIC_ITERATIONS = (1, 3, 8, 20)
 RATES = (0.03, 0.01, 0.003, 0.001)
 
 
-def scipy_lbfgsb(potential: Any, theta0: np.ndarray, levels: list[float], repeats: int) -> Iterator[Record]:
+def scipy_lbfgsb(problem: Any, theta0: np.ndarray, levels: list[float], repeats: int) -> Iterator[Record]:
     from scipy.optimize import minimize
 
-    everything = np.arange(potential.n_data)
+    everything = np.arange(problem.n_data)
     best, used = [math.inf] * len(levels), [math.inf] * len(levels)
     for _ in range(repeats):
         trace: list[tuple[float, float]] = []
 
         def both(theta: np.ndarray, trace: list[tuple[float, float]] = trace) -> tuple[float, np.ndarray]:
-            out = np.empty(potential.dim, theta0.dtype)
-            value = potential.grad_with_value(theta.astype(theta0.dtype), everything, out)
+            out = np.empty(problem.dim, theta0.dtype)
+            value = problem.grad_with_value(theta.astype(theta0.dtype), everything, out)
             trace.append((time.perf_counter(), value))
             if value <= levels[-1] or len(trace) > MOST:
                 raise StopIteration
@@ -65,7 +65,7 @@ def scipy_lbfgsb(potential: Any, theta0: np.ndarray, levels: list[float], repeat
         }
 
 
-def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
+def sklearn_solvers(problem: Any, levels: list[float]) -> Iterator[Record]:
     from sklearn.linear_model import LogisticRegression
 
     for solver in ("lbfgs", "sag", "saga"):
@@ -74,7 +74,7 @@ def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model = LogisticRegression(
-                    C=1.0 / potential.prior,
+                    C=1.0 / problem.prior,
                     fit_intercept=False,
                     solver=solver,
                     tol=0.0 if solver == "lbfgs" else 1e-12,
@@ -82,9 +82,9 @@ def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
                     random_state=0,
                 )
                 begin = time.perf_counter()
-                model.fit(potential.X, potential.y)
+                model.fit(problem.X, problem.y)
                 spent = time.perf_counter() - begin
-            U = potential.value(model.coef_[0].astype(potential.dtype))
+            U = problem.value(model.coef_[0].astype(problem.dtype))
             while done < len(levels) and levels[done] >= U:
                 yield {
                     "method": f"scikit-learn {solver}",
@@ -106,17 +106,17 @@ def sklearn_solvers(potential: Any, levels: list[float]) -> Iterator[Record]:
             }
 
 
-def sklearn_sgd(potential: Any, levels: list[float], epochs: int = 8) -> Iterator[Record]:
+def sklearn_sgd(problem: Any, levels: list[float], epochs: int = 8) -> Iterator[Record]:
     from sklearn.linear_model import SGDClassifier
 
     best: list[tuple[float, float, str]] = [(math.inf, math.inf, "")] * len(levels)
-    scale = float(np.mean(np.square(potential.X[:10_000])) * potential.dim)
+    scale = float(np.mean(np.square(problem.X[:10_000])) * problem.dim)
     for rate in RATES:
         for schedule in ("constant", "invscaling"):
             eta0 = rate * 100.0 / scale * (1.0 if schedule == "constant" else 30.0)
             model = SGDClassifier(
                 "log_loss",
-                alpha=potential.prior / potential.n_data,
+                alpha=problem.prior / problem.n_data,
                 fit_intercept=False,
                 learning_rate=schedule,
                 eta0=eta0,
@@ -129,11 +129,11 @@ def sklearn_sgd(potential: Any, levels: list[float], epochs: int = 8) -> Iterato
                 begin = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    model.partial_fit(potential.X, potential.y, classes=[-1.0, 1.0])
+                    model.partial_fit(problem.X, problem.y, classes=[-1.0, 1.0])
                 spent += time.perf_counter() - begin
                 if not np.isfinite(model.coef_).all():
                     break
-                U = potential.value(model.coef_[0].astype(potential.dtype))
+                U = problem.value(model.coef_[0].astype(problem.dtype))
                 for i, level in enumerate(levels):
                     if level >= U and spent < best[i][0]:
                         best[i] = (spent, float(epoch), f"{schedule}, rate {eta0:.2g}")

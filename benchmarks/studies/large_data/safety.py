@@ -37,15 +37,15 @@ WORKERS = (1, 2, 5, 10, 20, 40, 80)
 SEEDS = range(5)
 
 
-def falls(potential: Any, workers: int, seed: int) -> tuple[bool, float]:
+def falls(problem: Any, workers: int, seed: int) -> tuple[bool, float]:
     """Whether a run diverged, and the share of Block L-BFGS's fall of U that it missed."""
     algorithm = aq.GrowingLBFGS(workers, 3 if workers <= 20 else 2, memory=100)
     engine = Simulator(aq.Cluster(workers, worker_std=0.5, message=0.1))
     n = algorithm.growing_versions + 60
-    run = aq.minimize(potential, algorithm, engine=engine, commits=n, evaluate=n, seed=seed)
+    run = aq.minimize(problem, algorithm, engine=engine, commits=n, evaluate=n, seed=seed)
     exact = aq.minimize(
-        potential,
-        exact_blocks(potential, 1),
+        problem,
+        exact_blocks(problem, 1),
         engine=Simulator(aq.Cluster(1)),
         theta0=run.theta0,
         commits=60,
@@ -64,9 +64,9 @@ def main() -> None:
     with one_blas_thread():
         for kind in kinds:
             for scale in (0.01, 1.0, 100.0):
-                potentials = [KINDS[kind](scale, seed) for seed in SEEDS]
+                problems = [KINDS[kind](scale, seed) for seed in SEEDS]
                 for workers in WORKERS:
-                    ends = [falls(p, workers, seed) for seed, p in zip(SEEDS, potentials)]
+                    ends = [falls(p, workers, seed) for seed, p in zip(SEEDS, problems)]
                     records.append(
                         {
                             "problem": kind,

@@ -73,24 +73,24 @@ VARIANTS = {
 class Loop:
     """One worker's Block L-BFGS on whatever rows it is given."""
 
-    def __init__(self, potential: Any, theta0: np.ndarray, variant: Variant, seed: int) -> None:
-        self.potential, self.variant, self.seed, self.passes = potential, variant, seed, 0.0
+    def __init__(self, model: Any, theta0: np.ndarray, variant: Variant, seed: int) -> None:
+        self.model, self.variant, self.seed, self.passes = model, variant, seed, 0.0
         self.method = aq.BlockLBFGS(1, variant.memory)
         self.iterate = self.method.init(theta0)
 
     def rows(self, stride: int) -> np.ndarray:
-        rows = np.arange(-(-self.potential.n_data // stride))
+        rows = np.arange(-(-self.model.n_data // stride))
         if stride > 1:
-            fill_strata(self.seed, stride, 0, self.potential.n_data, rows)
+            fill_strata(self.seed, stride, 0, self.model.n_data, rows)
         return rows
 
     def ask(self, rows: np.ndarray) -> Update:
-        self.passes += rows.size / self.potential.n_data
-        g, value, finite = share_of(self.potential, self.iterate.theta, rows, 1.0)
+        self.passes += rows.size / self.model.n_data
+        g, value, finite = share_of(self.model, self.iterate.theta, rows, 1.0)
         return Update(g, value, 0, finite, 0, np.empty(0))
 
     def apply(self, update: Update) -> None:
-        self.iterate = self.method.apply(self.iterate, [update], Commit(1, [0], self.potential.value))
+        self.iterate = self.method.apply(self.iterate, [update], Commit(1, [0], self.model.value))
 
     def rebase(self, g: np.ndarray, value: float) -> None:
         """Go on from theta with another sample's value and gradient."""
@@ -98,14 +98,14 @@ class Loop:
         pairs = InverseHessian(self.iterate.memory, initial, self.method.rule)
         if self.variant.forget:
             pairs.forget()
-        trial = rebase(self.iterate, pairs, g[None], value, self.potential.value)
+        trial = rebase(self.iterate, pairs, g[None], value, self.model.value)
         self.iterate = self.iterate._replace(trial=trial)
 
     def grown(self, rows: np.ndarray) -> bool:
         """Whether the gradient at the last point kept drowns in its sampling error."""
         parts = np.array_split(rows, 16)
-        G = np.stack([share_of(self.potential, self.iterate.base, part, 1.0)[0] for part in parts])
-        error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.potential.n_data)
+        G = np.stack([share_of(self.model, self.iterate.base, part, 1.0)[0] for part in parts])
+        error = G.var(axis=0, ddof=1).sum() / 16 * (1 - rows.size / self.model.n_data)
         return bool(np.sum(self.iterate.at_base[0] ** 2) < self.variant.test**2 * error)
 
     def most(self, level: int) -> int:
@@ -117,7 +117,7 @@ class Loop:
     def run(self) -> Iterator[tuple[float, np.ndarray]]:
         """(passes, point kept) after every version, for ever."""
         factor, iterate = self.variant.factor, self.iterate
-        levels = int(math.log(self.potential.n_data / (10 * iterate.theta.size), factor)) if factor else 0
+        levels = int(math.log(self.model.n_data / (10 * iterate.theta.size), factor)) if factor else 0
         for level in range(levels, -1, -1):
             if self.variant.corrected and factor**level < 16:
                 yield from self.corrections()
@@ -163,7 +163,7 @@ def passes_to(loop: Loop, levels: list[float]) -> list[float]:
     for passes, theta in loop.run():
         if passes > MOST or found[-1] < math.inf:
             break
-        U = loop.potential.value(theta)
+        U = loop.model.value(theta)
         found = [passes if known == math.inf and level >= U else known for known, level in zip(found, levels)]
     return found
 
@@ -175,17 +175,17 @@ def main() -> None:
         for problem, make in PROBLEMS.items():
             if all((problem, name) in known for name in VARIANTS):
                 continue
-            potential = make()
+            model = make()
             run = aq.minimize(
-                potential, aq.GrowingLBFGS(1, 3, memory=100), engine=aq.Threads(1), commits=400, evaluate=400
+                model, aq.GrowingLBFGS(1, 3, memory=100), engine=aq.Threads(1), commits=400, evaluate=400
             )
-            start, lowest = potential.value(run.theta0), run.fun
+            start, lowest = model.value(run.theta0), run.fun
             levels = [lowest + target * (start - lowest) for target in TARGETS]
             for name, variant in VARIANTS.items():
                 if (problem, name) in known:
                     continue
                 seeds = range(2 if variant.factor else 1)
-                found = [passes_to(Loop(potential, run.theta0, variant, seed), levels) for seed in seeds]
+                found = [passes_to(Loop(model, run.theta0, variant, seed), levels) for seed in seeds]
                 means = np.mean(found, axis=0)
                 figures = {f"passes to {target:g}": float(mean) for target, mean in zip(TARGETS, means)}
                 records.append({"problem": problem, "variant": name, **figures})

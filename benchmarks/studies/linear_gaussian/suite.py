@@ -99,7 +99,7 @@ GOOD: dict[str, list[dict[str, Any]]] = {
 
 def problem(spectrum: str) -> LinearGaussian:
     """The model with this spectrum in random directions."""
-    return SPECTRA[spectrum].potential()
+    return SPECTRA[spectrum].model()
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Cell(TuningProblem):
     def kept(self) -> Mapping[str, Any]:
         return {"rho": 0.0}
 
-    def potential(self) -> LinearGaussian:
+    def model(self) -> LinearGaussian:
         return problem(self.spectrum)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:

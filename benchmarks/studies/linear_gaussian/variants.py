@@ -26,7 +26,7 @@ from benchmarks.studies.linear_gaussian.suite import (
     TEST_SEEDS,
     VARIANCES,
     Cell,
-    problem,
+    make_problem,
     shortlisted,
     tuned,
 )
@@ -50,7 +50,7 @@ def run_variants(spectrum: str, workers: int = 40) -> list[Record]:
         for variance in VARIANCES:
             timing = cluster("block-lbfgs", workers, variance, N_Y / workers)
             outcomes = [
-                time_to(problem(spectrum), make(workers), timing, target=EPSILON, limit=LIMIT, seed=seed)
+                time_to(make_problem(spectrum), make(workers), timing, target=EPSILON, limit=LIMIT, seed=seed)
                 for seed in TEST_SEEDS
             ]
             times = [LIMIT if outcome.time is None else outcome.time for outcome in outcomes]

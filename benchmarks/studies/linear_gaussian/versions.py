@@ -33,7 +33,7 @@ from asyncqn.algorithms.defaults import PIECES, pieces_of_a_block
 from asyncqn.cluster.simulate import _timing
 from asyncqn.core.stages import blocks
 from asyncqn.kernels import blocks as module
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 from asyncqn_paper.records import Record
 from asyncqn_paper.settings import MESSAGE
 from asyncqn_recommender import MatrixFactorization
@@ -142,7 +142,7 @@ def _ratings(users: int, items: int, n: int) -> MatrixFactorization:
     return MatrixFactorization(who, what, rated, n_users=users, n_items=items, rank=5)
 
 
-PROBLEMS: dict[str, tuple[Callable[[], Potential], int]] = {
+PROBLEMS: dict[str, tuple[Callable[[], Problem], int]] = {
     "dense rows, d = 100, n = 600": (lambda: LinearGaussian.random(dim=100, n_data=600), 300),
     "dense rows, d = 100, n = 100,000": (lambda: LinearGaussian.random(dim=100, n_data=100_000), 30),
     "ratings, d = 50,000, n = 20,000": (lambda: _ratings(6000, 4000, 20_000), 100),
@@ -156,12 +156,12 @@ def threads(repeats: int = 7) -> None:
     """Two threads: the best of several runs, taken in turn, with 1, 2 and 4 pieces."""
     records: list[Record] = []
     for name, (make, versions) in PROBLEMS.items():
-        potential = make()
-        theta0 = 0.3 * np.random.default_rng(1).standard_normal(potential.dim)
+        problem = make()
+        theta0 = 0.3 * np.random.default_rng(1).standard_normal(problem.dim)
         times: dict[int, list[float]] = {1: [], 2: [], 4: []}
         for _, pieces in itertools.product(range(repeats), times):
             run = minimize(
-                potential,
+                problem,
                 BlockLBFGS(2, pieces=pieces),
                 engine=Threads(2),
                 theta0=theta0,
@@ -169,7 +169,7 @@ def threads(repeats: int = 7) -> None:
                 evaluate=versions,
             )
             times[pieces].append(1e3 * float(run.metrics["time"][-1]) / versions)
-        rule = pieces_of_a_block(potential.dim, potential.n_data, 2)
+        rule = pieces_of_a_block(problem.dim, problem.n_data, 2)
         best = {f"ms in {pieces}": min(measured) for pieces, measured in times.items()}
         records.append({"problem": name, "pieces by the rule": rule, **best})
         show(records[-1:])

@@ -33,19 +33,19 @@ OURS = "asyncqn"
 EXACT = 1e-12
 
 
-def optimum(potential: Any) -> tuple[float, float]:
+def optimum(model: Any) -> tuple[float, float]:
     """U*, and how far above it this may lie, as a share of it."""
-    run = aq.minimize(potential, engine=aq.Threads(1), tol=1e-11, max_passes=120)
-    g = np.empty(potential.dim)
-    potential.grad(run.theta, np.arange(potential.n_data), g)
-    return run.fun, float(g @ g) / (2.0 * potential.prior * run.fun)
+    run = aq.minimize(model, engine=aq.Threads(1), tol=1e-11, max_passes=120)
+    g = np.empty(model.dim)
+    model.grad(run.theta, np.arange(model.n_data), g)
+    return run.fun, float(g @ g) / (2.0 * model.prior * run.fun)
 
 
-def least(method: Method, potential: Any, levels: list[float], limit: float, rounds: int) -> list[Reached]:
+def least(method: Method, model: Any, levels: list[float], limit: float, rounds: int) -> list[Reached]:
     """What each level took at the least, in so many rounds; one alone where it does not get far."""
-    found = method(potential, levels, limit)
+    found = method(model, levels, limit)
     for _ in range(rounds - 1 if math.isfinite(found[1].seconds) else 0):
-        again = method(potential, levels, limit)
+        again = method(model, levels, limit)
         found = [min(one, other, key=lambda reached: reached.seconds) for one, other in zip(found, again)]
     return found
 
@@ -64,8 +64,8 @@ def sooner(problems: Sequence[str]) -> None:
 
 
 def measure(problem: str, patience: float, rounds: int, alone: bool) -> None:
-    potential = PROBLEMS[problem]()
-    lowest, above = optimum(potential)
+    model = PROBLEMS[problem]()
+    lowest, above = optimum(model)
     print(f"{problem}: U* = {lowest:.12g}, known to {above:.1g}", flush=True)
     assert above <= EXACT, f"U* is not known well enough: {above:.1g}"
     levels = [lowest * (1.0 + target) for target in TARGETS]
@@ -80,15 +80,15 @@ def measure(problem: str, patience: float, rounds: int, alone: bool) -> None:
         print(f"  {method:32s} {shown}", flush=True)
         write(TABLE, records, 4)
 
-    mine = least(ours(default), potential, levels, math.inf, rounds)
+    mine = least(ours(default), model, levels, math.inf, rounds)
     take(OURS, mine)
     limit = patience * mine[-1].seconds
     methods: list[tuple[str, Method]] = [
         ("our previous default", ours(previous_default)),
-        *([] if alone else rivals_for(potential)),
+        *([] if alone else rivals_for(model)),
     ]
     for name, method in methods:
-        take(name, least(method, potential, levels, limit, rounds))
+        take(name, least(method, model, levels, limit, rounds))
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ STARTS, CALLS = range(8), (20, 50, 100)
 SETTINGS = [(rate, batch) for rate in (0.001, 0.003, 0.01) for batch in (64, 256)]
 
 
-def ours(potential: Any, algorithm: Any, most: float, every: int, lowest: float = -math.inf) -> Curve:
+def ours(problem: Any, algorithm: Any, most: float, every: int, lowest: float = -math.inf) -> Curve:
     """U of a run with one worker, at every so many commits, until it is `lowest`."""
     curve: Curve = []
     passes, seen = 0.0, 0
@@ -48,69 +48,69 @@ def ours(potential: Any, algorithm: Any, most: float, every: int, lowest: float 
     def look(progress: Progress) -> None:
         nonlocal passes, seen
         while seen < progress.commit:
-            passes, seen = passes + share_of_version(algorithm, potential.n_data, seen), seen + 1
+            passes, seen = passes + share_of_version(algorithm, problem.n_data, seen), seen + 1
         curve.append((passes, progress.metrics["fun"]))
         if passes >= most or curve[-1][1] <= lowest:
             raise StopIteration
 
     aq.minimize(
-        potential, algorithm, engine=aq.Threads(1), commits=3000, evaluate=every, callback=look, tol=None,
+        problem, algorithm, engine=aq.Threads(1), commits=3000, evaluate=every, callback=look, tol=None,
         check=False,
     )  # fmt: skip
     return curve
 
 
-def adam(potential: Any, rate: float, batch: int, most: float, looks: int = 4) -> Curve:
+def adam(problem: Any, rate: float, batch: int, most: float, looks: int = 4) -> Curve:
     """Adam as its authors state it (Kingma and Ba 2015), on shuffled batches of the same gradient."""
-    rng, n = np.random.default_rng(0), potential.n_data
-    theta = np.asarray(start_of(potential), np.float64)
-    m, v, g = np.zeros_like(theta), np.zeros_like(theta), np.empty(theta.size, theta_type(potential))
+    rng, n = np.random.default_rng(0), problem.n_data
+    theta = np.asarray(start_of(problem), np.float64)
+    m, v, g = np.zeros_like(theta), np.zeros_like(theta), np.empty(theta.size, theta_type(problem))
     curve: Curve = []
     step, passes, due = 0, 0.0, 1.0 / looks
     while passes < most:
         order = rng.permutation(n)
         for first in range(0, n - batch + 1, batch):
-            potential.grad(theta.astype(g.dtype), np.sort(order[first : first + batch]), g)
+            problem.grad(theta.astype(g.dtype), np.sort(order[first : first + batch]), g)
             step, passes = step + 1, passes + batch / n
             mean = g / n
             m += 0.1 * (mean - m)
             v += 0.001 * (mean * mean - v)
             theta -= rate * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
             if passes >= due:
-                curve.append((passes, potential.value(theta.astype(g.dtype))))
+                curve.append((passes, problem.value(theta.astype(g.dtype))))
                 due += 1.0 / looks
                 if not math.isfinite(curve[-1][1]) or passes >= most:
                     break
     return curve
 
 
-def start_of(potential: Any) -> np.ndarray:
+def start_of(problem: Any) -> np.ndarray:
     """The start that `minimize` takes by default."""
-    return aq.minimize(potential, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=1, tol=None).theta0
+    return aq.minimize(problem, aq.BlockLBFGS(1), engine=aq.Threads(1), commits=1, tol=None).theta0
 
 
-def theta_type(potential: Any) -> Any:
-    return getattr(potential, "dtype", np.float64)
+def theta_type(problem: Any) -> Any:
+    return getattr(problem, "dtype", np.float64)
 
 
-def torch_lbfgs(potential: Any, most: int, search: str | None = "strong_wolfe") -> Curve:
-    """torch.optim.LBFGS on the potential's own sums: a call of its closure is a pass.
+def torch_lbfgs(problem: Any, most: int, search: str | None = "strong_wolfe") -> Curve:
+    """torch.optim.LBFGS on the problem's own sums: a call of its closure is a pass.
 
     search: how step lengths are found; None: they are 1.
     """
     import torch
 
-    theta = torch.tensor(start_of(potential), requires_grad=True)
-    every, curve = np.arange(potential.n_data), []
-    g = np.empty(potential.dim, theta_type(potential))
+    theta = torch.tensor(start_of(problem), requires_grad=True)
+    every, curve = np.arange(problem.n_data), []
+    g = np.empty(problem.dim, theta_type(problem))
 
     def closure() -> Any:
-        value = potential.grad_with_value(theta.detach().numpy().copy(), every, g)
+        value = problem.grad_with_value(theta.detach().numpy().copy(), every, g)
         curve.append((len(curve) + 1.0, float(value)))
         if len(curve) >= most or not math.isfinite(value):
             raise StopIteration
-        theta.grad = torch.tensor(g / potential.n_data)
-        return torch.tensor(value / potential.n_data)
+        theta.grad = torch.tensor(g / problem.n_data)
+        return torch.tensor(value / problem.n_data)
 
     optimizer = torch.optim.LBFGS(
         [theta], lr=1.0, max_iter=10 * most, history_size=100, line_search_fn=search,
@@ -142,23 +142,23 @@ def report(table: str, levels: dict[str, float], methods: Sequence[tuple[str, Se
 
 
 def tanh() -> None:
-    potential = TanhNetwork.random(100_000, 50, 64)
-    block = ours(potential, previous_default(potential), 40.0, 2)
-    growing = ours(potential, aq.GrowingLBFGS(1, 5, memory=50), 30.0, 3)
-    tuned = [adam(potential, rate, batch, 4.0) for rate, batch in SETTINGS]
+    problem = TanhNetwork.random(100_000, 50, 64)
+    block = ours(problem, previous_default(problem), 40.0, 2)
+    growing = ours(problem, aq.GrowingLBFGS(1, 5, memory=50), 30.0, 3)
+    tuned = [adam(problem, rate, batch, 4.0) for rate, batch in SETTINGS]
     levels = {f"Block L-BFGS's loss after {k}": lowest_by(block, k) for k in (10, 20, 40)}
     levels["Growing L-BFGS's after 3.3"] = lowest_by(growing, 3.3)
-    levels["Adam's after 1"] = min(lowest_by(curve, 1.0 + 256 / potential.n_data) for curve in tuned)
-    default = aq.default_algorithm(potential, 1)
-    print(default, {label: level / potential.n_data for label, level in levels.items()}, flush=True)
+    levels["Adam's after 1"] = min(lowest_by(curve, 1.0 + 256 / problem.n_data) for curve in tuned)
+    default = aq.default_algorithm(problem, 1)
+    print(default, {label: level / problem.n_data for label, level in levels.items()}, flush=True)
     report(
         "network",
         levels,
         [
-            ("default", [ours(potential, default, 30.0, 3)]),
+            ("default", [ours(problem, default, 30.0, 3)]),
             ("previous default, Block L-BFGS", [block]),
             ("Growing L-BFGS, 5 growths, 50 pairs", [growing]),
-            ("torch L-BFGS, 100 pairs", [torch_lbfgs(potential, 60)]),
+            ("torch L-BFGS, 100 pairs", [torch_lbfgs(problem, 60)]),
             ("Adam, tuned", tuned),
         ],
     )
@@ -182,12 +182,12 @@ def digits_from(seed: int, units: Sequence[int] = (64, 32, 10), activation: str 
 def digits() -> None:
     records: list[dict[str, Any]] = []
     for seed in STARTS:
-        potential = digits_from(seed)
+        problem = digits_from(seed)
         curves = {
-            "default": [ours(potential, aq.default_algorithm(potential, 1), 200.0, 1)],
-            "torch L-BFGS, strong Wolfe": [torch_lbfgs(potential, max(CALLS))],
-            "torch L-BFGS, full steps": [torch_lbfgs(potential, max(CALLS), None)],
-            "Adam, tuned": [adam(potential, rate, batch, 100.0, 1) for rate, batch in SETTINGS],
+            "default": [ours(problem, aq.default_algorithm(problem, 1), 200.0, 1)],
+            "torch L-BFGS, strong Wolfe": [torch_lbfgs(problem, max(CALLS))],
+            "torch L-BFGS, full steps": [torch_lbfgs(problem, max(CALLS), None)],
+            "Adam, tuned": [adam(problem, rate, batch, 100.0, 1) for rate, batch in SETTINGS],
         }
         theirs = [curve for name in curves if "torch" in name for curve in curves[name]]
         for calls in CALLS:
@@ -208,12 +208,12 @@ def digits() -> None:
 def rule() -> None:
     records = []
     for n, hidden in ((25_000, 64), (25_000, 16), (50_000, 8)):
-        potential = TanhNetwork.random(n, 50, hidden)
-        record: dict[str, Any] = {"n / d": n / potential.dim, "n": n, "d": potential.dim}
+        problem = TanhNetwork.random(n, 50, hidden)
+        record: dict[str, Any] = {"n / d": n / problem.dim, "n": n, "d": problem.dim}
         for levels in range(5):
             algorithm = aq.GrowingLBFGS(1, levels, memory=20) if levels else aq.BlockLBFGS(1, 20)
-            rows = n / 4**levels / potential.dim
-            curve = ours(potential, algorithm, 4.0, 3)
+            rows = n / 4**levels / problem.dim
+            curve = ours(problem, algorithm, 4.0, 3)
             record[f"grown {levels} times: rows per number"] = rows
             record[f"grown {levels} times: U / n"] = lowest_by(curve, 4.0) / n
         records.append(record)

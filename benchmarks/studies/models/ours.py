@@ -23,24 +23,24 @@ LOOK = 40.0
 """Processor seconds after which nobody is waited for, U after every commit included."""
 
 
-def previous_default(potential: Any) -> Any:
+def previous_default(problem: Any) -> Any:
     """What `minimize` chose before models brought their curvature: ten rows for every number in theta."""
-    wave, levels = max(1000, 10 * potential.dim), 0
-    while potential.n_data > wave * 4 ** (levels + 1):
+    wave, levels = max(1000, 10 * problem.dim), 0
+    while problem.n_data > wave * 4 ** (levels + 1):
         levels += 1
-    memory = 100 if potential.dim <= 1000 else 20
+    memory = 100 if problem.dim <= 1000 else 20
     return aq.GrowingLBFGS(1, levels, memory=memory) if levels else aq.BlockLBFGS(1, memory)
 
 
-def default(potential: Any) -> Any:
-    return default_algorithm(potential, 1)
+def default(problem: Any) -> Any:
+    return default_algorithm(problem, 1)
 
 
 def ours(choose: Any) -> Method:
-    """The algorithm that `choose(potential)` names."""
+    """The algorithm that `choose(problem)` names."""
 
-    def measure(potential: Any, levels: Sequence[float], limit: float) -> list[Reached]:
-        algorithm = choose(potential)
+    def measure(problem: Any, levels: Sequence[float], limit: float) -> list[Reached]:
+        algorithm = choose(problem)
         found: list[int | None] = [None] * len(levels)
         begin = time.process_time()
 
@@ -52,31 +52,31 @@ def ours(choose: Any) -> Method:
                 raise StopIteration
 
         aq.minimize(
-            potential, algorithm, engine=aq.Threads(1), commits=3000, evaluate=1, callback=look, tol=None
+            problem, algorithm, engine=aq.Threads(1), commits=3000, evaluate=1, callback=look, tol=None
         )
-        return [NEVER if n is None else timed(potential, algorithm, n) for n in found]
+        return [NEVER if n is None else timed(problem, algorithm, n) for n in found]
 
     return measure
 
 
-def timed(potential: Any, algorithm: Any, commits: int) -> Reached:
+def timed(problem: Any, algorithm: Any, commits: int) -> Reached:
     """The run up to version `commits`, and until somebody computes there."""
     plain, reached = type(algorithm).step, 0.0
 
-    def step(self: Any, view: Any, local: Any, potential: Any, task: Task) -> Any:
+    def step(self: Any, view: Any, local: Any, problem: Any, task: Task) -> Any:
         nonlocal reached
         if task.read == commits and reached == 0.0:
             reached = time.process_time()
-        return plain(self, view, local, potential, task)
+        return plain(self, view, local, problem, task)
 
     for name in ("_unseen", "_column_squares", "_block"):  # what the first run remembers
-        vars(potential).pop(name, None)
+        vars(problem).pop(name, None)
     begin = time.process_time()
     with patch.object(type(algorithm), "step", step):
         run = aq.minimize(
-            potential, algorithm, engine=aq.Threads(1), commits=commits + 1, evaluate=commits + 1, tol=None
+            problem, algorithm, engine=aq.Threads(1), commits=commits + 1, evaluate=commits + 1, tol=None
         )
-    return Reached(run.passes - share_of_version(algorithm, potential.n_data, commits), reached - begin)
+    return Reached(run.passes - share_of_version(algorithm, problem.n_data, commits), reached - begin)
 
 
 def share_of_version(algorithm: Any, n_data: int, version: int) -> float:

@@ -28,22 +28,22 @@ class Reached(NamedTuple):
 
 NEVER = Reached(math.inf, math.inf)
 Method = Callable[[Any, Sequence[float], float], list[Reached]]
-"""(potential, levels of U, falling; processor seconds after which it is given up) -> what each level took."""
+"""(problem, levels of U, falling; processor seconds after which it is given up) -> what each level took."""
 
 
 def scipy_lbfgsb(pairs: int) -> Method:
     """SciPy's L-BFGS-B on our compiled gradients."""
 
-    def measure(potential: Any, levels: Sequence[float], limit: float) -> list[Reached]:
+    def measure(problem: Any, levels: Sequence[float], limit: float) -> list[Reached]:
         from scipy.optimize import minimize
 
-        every, found = np.arange(potential.n_data), [NEVER] * len(levels)
+        every, found = np.arange(problem.n_data), [NEVER] * len(levels)
         calls, begin = 0, time.process_time()
 
         def both(theta: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal calls
-            out = np.empty(potential.dim)
-            value = potential.grad_with_value(theta, every, out)
+            out = np.empty(problem.dim)
+            value = problem.grad_with_value(theta, every, out)
             calls, spent = calls + 1, time.process_time() - begin
             for i, level in enumerate(levels):
                 if value <= level and found[i] is NEVER:
@@ -54,7 +54,7 @@ def scipy_lbfgsb(pairs: int) -> Method:
 
         options = {"maxiter": 10**5, "maxfun": 10**5, "ftol": 0.0, "gtol": 0.0, "maxcor": pairs}
         with suppress(StopIteration):
-            minimize(both, np.zeros(potential.dim), jac=True, method="L-BFGS-B", options=options)
+            minimize(both, np.zeros(problem.dim), jac=True, method="L-BFGS-B", options=options)
         return found
 
     return measure
@@ -66,16 +66,16 @@ def scikit_learn(solver: str) -> Method:
     A fit costs its whole processor time.  Passes are iterations: of newton-cg, inner ones are not counted.
     """
 
-    def measure(potential: Any, levels: Sequence[float], limit: float) -> list[Reached]:
-        X = matrix_of(potential)
+    def measure(problem: Any, levels: Sequence[float], limit: float) -> list[Reached]:
+        X = matrix_of(problem)
         known: dict[int, tuple[float, float]] = {}
 
         def fit(iterations: int) -> tuple[float, float]:
             if iterations not in known:
                 begin = time.process_time()
-                theta = _fitted(potential, X, solver, iterations)
+                theta = _fitted(problem, X, solver, iterations)
                 spent = time.process_time() - begin
-                known[iterations] = potential.value(theta), spent
+                known[iterations] = problem.value(theta), spent
             return known[iterations]
 
         return [_fewest(fit, level, limit) for level in levels]
@@ -99,26 +99,26 @@ def _fewest(fit: Callable[[int], tuple[float, float]], level: float, limit: floa
     return Reached(float(high), fit(high)[1])
 
 
-def _fitted(potential: Any, X: Any, solver: str, iterations: int) -> np.ndarray:
+def _fitted(problem: Any, X: Any, solver: str, iterations: int) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that so few iterations do not converge is known
-        if isinstance(potential, aq.PoissonRegression):
-            alpha = potential.prior / potential.n_data
+        if isinstance(problem, aq.PoissonRegression):
+            alpha = problem.prior / problem.n_data
             model = PoissonRegressor(
                 alpha=alpha, fit_intercept=False, solver=solver, max_iter=iterations, tol=1e-14
             )
-            return np.asarray(model.fit(X, potential.y).coef_, np.float64)
+            return np.asarray(model.fit(X, problem.y).coef_, np.float64)
         model = LogisticRegression(
-            C=1.0 / potential.prior, fit_intercept=False, solver=solver, max_iter=iterations, tol=1e-14
+            C=1.0 / problem.prior, fit_intercept=False, solver=solver, max_iter=iterations, tol=1e-14
         )
-        return np.asarray(model.fit(X, potential.y).coef_[0], np.float64)
+        return np.asarray(model.fit(X, problem.y).coef_[0], np.float64)
 
 
-def matrix_of(potential: Any) -> Any:
+def matrix_of(problem: Any) -> Any:
     """X as other libraries take it."""
-    X = potential.X
+    X = problem.X
     if isinstance(X, np.ndarray):
         return X
     from scipy.sparse import csr_matrix
@@ -126,14 +126,14 @@ def matrix_of(potential: Any) -> Any:
     return csr_matrix((X.data, X.indices, X.indptr), X.shape)
 
 
-def rivals_for(potential: Any) -> Iterator[tuple[str, Method]]:
+def rivals_for(problem: Any) -> Iterator[tuple[str, Method]]:
     """Every rival that can minimise this U in reasonable memory."""
     yield "SciPy L-BFGS-B, m = 10", scipy_lbfgsb(10)
     yield "SciPy L-BFGS-B, m = 50", scipy_lbfgsb(50)
     solvers = ["lbfgs"]
-    if potential.dim <= 2000:
+    if problem.dim <= 2000:
         solvers.append("newton-cholesky")  # it makes a dense Hessian
-    if not isinstance(potential, aq.PoissonRegression):
+    if not isinstance(problem, aq.PoissonRegression):
         solvers += ["newton-cg", "saga"]
     for solver in solvers:
         yield f"scikit-learn {solver}", scikit_learn(solver)

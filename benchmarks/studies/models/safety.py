@@ -41,7 +41,7 @@ OF_CLASSES = ("logistic", "softmax", "gradients alone")
 
 
 def problems(model: str, seed: int) -> Iterator[tuple[str, Any]]:
-    """(what it is, the potential)."""
+    """(what it is, the problem)."""
     made = MODELS[model]
     for scale in SCALES:
         for dtype in TYPES:
@@ -51,22 +51,22 @@ def problems(model: str, seed: int) -> Iterator[tuple[str, Any]]:
                 yield f"x {scale:g} {dtype} separable", made(drawn.X, drawn.X[:, 0] > 0)
 
 
-def lowest(potential: Any) -> float:
+def lowest(problem: Any) -> float:
     """The minimum of U in float64."""
-    exact = type(potential)(potential.X.astype(np.float64), potential.y, potential.prior)
+    exact = type(problem)(problem.X.astype(np.float64), problem.y, problem.prior)
     run = aq.minimize(exact, engine=aq.Simulator(aq.Cluster(1)), tol=1e-10)
     g = np.empty(exact.dim)
     exact.grad(run.theta, np.arange(ROWS), g)
-    assert g @ g / (2.0 * exact.prior) <= 1e-7 * run.fun, (potential, run.message)
+    assert g @ g / (2.0 * exact.prior) <= 1e-7 * run.fun, (problem, run.message)
     return float(run.fun)
 
 
-def judged(potential: Any, workers: int, seed: int, least: float) -> tuple[bool, bool, bool]:
+def judged(problem: Any, workers: int, seed: int, least: float) -> tuple[bool, bool, bool]:
     """Whether a run diverged, said that it converged, and was wrong in that."""
     engine = aq.Simulator(aq.Cluster(workers, worker_std=0.5, message=0.1))
-    run = aq.minimize(potential, engine=engine, seed=seed)
-    exact = type(potential)(potential.X.astype(np.float64), potential.y, potential.prior)
-    room = 1e-6 if potential.dtype == np.float64 else 1e-4
+    run = aq.minimize(problem, engine=engine, seed=seed)
+    exact = type(problem)(problem.X.astype(np.float64), problem.y, problem.prior)
+    room = 1e-6 if problem.dtype == np.float64 else 1e-4
     wrong = not exact.value(run.theta.astype(np.float64)) <= least * (1.0 + room) + 1e-9
     return run.status == "diverged", run.success, run.success and wrong
 
@@ -79,10 +79,10 @@ def main() -> None:
     for model in models:
         total = np.zeros(4, int)
         for seed in SEEDS:
-            for what, potential in problems(model, seed):
-                least = lowest(potential)
+            for what, problem in problems(model, seed):
+                least = lowest(problem)
                 for workers in WORKERS:
-                    found = judged(potential, workers, seed, least)
+                    found = judged(problem, workers, seed, least)
                     total += (1, *found)
                     if found != (False, True, False):
                         print(model, what, f"W = {workers}, seed {seed}: diverged, success, false: {found}")

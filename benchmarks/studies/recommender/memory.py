@@ -36,11 +36,11 @@ def as_lbfgs(name: str) -> dict[str, Any]:
     from asyncqn import ASLBFGS, Threads, minimize
     from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
-    potential = MatrixFactorization.from_ratings(load(name), 5)
-    batch = potential.n_data // 100
+    problem = MatrixFactorization.from_ratings(load(name), 5)
+    batch = problem.n_data // 100
     method = ASLBFGS(h=1e-9, gamma=1e-3, beta=1e3, memory=3, batch=batch, overlap=batch // 3, rho=3.0)
     begun = time.perf_counter()
-    run = minimize(potential, method, engine=Threads(2), commits=COMMITS, seed=0, evaluate=COMMITS)
+    run = minimize(problem, method, engine=Threads(2), commits=COMMITS, seed=0, evaluate=COMMITS)
     return {"rank": 5, "rmse": float(run.metrics["rmse"][-1]), "fit_seconds": time.perf_counter() - begun}
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.studies.recommender.workers synthetic-20m 5 4
 
 Arguments: a stored set, the rank, passes.  Wall clock, best of the rounds; beside it what two unconnected
-loops gain on this machine in the same minute: two threads that compute passes of the same potential, each for
+loops gain on this machine in the same minute: two threads that compute passes of the same problem, each for
 itself, against one.  Needs two idle cores.  Writes a line of docs/results/recommender/workers.csv, and the
 page.
 """
@@ -25,12 +25,12 @@ from benchmarks.studies.recommender import page
 ROUNDS = 5
 
 
-def loops(potential: ProfiledFactorization, theta: np.ndarray, threads: int) -> float:
+def loops(problem: ProfiledFactorization, theta: np.ndarray, threads: int) -> float:
     """Passes per second, of all threads together."""
-    rows = np.arange(potential.n_data)
+    rows = np.arange(problem.n_data)
 
     def work() -> None:
-        potential.grad(theta, rows, np.empty_like(theta))
+        problem.grad(theta, rows, np.empty_like(theta))
 
     running = [threading.Thread(target=work) for _ in range(threads)]
     begun = time.perf_counter()
@@ -44,8 +44,8 @@ def loops(potential: ProfiledFactorization, theta: np.ndarray, threads: int) -> 
 def main(name: str, rank: int, passes: int) -> None:
     ratings = load(name)
     Recommender(rank, passes=2).fit(ratings.take(slice(0, 20_000)))
-    potential = ProfiledFactorization.from_ratings(ratings, rank, prior=3.0, alpha=0.035, dtype="float32")
-    theta = potential.initial(np.random.default_rng(0))
+    problem = ProfiledFactorization.from_ratings(ratings, rank, prior=3.0, alpha=0.035, dtype="float32")
+    theta = problem.initial(np.random.default_rng(0))
     seconds: dict[int, list[float]] = {1: [], 2: []}
     rates: dict[int, list[float]] = {1: [], 2: []}
     ends = set()
@@ -55,7 +55,7 @@ def main(name: str, rank: int, passes: int) -> None:
             ends.add(model.item_factors_.tobytes())
             # From the first to the last evaluation: reading and solving the users at the end left out.
             seconds[workers].append(float(model.history_["time"][-1]))
-            rates[workers].append(loops(potential, theta, workers))
+            rates[workers].append(loops(problem, theta, workers))
     gain = min(seconds[1]) / min(seconds[2])
     free = max(rates[2]) / max(rates[1])
     if len(ends) > 1:

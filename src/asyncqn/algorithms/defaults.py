@@ -1,6 +1,6 @@
 """The algorithm for a problem and a number of workers, when the user names none.
 
-Potentials that offer a structured metric get `MetricLBFGS`, growing samples in that metric, where a sample's
+Problems that offer a structured metric get `MetricLBFGS`, growing samples in that metric, where a sample's
 metric serves for all rows, and else `StagedLBFGS`: stale stochastic batches first, exact passes afterwards.
 Where the workers can cover all rows in a few waves, others get `BlockLBFGS` with as many blocks as workers,
 each in up to four pieces; where they cannot, samples that grow to all rows: `DifferenceLBFGS` where the
@@ -24,7 +24,7 @@ from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_fa
 from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
 from asyncqn.core.stages import Stages
 from asyncqn.parameters import Workers, checked, parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 TOLERANCE = 1e-8
 """The tolerance of `core.stopping` when the user does not say."""
@@ -69,7 +69,7 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 
 @checked
 def default_algorithm(
-    potential: Annotated[Potential, parameter("What is minimised")], workers: Workers
+    problem: Annotated[Problem, parameter("What is minimised")], workers: Workers
 ) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
     """What `minimize` uses when it is given no algorithm.
 
@@ -77,16 +77,16 @@ def default_algorithm(
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
-    if offers(potential, SampledMetric.requires):
-        pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
-        return default_metric_algorithm(potential, workers, pieces)
-    if offers(potential, StructuredMetric.requires):
-        return default_factorization_algorithm(potential, workers)
-    dim, n_data = potential.dim, potential.n_data
+    if offers(problem, SampledMetric.requires):
+        pieces = pieces_of_a_block(problem.dim, problem.n_data, workers)
+        return default_metric_algorithm(problem, workers, pieces)
+    if offers(problem, StructuredMetric.requires):
+        return default_factorization_algorithm(problem, workers)
+    dim, n_data = problem.dim, problem.n_data
     levels = growths(dim, n_data, workers)
     pieces = pieces_of_a_block(dim, n_data // GROWTH**levels, workers)
     memory = next((pairs for length, pairs in MEMORIES if dim <= length), USUAL_MEMORY)
-    by_differences = default_difference_algorithm(potential, workers, pieces) if levels else None
+    by_differences = default_difference_algorithm(problem, workers, pieces) if levels else None
     if by_differences is not None:
         return by_differences
     if levels:

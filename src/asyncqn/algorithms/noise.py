@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.algorithms.stability import gradient_at, largest_curvature
-from asyncqn.types import Algorithm, Array, Potential, extra
+from asyncqn.types import Algorithm, Array, Problem, extra
 
 _SAMPLE = 128
 """Data points whose gradients estimate C."""
@@ -36,7 +36,7 @@ _DESCENT = 15
 
 def explained_rise(
     algorithm: Algorithm,
-    potential: Potential,
+    problem: Problem,
     theta0: Array,
     start: float,
     *,
@@ -57,30 +57,30 @@ def explained_rise(
         by_temperature = (1.5 * theta0.size + 5.0) * hottest
     if floor is not None:
         with np.errstate(all="ignore"):
-            band = float(floor(potential, theta0, workers, iterate, locals_))
+            band = float(floor(problem, theta0, workers, iterate, locals_))
             if band > 0.0:
-                by_batches = band - (start - _lowest_nearby(potential, theta0, start))
+                by_batches = band - (start - _lowest_nearby(problem, theta0, start))
     return by_temperature + (max(by_batches, 0.0) if math.isfinite(by_batches) else 0.0)
 
 
-def _lowest_nearby(potential: Potential, theta0: Array, start: float) -> float:
+def _lowest_nearby(problem: Problem, theta0: Array, start: float) -> float:
     """Return the lowest U that a few exact gradient steps from theta0 find; `start` is U(theta0)."""
     theta, lowest = theta0, start
-    g = gradient_at(potential, theta)
-    step = 1.0 / max(largest_curvature(potential, theta), 1e-300)
+    g = gradient_at(problem, theta)
+    step = 1.0 / max(largest_curvature(problem, theta), 1e-300)
     for _ in range(_DESCENT):
         trial = (theta - step * g).astype(theta0.dtype)
-        value = float(potential.value(trial))
+        value = float(problem.value(trial))
         if value < lowest:
             theta, lowest, step = trial, value, 2.0 * step
-            g = gradient_at(potential, theta)
+            g = gradient_at(problem, theta)
         else:
             step *= 0.25
     return lowest
 
 
 def minibatch_band(
-    potential: Potential,
+    problem: Problem,
     theta: Array,
     batch: float,
     step: float,
@@ -91,7 +91,7 @@ def minibatch_band(
 
     Parameters
     ----------
-    potential, theta :
+    problem, theta :
         The problem and the point at which gradients of single rows are compared.
     batch : float
         Rows that the gradient of one commit averages over.
@@ -102,13 +102,13 @@ def minibatch_band(
     """
     if not 0.0 < step < limit:
         return 0.0
-    n = int(potential.n_data)
+    n = int(problem.n_data)
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     if rows.size < 2:
         return 0.0
     off = np.zeros((rows.size, theta.size), theta.dtype)
     for row, out in zip(rows, off):
-        potential.grad(theta, row[None], out)
+        problem.grad(theta, row[None], out)
     off -= off.mean(axis=0)
     weighted = off
     if precondition is not None:

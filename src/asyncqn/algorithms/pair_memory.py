@@ -35,7 +35,7 @@ from asyncqn.kernels import recursion
 from asyncqn.kernels.ring import ACCEPTED, COUNT, NEWEST, REJECTED, empty_ring, forget_slots, next_slot
 from asyncqn.kernels.vectors import add_scaled, dot
 from asyncqn.parameters import Checked
-from asyncqn.types import Array, Counters, Potential, extra
+from asyncqn.types import Array, Counters, Problem, extra
 
 QUADRATIC = 1e-3
 """How far from symmetric pairs may be for U to count as a quadratic, on which the slopes give the rise."""
@@ -105,7 +105,7 @@ class PairMemory(NamedTuple):
 
     @classmethod
     def compact(
-        cls, size: int, theta0: Array, scale: InitialScale = 1.0, problem: Potential | None = None
+        cls, size: int, theta0: Array, scale: InitialScale = 1.0, problem: Problem | None = None
     ) -> PairMemory:
         """Return an empty memory for `size` pairs in the compact form; only `"diagonal"` asks the problem."""
         return cls(
@@ -301,7 +301,7 @@ class PairMemory(NamedTuple):
         forget_slots(self.ring)
 
 
-def _initial_diagonal(problem: Potential | None, theta0: Array) -> Array:
+def _initial_diagonal(problem: Problem | None, theta0: Array) -> Array:
     """Return 1 / curvature_diagonal(theta0), checked."""
     diagonal = np.asarray(extra(problem, "curvature_diagonal")(theta0), dtype=theta0.dtype)
     require(
@@ -339,7 +339,7 @@ class CompactMemories(Checked):
         """Extras that the problem must offer."""
         return ("curvature_diagonal",) if self.initial_scale == "diagonal" else ()
 
-    def empty_memory(self, theta0: Array, problem: Potential | None = None) -> PairMemory:
+    def empty_memory(self, theta0: Array, problem: Problem | None = None) -> PairMemory:
         """Return a memory without pairs."""
         return PairMemory.compact(self.memory, theta0, self.initial_scale, problem)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
-from asyncqn.types import Counters, Potential, Rows
+from asyncqn.types import Counters, Problem, Rows
 
 StepSize = Annotated[float, parameter("Step size for the sum U", unit="1 / curvature", gt=0.0)]
 BatchSize = Annotated[
@@ -39,11 +39,11 @@ InitialScale = Annotated[
     Literal["pair", "diagonal"] | Scale,
     parameter(
         "H0: 'pair' is (s'y / y'y) I of the newest pair, and I before there is one; a number c is c I; "
-        "'diagonal' is 1 / curvature_diagonal(theta0) of the potential"
+        "'diagonal' is 1 / curvature_diagonal(theta0) of the problem"
     ),
 ]
 
-CurvatureSize = Annotated[int, parameter("The potential's `curvature_size`", ge=1)]
+CurvatureSize = Annotated[int, parameter("The problem's `curvature_size`", ge=1)]
 Parts = Annotated[int, parameter("Into how many parts the rows are cut", ge=1)]
 Blocks = Annotated[int, parameter("Into how many blocks the rows are cut, best as many as workers", ge=1)]
 Pieces = Annotated[int, parameter("Into how many pieces a block is cut, for others to help with", ge=1)]
@@ -67,7 +67,7 @@ class OverlappingBatches(Checked):
             f"overlap must be an integer from 1 to batch - 1 = {self.batch - 1}, not {self.overlap}.",
         )
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:

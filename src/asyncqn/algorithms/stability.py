@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncqn.types import Algorithm, Array, Potential, Rows, extra
+from asyncqn.types import Algorithm, Array, Problem, Rows, extra
 
 _PROBE_ROWS, _PROBE_ITERATIONS = 20_000, 12
 
@@ -34,22 +34,22 @@ def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
     return [] if say is None else list(say(workers))
 
 
-def _probe_rows(potential: Potential) -> Rows:
+def _probe_rows(problem: Problem) -> Rows:
     """A fixed stride of the data, all of it where there is little."""
-    return np.arange(0, potential.n_data, max(1, potential.n_data // _PROBE_ROWS))
+    return np.arange(0, problem.n_data, max(1, problem.n_data // _PROBE_ROWS))
 
 
 def largest_curvature(
-    potential: Potential, theta: Array, precondition: Callable[[Array, Array], Any] | None = None
+    problem: Problem, theta: Array, precondition: Callable[[Array, Array], Any] | None = None
 ) -> float:
     """The largest eigenvalue of C^T (Hessian of U) C by power iteration on differences of gradients.
 
     C is `precondition`, a symmetric product (the identity if None); rows are a fixed stride of the
     data when there are many.
     """
-    rows = _probe_rows(potential)
+    rows = _probe_rows(problem)
     base, moved, v, w = (np.zeros_like(theta) for _ in range(4))
-    potential.grad(theta, rows, base)
+    problem.grad(theta, rows, base)
     v[...] = np.random.Generator(np.random.Philox(key=1)).standard_normal(theta.size)
     root = math.sqrt(float(np.finfo(theta.dtype).eps))
     estimate = 0.0
@@ -60,7 +60,7 @@ def largest_curvature(
             precondition(w, v)
         length = float(np.linalg.norm(v))
         step = root * (1.0 + float(np.linalg.norm(theta))) / max(length, 1e-300)
-        potential.grad(theta + step * v, rows, moved)
+        problem.grad(theta + step * v, rows, moved)
         np.subtract(moved, base, out=moved)
         moved /= step
         if precondition is not None:
@@ -73,30 +73,28 @@ def largest_curvature(
     return estimate
 
 
-def preconditioned_curvature(
-    potential: Potential, theta: Array, times_H: Callable[[Array, Array], Any]
-) -> float:
+def preconditioned_curvature(problem: Problem, theta: Array, times_H: Callable[[Array, Array], Any]) -> float:
     """Return sqrt(|H U'' H| |U''|), which bounds the largest eigenvalue of H U'' from above."""
-    return math.sqrt(largest_curvature(potential, theta, times_H) * largest_curvature(potential, theta))
+    return math.sqrt(largest_curvature(problem, theta, times_H) * largest_curvature(problem, theta))
 
 
-def gradient_at(potential: Potential, theta: Array) -> Array:
+def gradient_at(problem: Problem, theta: Array) -> Array:
     """Return the gradient on all rows, or on a fixed stride of them where there are many."""
     g = np.zeros_like(theta)
-    potential.grad(theta, _probe_rows(potential), g)
+    problem.grad(theta, _probe_rows(problem), g)
     return g
 
 
 def advise(
-    algorithm: Algorithm, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]
+    algorithm: Algorithm, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]
 ) -> str:
     """One sentence on the likely cause of a divergence and what to change."""
-    g = gradient_at(potential, theta0)
+    g = gradient_at(problem, theta0)
     if not np.isfinite(g).all():
-        return "the gradient at theta0 is not finite; fix the potential or its data."
-    if not np.isfinite(potential.value(theta0)):
-        return "the objective at theta0 is not finite; start elsewhere, or fix the potential or its data."
+        return "the gradient at theta0 is not finite; fix the problem or its data."
+    if not np.isfinite(problem.value(theta0)):
+        return "the objective at theta0 is not finite; start elsewhere, or fix the problem or its data."
     advice = extra(algorithm, "advice")
     if advice is None:
         return "use a smaller step, or larger batches."
-    return str(advice(potential, theta0, workers, locals_))
+    return str(advice(problem, theta0, workers, locals_))

@@ -13,7 +13,7 @@ from asyncqn.algorithms.stability import delay_limit, largest_curvature, precond
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
 from asyncqn.parameters import Checked
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -43,27 +43,27 @@ class StochasticGradient(Checked):
     sampling: str
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def init(self, theta0: Array) -> Any:
         return Iterate(theta0.copy())
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Any:
+    def init_worker(self, problem: Problem, theta0: Array) -> Any:
         return Worker(np.zeros(self.batch, np.int64), np.zeros_like(theta0))
 
-    def gradient(self, view: Any, local: Any, potential: Potential, task: Task) -> Array:
+    def gradient(self, view: Any, local: Any, problem: Problem, task: Task) -> Array:
         """g on a fresh Omega at the worker's view of theta."""
-        Omega = task.stream.rows(potential.n_data, local.Omega, self.sampling)
+        Omega = task.stream.rows(problem.n_data, local.Omega, self.sampling)
         g: Array = local.d_theta
-        potential.grad(view.theta, Omega, g)
+        problem.grad(view.theta, Omega, g)
         return g
 
-    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
-        g = self.gradient(view, local, potential, task)
+    def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
+        g = self.gradient(view, local, problem, task)
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
-    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+    def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         return local
 
     def forget(self, local: Any) -> Any:
@@ -78,23 +78,23 @@ class StochasticGradient(Checked):
         """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
-    def rows_averaged(self, potential: Potential) -> float:
+    def rows_averaged(self, problem: Problem) -> float:
         """How many rows the gradient of one commit averages over."""
         return self.batch
 
     def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
+        self, problem: Problem, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
     ) -> float:
         metric = _metric_of(iterate)
         if metric is None:
-            curvature = largest_curvature(potential, theta)
+            curvature = largest_curvature(problem, theta)
         else:
-            curvature = preconditioned_curvature(potential, theta, metric)
-        limit, rows = self.step_limit(curvature, workers), self.rows_averaged(potential)
-        return minibatch_band(potential, theta, rows, self.h, limit, metric)
+            curvature = preconditioned_curvature(problem, theta, metric)
+        limit, rows = self.step_limit(curvature, workers), self.rows_averaged(problem)
+        return minibatch_band(problem, theta, rows, self.h, limit, metric)
 
-    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
-        curvature = largest_curvature(potential, theta0)
+    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
+        curvature = largest_curvature(problem, theta0)
         limit = self.step_limit(curvature, workers)
         if self.h >= limit:
             return (

@@ -1,4 +1,4 @@
-"""A potential's first calls: `value`, `grad` and the extras compared with each other before a run begins.
+"""A problem's first calls: `value`, `grad` and the extras compared with each other before a run begins.
 
 A wrong gradient would otherwise be a silent wrong answer.  Everything is compared near the start, at
 theta0 plus a tenth of each coordinate's size, because at the start itself a prior is often flat.
@@ -28,7 +28,7 @@ import numpy as np
 from asyncqn.checks.observed_calls import MARK, NothingToJudge, ObservedCalls, Vector
 from asyncqn.core.problem import is_ours
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Array, Potential, Rows
+from asyncqn.types import Array, Problem, Rows
 
 _OF_USERS = "asyncqn.models.adapters."
 """Where our classes call functions of users."""
@@ -48,26 +48,26 @@ class UndecidedWarning(UserWarning):
     """The check before a run cannot decide whether a gradient is right."""
 
 
-def check_first_calls(potential: Potential, theta0: Array) -> None:
+def check_first_calls(problem: Problem, theta0: Array) -> None:
     """Compare a user's functions as the top of this file says; our own are compared by our tests.
 
-    Of a potential without mistakes `grad` is called five times on at most 16 rows.  Beyond that, one with
+    Of a problem without mistakes `grad` is called five times on at most 16 rows.  Beyond that, one with
     `value_rows` is asked for it at most 15 times on so few rows, once on all where there are few, and once
     for `grad_with_value`; one without is asked for a pass of `grad` where there are few rows, and for five
     samples of 64 rows where there are many.  `value` is called at most 15 times, and twice more where it is
     not finite near the start.  A mistake costs a few calls more, to find its name.
     """
-    kind = type(potential)
+    kind = type(problem)
     if not is_ours(kind) or kind.__module__.startswith(_OF_USERS):
-        compare_functions(potential, theta0)
+        compare_functions(problem, theta0)
 
 
-def compare_functions(potential: Potential, theta0: Array, *, strict: bool = False) -> None:
+def compare_functions(problem: Problem, theta0: Array, *, strict: bool = False) -> None:
     """Raise `BadInput` with a sentence that names the mistake, where there clearly is one.
 
     strict: whether a function that raises an error, or is not finite, is a mistake as well.
     """
-    calls = ObservedCalls(potential)
+    calls = ObservedCalls(problem)
     rng = np.random.default_rng(_SEED)
     try:
         with np.errstate(all="ignore"):
@@ -100,11 +100,11 @@ class _Slope(NamedTuple):
 
 
 class _Comparison:
-    """The checks of one potential from one start."""
+    """The checks of one problem from one start."""
 
     def __init__(self, calls: ObservedCalls, theta0: Array, rng: np.random.Generator) -> None:
         self.calls, self.theta0, self.rng = calls, theta0, rng
-        self.name, self.n = calls.name, int(calls.potential.n_data)
+        self.name, self.n = calls.name, int(calls.problem.n_data)
         self.eps = float(np.finfo(theta0.dtype).eps)
         # Gradients computed in single precision, or by differences, pass in float64 too.
         self.rows_tolerance = max(1e-5, 500 * self.eps)

@@ -1,4 +1,4 @@
-"""The functions of a potential, called with copies, so that what they change is noticed."""
+"""The functions of a problem, called with copies, so that what they change is noticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from asyncqn.core.problem import read_only
 from asyncqn.errors import BadInput, require
-from asyncqn.types import Array, Potential, Rows, extra
+from asyncqn.types import Array, Problem, Rows, extra
 
 MARK = 1.2345678e-30
 """Fills `out` before a first call of `grad`: where all of it is left, nothing was written."""
@@ -23,14 +23,14 @@ class NothingToJudge(Exception):
 
 
 class ObservedCalls:
-    """The functions of a potential, called with copies, so that what they change is noticed."""
+    """The functions of a problem, called with copies, so that what they change is noticed."""
 
-    def __init__(self, potential: Potential) -> None:
+    def __init__(self, problem: Problem) -> None:
         # As in the run: a user's compiled functions are compiled once.
-        self.potential, self.name = read_only(potential), type(potential).__name__
+        self.problem, self.name = read_only(problem), type(problem).__name__
 
     def has(self, function: str) -> bool:
-        return extra(self.potential, function) is not None
+        return extra(self.problem, function) is not None
 
     def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
         """What `value` or `value_rows` returns."""
@@ -61,7 +61,7 @@ class ObservedCalls:
         given = theta.copy()
         arguments = [given] if rows is None else [given, rows.copy()]
         try:
-            result = getattr(self.potential, function)(*arguments, *out)
+            result = getattr(self.problem, function)(*arguments, *out)
         except StopIteration as error:
             raise BadInput(
                 f"{self.name}.{function} raises StopIteration, which is for callbacks: let it raise another."

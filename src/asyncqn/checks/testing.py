@@ -1,4 +1,4 @@
-"""Checks that users run on their own classes: `check_potential` and `check_algorithm`.
+"""Checks that users run on their own classes: `check_problem` and `check_algorithm`.
 
 Every engine, and the replay, relies on the rules checked here.  A rule that is broken raises
 `BadInput` with one sentence that names it.
@@ -26,7 +26,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, ReplayMismatch, require
 from asyncqn.minimize import minimize, starting_point
 from asyncqn.runs.replay import first_difference, replay
-from asyncqn.types import Algorithm, Array, Commit, Potential, Rows, Task, extra
+from asyncqn.types import Algorithm, Array, Commit, Problem, Rows, Task, extra
 
 _BLOCKS = 200
 """Into how many samples all rows are cut, whose mean gradient must be that of all rows."""
@@ -35,15 +35,15 @@ IN_THIS_PROCESS = ("simulator", "threads")
 """Engines that start no other process, and take no time to start."""
 
 
-def check_potential(
-    potential: Potential,
+def check_problem(
+    problem: Problem,
     *,
     theta: Array | None = None,
     seed: int = 0,
     travel: bool = True,
     engines: Sequence[str] = tuple(ENGINES),
 ) -> dict[str, str]:
-    """Check that `potential` keeps the rules of `asyncqn.Potential` at and around `theta`.
+    """Check that `problem` keeps the rules of `asyncqn.Problem` at and around `theta`.
 
     Its functions agree with each other (`checks.first_calls`, which `minimize` asks as well); its gradient
     is unbiased over all subsamples; extras it offers make sense; with `travel` it gives the same bits in
@@ -51,38 +51,38 @@ def check_potential(
     theta: where to check; by default a random point near the start.
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
-    check_members(potential)
-    name = type(potential).__name__
+    check_members(problem)
+    name = type(problem).__name__
     rng = np.random.default_rng(seed)
     if theta is None:
-        theta = starting_point(potential, None, seed)
+        theta = starting_point(problem, None, seed)
         theta += 0.1 * rng.standard_normal(theta.size).astype(theta.dtype)
-    theta = starting_point(potential, theta, seed)
-    everything = np.arange(potential.n_data)
-    compare_functions(potential, theta, strict=True)
-    g = _gradient(potential, theta, everything)
-    _check_subsamples(name, potential, theta, g, everything)
-    _check_extras(name, potential, theta, seed)
+    theta = starting_point(problem, theta, seed)
+    everything = np.arange(problem.n_data)
+    compare_functions(problem, theta, strict=True)
+    g = _gradient(problem, theta, everything)
+    _check_subsamples(name, problem, theta, g, everything)
+    _check_extras(name, problem, theta, seed)
     if travel:
-        _check_travel(name, potential, theta, everything[:7])
-    steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(potential.n_data)))
-    return {kind: try_engine(kind, steps, potential, 2, 20, seed, name) for kind in engines}
+        _check_travel(name, problem, theta, everything[:7])
+    steps = AsyncSGD(h=1e-6 / (1.0 + float(np.abs(g).max())), batch=min(4, int(problem.n_data)))
+    return {kind: try_engine(kind, steps, problem, 2, 20, seed, name) for kind in engines}
 
 
-def _gradient(potential: Potential, theta: Array, rows: Rows) -> Array:
+def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
     out = np.full_like(theta, np.nan)
-    potential.grad(theta, rows, out)
+    problem.grad(theta, rows, out)
     return out
 
 
-def _check_subsamples(name: str, potential: Potential, theta: Array, g: Array, everything: Rows) -> None:
+def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, everything: Rows) -> None:
     """Over blocks b that part the data, sum_b (|b|/n) grad_b = grad: the prior once, rows by their weight."""
     n = everything.size
     tolerance = 1e4 * float(np.finfo(theta.dtype).eps)
     mean = np.zeros(theta.size)
     size = 0.0
     for block in np.array_split(everything, min(n, _BLOCKS)):
-        part = _gradient(potential, theta, block).astype(np.float64)
+        part = _gradient(problem, theta, block).astype(np.float64)
         mean += block.size / n * part
         size += block.size / n * float(np.linalg.norm(part))
     off = float(np.linalg.norm(mean - g))
@@ -91,32 +91,32 @@ def _check_subsamples(name: str, potential: Potential, theta: Array, g: Array, e
         f"{name}.grad is not unbiased: averaged over all subsamples it is off by {off:.3g}; scale the "
         "data's share by n_data / len(rows) and count the prior once.",
     )
-    once, twice = (_gradient(potential, theta, np.array(rows)).astype(np.float64) for rows in ([0], [0, 0]))
+    once, twice = (_gradient(problem, theta, np.array(rows)).astype(np.float64) for rows in ([0], [0, 0]))
     require(
         float(np.linalg.norm(twice - once)) <= tolerance * float(np.linalg.norm(once)),
         f"{name}.grad does not count a row that occurs twice as two.",
     )
 
 
-def _check_extras(name: str, potential: Potential, theta: Array, seed: int) -> None:
-    initial = extra(potential, "initial")
+def _check_extras(name: str, problem: Problem, theta: Array, seed: int) -> None:
+    initial = extra(problem, "initial")
     if initial is not None:
         starts = [np.asarray(initial(np.random.default_rng(seed))) for _ in range(2)]
         require(starts[0].shape == theta.shape, f"{name}.initial must return a vector of dim numbers.")
         require(_bits(starts[0]) == _bits(starts[1]), f"{name}.initial must draw from its argument alone.")
-    curvature = extra(potential, "curvature_diagonal")
+    curvature = extra(problem, "curvature_diagonal")
     if curvature is not None:
         diagonal = np.asarray(curvature(theta))
         require(
             diagonal.shape == theta.shape and bool((diagonal > 0).all() and np.isfinite(diagonal).all()),
             f"{name}.curvature_diagonal must return one positive finite number per coordinate.",
         )
-    optimum = extra(potential, "optimum")
+    optimum = extra(problem, "optimum")
     if optimum is not None:
-        U = float(potential.value(theta))
+        U = float(problem.value(theta))
         slack = 1e3 * float(np.finfo(theta.dtype).eps) * (1.0 + abs(U))
         require(optimum - slack <= U, f"{name}.optimum = {optimum:.6g} is above a value it takes, {U:.6g}.")
-    metrics = extra(potential, "metrics")
+    metrics = extra(problem, "metrics")
     if metrics is not None:
         require(
             all(isinstance(key, str) and np.ndim(value) == 0 for key, value in metrics(theta).items()),
@@ -124,33 +124,33 @@ def _check_extras(name: str, potential: Potential, theta: Array, seed: int) -> N
         )
 
 
-def _check_travel(name: str, potential: Potential, theta: Array, rows: Rows) -> None:
+def _check_travel(name: str, problem: Problem, theta: Array, rows: Rows) -> None:
     try:
-        pickle.dumps(potential)
+        pickle.dumps(problem)
     except Exception as error:  # whatever the class's own __reduce__ may raise
         raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
     try:
-        there = gradient_elsewhere(potential, theta, rows)
+        there = gradient_elsewhere(problem, theta, rows)
     except NotTried:
         return  # the engines say why
     except BadInput as error:
         raise BadInput(f"{name} does not work in another process ({str(error).rstrip('.')}).") from None
     require(
-        there == _gradient(potential, theta, rows).tobytes(),
+        there == _gradient(problem, theta, rows).tobytes(),
         f"{name}.grad gives other bits in another process.",
     )
 
 
 def check_algorithm(
     algorithm: Algorithm,
-    potential: Potential,
+    problem: Problem,
     *,
     workers: int = 3,
     commits: int = 60,
     seed: int = 0,
     engines: Sequence[str] = tuple(ENGINES),
 ) -> dict[str, str]:
-    """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `potential`.
+    """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `problem`.
 
     `step`, `learn` and `apply` depend on their arguments alone and write only to what they own;
     the dtype is preserved; the algorithm travels by pickle; a simulated run on `workers` workers
@@ -166,29 +166,29 @@ def check_algorithm(
         copied = pickle.loads(pickle.dumps(algorithm))  # noqa: S301 - made in this line
     except Exception as error:
         raise BadInput(f"{name} cannot be pickled, so it cannot travel to a worker ({error}).") from None
-    check_fit(algorithm, potential)
-    _check_functions(name, algorithm, potential, starting_point(potential, None, seed), seed)
+    check_fit(algorithm, problem)
+    _check_functions(name, algorithm, problem, starting_point(problem, None, seed), seed)
     most = extra(algorithm, "max_workers") or workers
     engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
-    runs = [minimize(potential, a, engine=engine, commits=commits, seed=seed) for a in (algorithm, copied)]
+    runs = [minimize(problem, a, engine=engine, commits=commits, seed=seed) for a in (algorithm, copied)]
     require(
         first_difference(*runs) is None,
         f"{name} keeps a state of its own: two equal runs differ; all state belongs in the iterate and the "
         "workers' states.",
     )
     try:
-        replay(runs[0], potential, algorithm)
+        replay(runs[0], problem, algorithm)
     except ReplayMismatch as error:
         raise BadInput(f"{name} does not replay: {error}") from None
     others = {
-        kind: try_engine(kind, algorithm, potential, min(workers, most), commits, seed, name)
+        kind: try_engine(kind, algorithm, problem, min(workers, most), commits, seed, name)
         for kind in engines
         if kind != "simulator"
     }
     return {"simulator": PASSED, **others}
 
 
-def _check_functions(name: str, algorithm: Algorithm, potential: Potential, theta0: Array, seed: int) -> None:
+def _check_functions(name: str, algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> None:
     def same(call: Callable[[], Any], kept: Any, sentence: str) -> Any:
         before = _bits(kept)
         result = call()
@@ -200,29 +200,29 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
     require(isinstance(theta, np.ndarray), f"{name}.init must return a state with a field 'theta'.")
     require(not np.shares_memory(iterate.theta, theta0), f"{name}.init must copy theta0, not keep it.")
     require(_bits(iterate.theta) == _bits(theta0), f"{name}.init must begin at theta0, in its dtype.")
-    first, second, other = (algorithm.init_worker(potential, theta0) for _ in range(3))
+    first, second, other = (algorithm.init_worker(problem, theta0) for _ in range(3))
     part = algorithm.stages[0].first_part
     task = Task(0, 0, Stream(seed, 0, 0), part)
     update = same(
-        lambda: algorithm.step(iterate, first, potential, task), iterate, f"{name}.step writes to its view."
+        lambda: algorithm.step(iterate, first, problem, task), iterate, f"{name}.step writes to its view."
     )
     require(
-        _bits(algorithm.step(iterate, second, potential, task)) == _bits(update),
+        _bits(algorithm.step(iterate, second, problem, task)) == _bits(update),
         f"{name}.step is not a function of its arguments: equal ones gave another update.",
     )
     elsewhere = Task(1, 0, Stream(seed, 1, 0), part)
     same(
-        lambda: algorithm.step(iterate, other, potential, elsewhere),
+        lambda: algorithm.step(iterate, other, problem, elsewhere),
         update,
         f"{name}.step overwrites the update of another worker: buffers belong in the worker's state.",
     )
     first = same(
-        lambda: algorithm.learn(iterate, first, potential, task),
+        lambda: algorithm.learn(iterate, first, problem, task),
         (iterate, update),
         f"{name}.learn writes to its view or to the update that was sent.",
     )
     twin, message = copy.deepcopy((iterate, update))
-    commit = Commit(1, [0], potential.value, extra(potential, "inverse_metric_from"))
+    commit = Commit(1, [0], problem.value, extra(problem, "inverse_metric_from"))
     after = algorithm.apply(iterate, [update], commit)
     require(after.theta.dtype == theta0.dtype, f"{name}.apply changes the dtype of theta.")
     require(
@@ -230,7 +230,7 @@ def _check_functions(name: str, algorithm: Algorithm, potential: Potential, thet
         f"{name}.apply is not a function of its arguments: equal ones gave another theta.",
     )
     state = algorithm.forget(first)
-    again = algorithm.step(after, state, potential, Task(0, 1, Stream(seed, 0, 1), part))
+    again = algorithm.step(after, state, problem, Task(0, 1, Stream(seed, 0, 1), part))
     require(type(again) is type(update), f"{name}.step must work after {name}.forget as before it.")
     totals = algorithm.counters(after, [state])
     require(

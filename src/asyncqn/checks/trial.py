@@ -29,7 +29,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import AsyncqnError, BadInput, ReplayMismatch
 from asyncqn.minimize import minimize
 from asyncqn.runs.replay import replay
-from asyncqn.types import Array, Potential, Rows
+from asyncqn.types import Array, Problem, Rows
 
 PASSED = "passed"
 TRIAL_TIMEOUT = 120.0
@@ -43,13 +43,13 @@ class NotTried(Exception):
 
 
 def try_engine(
-    kind: str, algorithm: Any, potential: Potential, workers: int, commits: int, seed: int, name: str
+    kind: str, algorithm: Any, problem: Problem, workers: int, commits: int, seed: int, name: str
 ) -> str:
     """ "passed", or "not tried: " and why; raises `BadInput` where the run fails or does not replay.
 
     name: whose mistake that is.
     """
-    job = {"algorithm": algorithm, "potential": potential, "commits": commits, "seed": seed}
+    job = {"algorithm": algorithm, "problem": problem, "commits": commits, "seed": seed}
     engine = engine_class(kind)
     if kind in _PACKAGES and find_spec(_PACKAGES[kind]) is None:
         return f"not tried: {_PACKAGES[kind]} is not installed"
@@ -73,19 +73,19 @@ def try_engine(
     return PASSED
 
 
-def gradient_elsewhere(potential: Potential, theta: Array, rows: Rows) -> bytes:
+def gradient_elsewhere(problem: Problem, theta: Array, rows: Rows) -> bytes:
     """The bits of `grad` as another process computes it."""
     with tempfile.TemporaryDirectory() as folder:
-        _pack({"potential": potential, "theta": theta, "rows": rows}, Path(folder))
+        _pack({"problem": problem, "theta": theta, "rows": rows}, Path(folder))
         done = _call([sys.executable, "-m", "asyncqn.checks.trial", folder], _environment())
         answer = _answer(done, Path(folder))
     return bytes.fromhex(answer["gradient"])
 
 
-def _run(engine: Any, algorithm: Any, potential: Potential, commits: int, seed: int) -> None:
-    run = minimize(potential, algorithm, engine=engine, commits=commits, seed=seed, check=False)
+def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int) -> None:
+    run = minimize(problem, algorithm, engine=engine, commits=commits, seed=seed, check=False)
     if run is not None:  # None: a rank that only computes
-        replay(run, potential, algorithm)
+        replay(run, problem, algorithm)
 
 
 # -- other processes
@@ -180,7 +180,7 @@ def main(folder: Path) -> None:
         job = pickle.loads((folder / "job").read_bytes())  # noqa: S301 - written by the process that started us
         if "theta" in job:
             out = np.full_like(job["theta"], np.nan)
-            job["potential"].grad(job["theta"], job["rows"], out)
+            job["problem"].grad(job["theta"], job["rows"], out)
             answer = {"gradient": out.tobytes().hex()}
         else:
             from asyncqn.engines.mpi.engine import MPI, first_rank

@@ -31,7 +31,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
-from asyncqn.models import POTENTIALS
+from asyncqn.models import PROBLEMS as MODELS
 from asyncqn.parameters import (
     Checked,
     Commits,
@@ -45,18 +45,17 @@ from asyncqn.parameters import (
 )
 from asyncqn.storage import read_input
 from asyncqn.storage.serialise import is_own, make_own
-from asyncqn.types import Algorithm, Potential, extra
+from asyncqn.types import Algorithm, Problem, extra
 
 Section = Mapping[str, Any]
 LONGEST_JOB = 1 << 24
 """Bytes of a job file, at most."""
 
 
-PROBLEMS: dict[str, Callable[..., Potential]] = {
-    kind: model.random if hasattr(model, "random") else model.from_stored
-    for kind, model in POTENTIALS.items()
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    kind: model.random if hasattr(model, "random") else model.from_stored for kind, model in MODELS.items()
 }
-"""How each potential is made from a section [problem]."""
+"""How each problem is made from a section [problem]."""
 
 DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
 """The workers are those of a real engine; the default cluster has its own."""
@@ -111,7 +110,7 @@ class RunOptions(Checked):
 class Job:
     """What `minimize` needs, the cluster of a simulation, and the kind and arguments of a real engine."""
 
-    problem: Potential
+    problem: Problem
     algorithm: Algorithm | None
     """None: what `minimize` chooses."""
     cluster: Cluster
@@ -196,12 +195,12 @@ def _build(sections: Mapping[str, Section], over: Mapping[str, Section], allow_i
     )
 
 
-def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
-    """The potential that a [problem] section describes."""
+def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
+    """The problem that a [problem] section describes."""
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
     if is_own(kind):
-        own: Potential = make_own(kind, arguments, "problem", allow_imports)
+        own: Problem = make_own(kind, arguments, "problem", allow_imports)
         return own
     if not isinstance(kind, str) or kind not in PROBLEMS:
         near = suggestion(str(kind), PROBLEMS).replace("it knows", "there are")
@@ -209,7 +208,7 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Potential:
     make = PROBLEMS[kind]
     if "ratings" in parameters_of(make) and not arguments.get("ratings"):
         raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
-    made: Potential = from_json(make, arguments, f"problem '{kind}'")
+    made: Problem = from_json(make, arguments, f"problem '{kind}'")
     return made
 
 

@@ -15,7 +15,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.errors import BadInput, require
 from asyncqn.lab.tuning.problem import TuningProblem
 from asyncqn.parameters import from_json
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 CYCLES_AT_MOST = 100.0
 """The limit where no --max-time is given: so many times a worker's computation with its messages."""
@@ -45,7 +45,7 @@ class JobProblem(TuningProblem):
     def evaluate(self) -> int | None:
         return self.looks
 
-    def potential(self) -> Potential:
+    def model(self) -> Problem:
         return _made(json.dumps(self.problem), self.allow_imports)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
@@ -54,7 +54,7 @@ class JobProblem(TuningProblem):
 
 
 @lru_cache(maxsize=2)
-def _made(section: str, allow_imports: bool) -> Potential:
+def _made(section: str, allow_imports: bool) -> Problem:
     return make_problem(json.loads(section), allow_imports=allow_imports)
 
 
@@ -80,5 +80,5 @@ def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]
         allow_imports=options.allow_imports,
         **runs,
     )
-    made.potential()
+    made.model()
     return made

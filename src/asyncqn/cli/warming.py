@@ -70,23 +70,23 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
 
 
 def examples() -> list[tuple[str, Callable[[], Any]]]:
-    """Every algorithm of the registry on the first potential that offers what it requires."""
+    """Every algorithm of the registry on the first problem that offers what it requires."""
     from asyncqn.algorithms import ALGORITHMS
     from asyncqn.algorithms.fit import offers
     from asyncqn.cluster.cluster import Cluster
     from asyncqn.engines.simulator import Simulator
     from asyncqn.minimize import minimize
-    from asyncqn.models import POTENTIALS
+    from asyncqn.models import PROBLEMS
     from asyncqn.types import extra
 
     def run(kind: str) -> None:
         model: Any = ALGORITHMS[kind]
         needs = extra(model, "requires")
         needs = needs if isinstance(needs, tuple) else ()
-        made = (potential.example("float64") for potential in POTENTIALS.values())
-        potential = next(p for p in made if offers(p, needs))
-        algorithm = model.example(potential)
+        made = (problem.example("float64") for problem in PROBLEMS.values())
+        problem = next(p for p in made if offers(p, needs))
+        algorithm = model.example(problem)
         workers = extra(algorithm, "max_workers") or 2
-        minimize(potential, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40)
+        minimize(problem, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40)
 
     return [(kind, partial(run, kind)) for kind in ALGORITHMS]

@@ -47,7 +47,7 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
         times=laws if per_worker else laws[0],
         master=master,
         link=link,
-        rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["potential"]["n_data"])),
+        rows=rows_stated(run.algorithm, run.schedule.commits, int(run.manifest["problem"]["n_data"])),
         fixed=float((counts * fixed).sum() / counts.sum()),
     )
     fitted = replace(bare, message=_message(bare, run.schedule.commit_times(), run.algorithm.stages))

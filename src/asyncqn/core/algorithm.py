@@ -1,7 +1,7 @@
 """Algorithm: what a user writes to say how it is minimised, and what passes between master and workers.
 
 An algorithm never asks for the time, a random source or its neighbours: all that it may know stands in its
-arguments.  So the numbers of a run are a function of (algorithm, potential, theta0, seed, schedule).
+arguments.  So the numbers of a run are a function of (algorithm, problem, theta0, seed, schedule).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from asyncqn.core.problem import POTENTIAL_EXTRAS, Array, Potential
+from asyncqn.core.problem import PROBLEM_EXTRAS, Array, Problem
 
 if TYPE_CHECKING:
     from asyncqn.core.stages import Stages
@@ -36,7 +36,7 @@ class Commit(NamedTuple):
     value: Callable[[Array], float]
     """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
     inverse_metric_from: Callable[..., Any] | None = None
-    """The potential's own, where it has one; the last answer is kept."""
+    """The problem's own, where it has one; the last answer is kept."""
 
 
 class Standing(NamedTuple):
@@ -71,13 +71,13 @@ class Algorithm(Protocol):
 
     Further extras (`ALGORITHM_EXTRAS`), none of which a user must write:
 
-    * `requires`: the extras that a potential must have, by name; `algorithms.fit` checks them;
+    * `requires`: the extras that a problem must have, by name; `algorithms.fit` checks them;
     * `max_workers`: how many workers it can use (any number when absent);
     * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
-    * `advice(potential, theta0, workers, locals_)`: a sentence on what to change after a divergence;
+    * `advice(problem, theta0, workers, locals_)`: a sentence on what to change after a divergence;
     * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
       dim * temperature above its start (`algorithms.noise`); without it, a run that rises has diverged;
-    * `noise_floor(potential, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
+    * `noise_floor(problem, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
       minibatches may lift U, where the parameters are stable, else 0; `iterate` and `locals_` are the
       states at the end;
     * `finished(iterate)`: why the run ends as completed before its last commit; None: it goes on;
@@ -102,19 +102,19 @@ class Algorithm(Protocol):
     def stages(self) -> Stages:
         """How updates reach the master: `core.stages.ASYNCHRONOUS`, or what else is there."""
 
-    def check(self, potential: Potential) -> None:
-        """Raise `BadInput` when the parameters do not fit the potential."""
+    def check(self, problem: Problem) -> None:
+        """Raise `BadInput` when the parameters do not fit the problem."""
 
     def init(self, theta0: Array) -> Any:
         """The master's state at version 0, in arrays of its own."""
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Any:
+    def init_worker(self, problem: Problem, theta0: Array) -> Any:
         """The state of a worker that has not computed anything yet."""
 
-    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+    def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         """The update to send, from the iterate `view` (not to be written to)."""
 
-    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
+    def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         """What the worker does after sending; returns its new state."""
 
     def forget(self, local: Any) -> Any:
@@ -141,11 +141,11 @@ ALGORITHM_EXTRAS = (
     "temperature",
     "noise_floor",
 )
-_EXTRAS = frozenset((*POTENTIAL_EXTRAS, *ALGORITHM_EXTRAS))
+_EXTRAS = frozenset((*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS))
 
 
-def extra(of: Potential | Algorithm | None, name: str) -> Any:
-    """What a potential or an algorithm offers beyond its protocol; None where it does not."""
+def extra(of: Problem | Algorithm | None, name: str) -> Any:
+    """What a problem or an algorithm offers beyond its protocol; None where it does not."""
     if name not in _EXTRAS:
         raise KeyError(f"'{name}' is no extra: declare it in asyncqn.core.algorithm")
     return getattr(of, name, None)

@@ -1,4 +1,4 @@
-"""The numerical loop: every number of a run from (algorithm, potential, theta0, seed, schedule).
+"""The numerical loop: every number of a run from (algorithm, problem, theta0, seed, schedule).
 
 A computation is a pure function of the version it reads and of its worker's own past.  So it can
 be executed the moment its version exists, before the next commit: no version is ever copied.
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from asyncqn.core.algorithm import Algorithm, Task
-from asyncqn.core.master import KeptRows, Master, new_tuple, potential_stopped
+from asyncqn.core.master import KeptRows, Master, new_tuple, problem_stopped
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.problem import Potential
+from asyncqn.core.problem import Problem
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import DROPPED, Schedule, rows_computed
 from asyncqn.core.stopping import Ended, EndedByCallback
@@ -28,12 +28,12 @@ from asyncqn.errors import DamagedFile
 class Segment(NamedTuple):
     """What computes from commit `from_commit` on, in the rows of the schedule from `from_row` on.
 
-    A run has several segments where it was resumed with another algorithm, potential or wire.
+    A run has several segments where it was resumed with another algorithm, problem or wire.
     from_row is None where computations that read a version from `from_commit` on belong to the segment, as in
     the simulator, which computes them as soon as their version exists.
     """
 
-    potential: Potential
+    problem: Problem
     algorithm: Algorithm
     wire: str = "exact"
     from_commit: int = 0
@@ -108,9 +108,9 @@ def execute(
     """
     schedule.check_parts(request.algorithm.stages)
     N = schedule.commits
-    segments = segments or [Segment(request.potential, request.algorithm)]
+    segments = segments or [Segment(request.problem, request.algorithm)]
     first = segments[0]
-    begun = replace(request, potential=first.potential, algorithm=first.algorithm, commits=N)
+    begun = replace(request, problem=first.problem, algorithm=first.algorithm, commits=N)
     master = Master(begun, max(schedule.workers, workers), kept=kept)
     loop = Loop(master, schedule, request.seed, segments)
     outcome, message, failure = Outcome.COMPLETED, f"{N} commits were made.", None
@@ -128,7 +128,7 @@ def execute(
         if watch is not None and isinstance(ended, EndedByCallback):
             watch.stopped(loop)
     except StopIteration as error:
-        raise potential_stopped(error, master.version) from error
+        raise problem_stopped(error, master.version) from error
     if failure is not None:
         raise failure
     done = schedule if master.version == N else schedule.until(master.version)
@@ -147,13 +147,13 @@ class Loop:
         self._next_segment()
 
     def _next_segment(self) -> WorkerSteps:
-        """Go on with the next algorithm and potential; returns the steps of the workers."""
+        """Go on with the next algorithm and problem; returns the steps of the workers."""
         segment = self.segments.pop(0)
-        self.master.go_on_with(segment.algorithm, segment.potential)
+        self.master.go_on_with(segment.algorithm, segment.problem)
         # A float32 wire rounded what the workers read and sent.
         narrow = segment.wire == "float32"
         algorithm: Any = Float32Wire(segment.algorithm) if narrow else segment.algorithm
-        self.worker = WorkerSteps(algorithm, segment.potential, self.master.limit)
+        self.worker = WorkerSteps(algorithm, segment.problem, self.master.limit)
         return self.worker
 
     def run(self, watch: Watch | None = None) -> None:
@@ -163,7 +163,7 @@ class Loop:
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
         time, passes = schedule.commit_times().tolist(), None
         if master.stopping.max_passes is not None:
-            n_data = master.potential.n_data
+            n_data = master.problem.n_data
             passes = np.cumsum(rows_computed(master.algorithm, schedule, n_data)) / n_data
         part = None if schedule.part is None else schedule.part.tolist()
         first, N = master.version, schedule.commits
@@ -189,7 +189,7 @@ class Loop:
                     work = self._next_segment()
                 w = worker[row]
                 if w not in locals_:
-                    locals_[w], steps[w] = master.algorithm.init_worker(work.potential, master.theta0), 0
+                    locals_[w], steps[w] = master.algorithm.init_worker(work.problem, master.theta0), 0
                 k, local, iterate = steps[w], locals_[w], master.iterate
                 stream = new_tuple(Stream, (seed, w, k))
                 task = new_tuple(Task, (w, version, stream, None if part is None else part[row]))

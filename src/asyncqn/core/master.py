@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.problem import Array, Potential, read_only
+from asyncqn.core.problem import Array, Problem, read_only
 from asyncqn.core.request import Progress, Request, StoppingRule
 from asyncqn.core.stopping import Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
@@ -28,10 +28,10 @@ new_tuple = tuple.__new__
 """Makes a named tuple from a plain one in a third of the time: there are some at every commit."""
 
 
-def potential_stopped(error: StopIteration, version: int) -> WorkerFailed:
-    """A StopIteration out of the potential or the algorithm: not the callback's, so not a request to stop."""
+def problem_stopped(error: StopIteration, version: int) -> WorkerFailed:
+    """A StopIteration out of the problem or the algorithm: not the callback's, so not a request to stop."""
     return WorkerFailed(
-        f"the potential or the algorithm raised StopIteration on version {version} ({error}): only a "
+        f"the problem or the algorithm raised StopIteration on version {version} ({error}): only a "
         "callback stops a run by it."
     )
 
@@ -77,7 +77,7 @@ class Master:
     ) -> None:
         self.theta0, self.stopping, self.callback = request.theta0, request.stopping, request.callback
         self._stop = request.stop
-        self.go_on_with(request.algorithm, request.potential)
+        self.go_on_with(request.algorithm, request.problem)
         self.iterate = request.algorithm.init(self.theta0)
         self.limit = explosion_limit(self.theta0)
         self.most_rejected = max(10, 2 * workers)
@@ -99,19 +99,19 @@ class Master:
         """Commit, time, U and |grad U| of versions that were not evaluated, until `flush` moves them."""
         self._view_theta()
 
-    def go_on_with(self, algorithm: Algorithm, potential: Potential) -> None:
-        """Commit and evaluate by these from now on; `potential` stays the object that was given."""
-        self.algorithm, self.potential = algorithm, potential
-        self._asked = asked = read_only(potential)
+    def go_on_with(self, algorithm: Algorithm, problem: Problem) -> None:
+        """Commit and evaluate by these from now on; `problem` stays the object that was given."""
+        self.algorithm, self.problem = algorithm, problem
+        self._asked = asked = read_only(problem)
         self._apply = algorithm.apply
         self.value: Callable[[Array], float] = lambda theta: float(asked.value(theta))
         """U over all data."""
         self._standing: Callable[[Any], Standing | None] | None = extra(algorithm, "standing")
         self._stood: tuple[Standing | None] | None = None
         """The standing of this version, once it was asked for."""
-        self._knows_u = self._standing is not None and extra(potential, "metrics") is None
+        self._knows_u = self._standing is not None and extra(problem, "metrics") is None
         """Whether the method knows all of a row without an evaluation."""
-        made = extra(potential, "inverse_metric_from")
+        made = extra(problem, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
         by_slope = self._standing is not None and (rule.tol is not None or self._stop is not None)
@@ -215,7 +215,7 @@ class Master:
     def _row(self, commit: int, time: float, fun: float) -> dict[str, float]:
         """Return what every row of the metric table has."""
         record: dict[str, float] = {"commit": commit, "time": time, "fun": fun}
-        optimum = extra(self.potential, "optimum")
+        optimum = extra(self.problem, "optimum")
         if optimum is not None:
             record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
         return record

@@ -20,13 +20,13 @@ Counters: TypeAlias = npt.NDArray[np.int64]
 
 
 @runtime_checkable
-class Potential(Protocol):
+class Problem(Protocol):
     """What is minimised: U(theta) = -log p(theta) - sum_i log p(Y_i | theta), a sum over `n_data` points.
 
     These four are all a user must write.  Everything must be pure: equal arguments give equal
     bits, and no argument but `out` is written to: a run hands out read-only views (`read_only`).
 
-    Extras that are used where they exist (`POTENTIAL_EXTRAS`), asked for by `core.algorithm.extra`:
+    Extras that are used where they exist (`PROBLEM_EXTRAS`), asked for by `core.algorithm.extra`:
 
     * `dtype`: of theta (float64 when absent);
     * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
@@ -76,7 +76,7 @@ class Potential(Protocol):
         """
 
 
-POTENTIAL_EXTRAS = (
+PROBLEM_EXTRAS = (
     "dtype",
     "initial",
     "metrics",
@@ -92,22 +92,22 @@ POTENTIAL_EXTRAS = (
     "constrain",
     "reference",
 )
-"""What a potential may offer beyond its protocol."""
+"""What a problem may offer beyond its protocol."""
 
 
-def check_members(potential: Any) -> None:
-    """Raise `BadInput` unless an object has the members of a `Potential`, of the right kinds."""
-    name = getattr(potential, "__name__", type(potential).__name__)
+def check_members(problem: Any) -> None:
+    """Raise `BadInput` unless an object has the members of a `Problem`, of the right kinds."""
+    name = getattr(problem, "__name__", type(problem).__name__)
     for member in ("dim", "n_data", "value", "grad"):
-        require(hasattr(potential, member), f"{name} is not a potential: it has no '{member}'.")
+        require(hasattr(problem, member), f"{name} is not a problem: it has no '{member}'.")
     require(
-        not isinstance(potential, type),
-        f"the potential is the class {name}: make an object of it, {name}(...).",
+        not isinstance(problem, type),
+        f"the problem is the class {name}: make an object of it, {name}(...).",
     )
     for member in ("value", "grad"):
-        require(callable(getattr(potential, member)), f"'{member}' of the potential must be a method.")
+        require(callable(getattr(problem, member)), f"'{member}' of the problem must be a method.")
     for member in ("dim", "n_data"):
-        count = getattr(potential, member)
+        count = getattr(problem, member)
         require(is_count(count), f"{name} has {member} = {count!r}: it must be an integer of at least 1.")
 
 
@@ -127,36 +127,36 @@ def is_ours(kind: type) -> bool:
     return package == "asyncqn" or package.startswith("asyncqn_")
 
 
-def read_only(potential: Potential) -> Any:
-    """The potential as workers and master call it: asyncqn's own as it is, another behind `ReadOnly`.
+def read_only(problem: Problem) -> Any:
+    """The problem as workers and master call it: asyncqn's own as it is, another behind `ReadOnly`.
 
     Our own, and what is derived from it, are left alone because read-only arrays are another type to
     numba: a second compilation of our kernels.
     """
-    return potential if any(map(is_ours, type(potential).__mro__)) else ReadOnly(potential)
+    return problem if any(map(is_ours, type(problem).__mro__)) else ReadOnly(problem)
 
 
 class ReadOnly:
-    """Calls a potential with read-only views of theta and rows; every other attribute is the potential's."""
+    """Calls a problem with read-only views of theta and rows; every other attribute is the problem's."""
 
-    def __init__(self, potential: Potential) -> None:
-        self._potential = potential
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
         for name in (*_OF_THETA, *OF_ROWS):
-            if callable(method := getattr(potential, name, None)):
-                full = f"{type(potential).__name__}.{name}"
+            if callable(method := getattr(problem, name, None)):
+                full = f"{type(problem).__name__}.{name}"
                 setattr(self, name, _guarded(method, full, name in OF_ROWS))
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_potential":  # not there yet: an instance that is being copied
+        if name == "_problem":  # not there yet: an instance that is being copied
             raise AttributeError(name)
-        return getattr(self._potential, name)
+        return getattr(self._problem, name)
 
 
 def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable[..., Any]:
-    """A function of a potential, called with views until it turns out to need arrays that it may write to.
+    """A function of a problem, called with views until it turns out to need arrays that it may write to.
 
     Code compiled for writable arrays alone (Cython, a numba signature) refuses views.  Such a call is
-    repeated with writable copies: if they come back changed the potential is at fault, else it is
+    repeated with writable copies: if they come back changed the problem is at fault, else it is
     handed plain arrays from then on.
     """
     n = 1 + with_rows

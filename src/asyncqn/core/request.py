@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from asyncqn.core.algorithm import Algorithm, Standing
-from asyncqn.core.problem import Array, Potential
+from asyncqn.core.problem import Array, Problem
 from asyncqn.core.stopping import TO_THE_END, Stopping
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ StoppingRule: TypeAlias = Callable[[Standing], str | None]
 class Request:
     """The arguments of `minimize`, checked and complete."""
 
-    potential: Potential
+    problem: Problem
     algorithm: Algorithm
     theta0: Array
     commits: int

@@ -3,7 +3,7 @@
 Version 0 is theta0 and commit n (1..N) produces version n.  A schedule has one row per
 computation, in the order in which they ended; the rows that share a commit are the answers of one
 round, in the order in which they are summed.  A computation whose answer was dropped has commit 0.
-It knows nothing of theta: with an algorithm, a potential, theta0 and a seed it determines every
+It knows nothing of theta: with an algorithm, a problem, theta0 and a seed it determines every
 number of a run.
 """
 

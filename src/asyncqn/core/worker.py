@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.core.algorithm import Algorithm, Task, extra
-from asyncqn.core.problem import Array, Potential, read_only
+from asyncqn.core.problem import Array, Problem, read_only
 from asyncqn.core.streams import Stream
 from asyncqn.kernels.vectors import sum_of_squares, sum_of_two_squares
 
@@ -27,10 +27,10 @@ def explosion_limit(theta0: Array) -> float:
     return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
 
 
-def sample_update(algorithm: Algorithm, potential: Potential, theta0: Array, seed: int) -> Any:
+def sample_update(algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> Any:
     """One step in states that are thrown away: its update shows the shape of all, and kernels are loaded."""
     task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
-    return algorithm.step(algorithm.init(theta0), algorithm.init_worker(potential, theta0), potential, task)
+    return algorithm.step(algorithm.init(theta0), algorithm.init_worker(problem, theta0), problem, task)
 
 
 class WorkerSteps:
@@ -40,8 +40,8 @@ class WorkerSteps:
     does not change from one to the next is looked up here.
     """
 
-    def __init__(self, algorithm: Algorithm, potential: Potential, limit: float) -> None:
-        self.potential = read_only(potential)
+    def __init__(self, algorithm: Algorithm, problem: Problem, limit: float) -> None:
+        self.problem = read_only(problem)
         self._step, self._learn, self._forget = algorithm.step, algorithm.learn, algorithm.forget
         # It says itself what is not finite, and its safeguard takes a wild trial back.
         self._safeguarded = extra(algorithm, "standing") is not None
@@ -52,7 +52,7 @@ class WorkerSteps:
 
         The caller sends it and then lets the worker `learn`.
         """
-        update = self._step(view, local, self.potential, task)
+        update = self._step(view, local, self.problem, task)
         if self._safeguarded:
             return update
         # One call for the vector of a-SGD, and for the two of as-L-BFGS.
@@ -70,7 +70,7 @@ class WorkerSteps:
         """The worker's state after sending `update` (None: rejected)."""
         if update is None:
             return self._forget(local)
-        return self._learn(view, local, self.potential, task)
+        return self._learn(view, local, self.problem, task)
 
 
 def _sound(part: Any, bound: float) -> bool:
@@ -115,11 +115,11 @@ class Float32Wire:
     algorithm: Algorithm
     arrived: bool = False
 
-    def step(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
-        return rounded(self.algorithm.step(self._view(view), local, potential, task))
+    def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
+        return rounded(self.algorithm.step(self._view(view), local, problem, task))
 
-    def learn(self, view: Any, local: Any, potential: Potential, task: Task) -> Any:
-        return self.algorithm.learn(self._view(view), local, potential, task)
+    def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
+        return self.algorithm.learn(self._view(view), local, problem, task)
 
     def forget(self, local: Any) -> Any:
         return self.algorithm.forget(local)

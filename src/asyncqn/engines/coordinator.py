@@ -42,7 +42,7 @@ from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.handout import HandOut
 from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
 from asyncqn.core.execute import Finished
-from asyncqn.core.master import Master, potential_stopped
+from asyncqn.core.master import Master, problem_stopped
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.core.schedule import rows_computed
@@ -93,12 +93,12 @@ class Coordinator:
         check_stages(algorithm.stages, type(algorithm).__name__)
         self.request = request
         self.master = Master(request, workers, pause, rows_to_keep(request))
-        self.potential, self.algorithm, self.theta0 = request.potential, algorithm, request.theta0
+        self.problem, self.algorithm, self.theta0 = request.problem, algorithm, request.theta0
         self.commits, self.seed, self.workers = request.commits, request.seed, workers
         self.stages, self.stopping = algorithm.stages, request.stopping
         self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
-        self._data = data_digest(request.potential)
+        self._data = data_digest(request.problem)
         self.recorder = ScheduleRecorder()
         self.members: dict[int, Member] = {}
         self.gone: set[int] = set()
@@ -154,8 +154,8 @@ class Coordinator:
         self.resumed_from = self.version
         self.segments = segments_after(start, self.manifest(), self.version, len(schedule))
         if self.stopping.max_passes is not None:
-            rows = rows_computed(self.algorithm, schedule, self.potential.n_data)
-            self.master.passes = float(rows.sum()) / self.potential.n_data
+            rows = rows_computed(self.algorithm, schedule, self.problem.n_data)
+            self.master.passes = float(rows.sum()) / self.problem.n_data
         if self.version >= self.commits:
             self.stop(Outcome.COMPLETED, f"{self.version} commits were made.")
 
@@ -188,7 +188,7 @@ class Coordinator:
 
     def worker_state(self, worker: int, arrays: Arrays) -> Any:
         """A worker's state from the arrays that `state_arrays` made of it."""
-        template = self.algorithm.init_worker(self.potential, self.theta0)
+        template = self.algorithm.init_worker(self.problem, self.theta0)
         return Saved({}, arrays).tree(f"worker.{worker}", template)
 
     # -- events
@@ -357,14 +357,14 @@ class Coordinator:
     def _count_passes(self, answers: list[Answer]) -> None:
         read = np.array([answer.read for answer in answers], np.int32)
         part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
-        rows = cast(Any, self.algorithm).rows_of(self.potential.n_data, read, part)
-        self.master.passes += float(rows.sum()) / self.potential.n_data
+        rows = cast(Any, self.algorithm).rows_of(self.problem.n_data, read, part)
+        self.master.passes += float(rows.sum()) / self.problem.n_data
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
             call(*arguments)
         except StopIteration as error:
-            raise potential_stopped(error, self.version) from error
+            raise problem_stopped(error, self.version) from error
         except Ended as ended:
             self.failure = ended.__cause__
             self.stop(ended.outcome, str(ended))

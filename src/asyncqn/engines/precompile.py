@@ -10,7 +10,7 @@ from asyncqn.core.request import Request
 from asyncqn.core.stages import Closes, stage_at
 from asyncqn.core.streams import Stream
 from asyncqn.core.worker import WorkerSteps
-from asyncqn.types import Algorithm, Array, Potential, Task
+from asyncqn.types import Algorithm, Array, Problem, Task
 
 _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
@@ -19,10 +19,10 @@ _FEW = 4096
 
 
 class FewRows:
-    """A potential that looks at the first few rows of those it is given."""
+    """A problem that looks at the first few rows of those it is given."""
 
-    def __init__(self, potential: Potential) -> None:
-        self._called = read_only(potential)
+    def __init__(self, problem: Problem) -> None:
+        self._called = read_only(problem)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._called, name)
@@ -31,18 +31,18 @@ class FewRows:
         return lambda theta, rows, *rest: found(theta, rows[:_FEW], *rest)
 
 
-def precompile(potential: Potential, algorithm: Algorithm, theta0: Array, seed: int) -> None:
+def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int) -> None:
     """Compute, learn and commit in states of its own: everything is pure, so no trace is left.
 
     An error is left to the worker that will meet it again and can name its step.
     """
     stage = stage_at(algorithm.stages, 0)
     parts = range(stage.parts or 1) if stage.closes is Closes.ALL_PARTS else [stage.first_part]
-    few: Any = FewRows(potential)
+    few: Any = FewRows(problem)
     try:
         master = Master(Request(few, algorithm, theta0, commits=_COMMITS, evaluate=None), workers=1)
         steps = WorkerSteps(algorithm, few, master.limit)
-        local = algorithm.init_worker(steps.potential, theta0)
+        local = algorithm.init_worker(steps.problem, theta0)
         for k in range(_COMMITS):
             updates = []
             for i, part in enumerate(parts):

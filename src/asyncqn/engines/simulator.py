@@ -54,7 +54,7 @@ class Simulator(Checked):
     def minimize(self, request: Request) -> Run:
         engine = {"kind": "simulator", "workers": self.workers, "cluster": to_json(self.cluster)}
         algorithm = request.algorithm
-        cluster = stretched_to(self.cluster, algorithm, request.commits, int(request.potential.n_data))
+        cluster = stretched_to(self.cluster, algorithm, request.commits, int(request.problem.n_data))
         with listening_for_interrupts(request.checkpoints):
             if request.checkpoints is not None:
                 schedule = simulate(cluster, algorithm.stages, request.commits, request.seed)

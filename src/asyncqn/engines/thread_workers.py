@@ -191,7 +191,7 @@ class ThreadWorkers:
         """The worker with its own memory, fresh or as the checkpoint has it, and room for its view."""
         c = self.coordinator
         loop = WorkerLoop(
-            c.algorithm, c.potential, c.theta0, c.seed, timing_model=self.timing_model,
+            c.algorithm, c.problem, c.theta0, c.seed, timing_model=self.timing_model,
             learns_first=self.alone, measured=is_timed,
         )  # fmt: skip
         if c.start is not None and str(worker) in c.start.document["workers"]:

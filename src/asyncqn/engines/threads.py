@@ -47,7 +47,7 @@ class Threads(RealEngine):
         self.check_options(W, mortal=True)
 
     def minimize(self, request: Request) -> Run:
-        precompile(request.potential, request.algorithm, request.theta0, request.seed)
+        precompile(request.problem, request.algorithm, request.theta0, request.seed)
         clock = Clock(self.time_unit)
         state = self.coordinator(request, "threads", self.workers, clock)
         clock.restart(state.time)

@@ -20,7 +20,7 @@ from asyncqn.engines.failures import failure
 from asyncqn.engines.orders import Assign, state_arrays
 from asyncqn.errors import WorkerFailed
 from asyncqn.runs.checkpoint import Arrays, Saved
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Problem
 
 
 class Received(NamedTuple):
@@ -86,7 +86,7 @@ class WorkerLoop:
 
     Parameters
     ----------
-    algorithm, potential, theta0, seed
+    algorithm, problem, theta0, seed
         What is run.
     timing_model : Cluster or None
         The cluster to whose drawn times computations are stretched.
@@ -102,7 +102,7 @@ class WorkerLoop:
     def __init__(
         self,
         algorithm: Algorithm,
-        potential: Potential,
+        problem: Problem,
         theta0: Array,
         seed: int,
         *,
@@ -111,8 +111,8 @@ class WorkerLoop:
         learns_first: bool = False,
         measured: Callable[[int], bool] = lambda computation: True,
     ) -> None:
-        self.steps = WorkerSteps(wire or algorithm, potential, explosion_limit(theta0))
-        self.local = algorithm.init_worker(self.steps.potential, theta0)
+        self.steps = WorkerSteps(wire or algorithm, problem, explosion_limit(theta0))
+        self.local = algorithm.init_worker(self.steps.problem, theta0)
         self.order: Assign | None = None
         """The order under way, or the last one."""
         self._seed, self._stages, self._timing_model = seed, algorithm.stages, timing_model

@@ -24,9 +24,9 @@ from asyncqn.lab.blame import student
 from asyncqn.minimize import minimize
 from asyncqn.parameters import Seed, Workers, checked, parameter
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Engine, Potential, extra
+from asyncqn.types import Algorithm, Engine, Problem, extra
 
-Make = Callable[[Potential, int], Algorithm]
+Make = Callable[[Problem, int], Algorithm]
 """The algorithm for a problem and so many workers."""
 
 LONGEST = 200_000
@@ -37,13 +37,13 @@ PAYS = 0.9
 """More workers pay where they take the time below this share of what fewer need."""
 
 
-def _blocks(potential: Potential, workers: int) -> Algorithm:
-    pieces = pieces_of_a_block(potential.dim, potential.n_data, workers)
-    return BlockLBFGS(min(workers, potential.n_data), pieces=pieces)
+def _blocks(problem: Problem, workers: int) -> Algorithm:
+    pieces = pieces_of_a_block(problem.dim, problem.n_data, workers)
+    return BlockLBFGS(min(workers, problem.n_data), pieces=pieces)
 
 
-def _growing(potential: Potential, workers: int) -> Algorithm:
-    return GrowingLBFGS(workers, max(1, growths(potential.dim, potential.n_data, workers)))
+def _growing(problem: Problem, workers: int) -> Algorithm:
+    return GrowingLBFGS(workers, max(1, growths(problem.dim, problem.n_data, workers)))
 
 
 CANDIDATES: dict[str, Make] = {
@@ -97,7 +97,7 @@ class Plan(NamedTuple):
 
 @checked
 def plan(
-    potential: Annotated[Potential, parameter("What is minimised")],
+    problem: Annotated[Problem, parameter("What is minimised")],
     *,
     target: Annotated[float, parameter("The metric that times are taken to")],
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
@@ -144,7 +144,7 @@ def plan(
     many = recorded_workers or min(os.cpu_count() or 1, max(workers))
     if recorded and algorithms is None:
         algorithms = {name: planned(name, run) for name, run in recorded.items()}
-    makers = _makers(potential, algorithms or CANDIDATES, many)
+    makers = _makers(problem, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
     clusters: dict[str, Cluster] = {}
     lowest = math.inf
@@ -152,16 +152,16 @@ def plan(
         run = (recorded or {}).get(name)
         if run is None:
             say(f"recording {name} on {counted(many)}")
-            run = _recorded(potential, make(potential, many), engine(many), seed, record / len(makers))
+            run = _recorded(problem, make(problem, many), engine(many), seed, record / len(makers))
         clusters[name] = Cluster.from_run(run)
         lowest = min(lowest, _lowest(run, name, metric))
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
             say(f"simulating {name} on {counted(count)}")
-            algorithm, cluster = make(potential, count), with_workers(clusters[name], count)
+            algorithm, cluster = make(problem, count), with_workers(clusters[name], count)
             different = range(seed, seed + seeds)
-            found = _predicted(potential, name, algorithm, cluster, different, commits=commits, **end)
+            found = _predicted(problem, name, algorithm, cluster, different, commits=commits, **end)
             predictions.append(found)
     asked = [p for p in predictions if p.workers in workers]
     best = min(asked, key=lambda p: (p.time, p.workers))
@@ -174,8 +174,8 @@ def plan(
     if check:
         say("checking the best for real")
         mine = min((p for p in predictions if p.workers == many), key=lambda p: p.time)
-        algorithm = makers[mine.algorithm](potential, many)
-        real = _time_to(potential, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
+        algorithm = makers[mine.algorithm](problem, many)
+        real = _time_to(problem, algorithm, engine(many), seed=seed + seeds, commits=commits, **end)
         checked = Checked(mine.algorithm, many, mine.time, real)
     return Plan(clusters, tuple(asked), best, _pays(asked, best.algorithm), checked)
 
@@ -207,7 +207,7 @@ def planned(name: str, run: Run) -> Make | Algorithm:
     return made
 
 
-def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
+def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int, seconds: float) -> Run:
     """A run of so many seconds, or of a few commits where these take longer; convergence does not end it.
 
     Metrics are evaluated as often as in a run to a target: the clock stands still, but an evaluation leaves
@@ -215,20 +215,20 @@ def _recorded(potential: Potential, algorithm: Algorithm, engine: Engine, seed: 
     """
     evaluate = _evaluate(algorithm)
     options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": evaluate}
-    run = minimize(potential, algorithm, commits=LONGEST, max_time=seconds, **options)
-    return run if run.nit >= FEWEST else minimize(potential, algorithm, commits=FEWEST, **options)
+    run = minimize(problem, algorithm, commits=LONGEST, max_time=seconds, **options)
+    return run if run.nit >= FEWEST else minimize(problem, algorithm, commits=FEWEST, **options)
 
 
-def _makers(potential: Potential, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
+def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
     """Every algorithm as a function of the workers; of ours, those that fit the problem."""
 
     def fixed(algorithm: Any) -> Make:
-        return lambda potential, workers: algorithm
+        return lambda problem, workers: algorithm
 
     makers = {n: a if callable(a) and not hasattr(a, "stages") else fixed(a) for n, a in given.items()}
     for name in list(makers):
         try:
-            check_fit(makers[name](potential, workers), potential, workers)
+            check_fit(makers[name](problem, workers), problem, workers)
         except BadInput:
             if given is not CANDIDATES:
                 raise
@@ -246,22 +246,22 @@ def _evaluate(algorithm: Algorithm) -> int | None:
 
 
 def _time_to(
-    potential: Potential, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
+    problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
 ) -> float:
     """When a run reaches its target; infinite where it ends before, if only because it has converged."""
     if commits is None and extra(algorithm, "standing") is None:
         commits = LONGEST
     evaluate = _evaluate(algorithm)
-    run = minimize(potential, algorithm, engine=engine, commits=commits, evaluate=evaluate, **options)
+    run = minimize(problem, algorithm, engine=engine, commits=commits, evaluate=evaluate, **options)
     return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
 
 
 def _predicted(
-    potential: Potential, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range, **options: Any
+    problem: Problem, name: str, algorithm: Algorithm, cluster: Cluster, seeds: range, **options: Any
 ) -> Prediction:
     engine, times = Simulator(cluster), []
     for seed in seeds:
-        times.append(_time_to(potential, algorithm, engine, seed=seed, check=False, **options))
+        times.append(_time_to(problem, algorithm, engine, seed=seed, check=False, **options))
         if times[-1] == math.inf:  # no other seed can mend the mean
             return Prediction(name, cluster.workers, math.inf, math.inf, math.inf)
     mean = float(np.mean(times))

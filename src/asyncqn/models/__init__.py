@@ -12,9 +12,9 @@ from typing import Any
 from asyncqn.errors import BadInput
 from asyncqn.registry import Registry
 from asyncqn.storage.serialise import is_own, make_own, own_kind, own_parameters, to_json
-from asyncqn.types import Potential, extra
+from asyncqn.types import Problem, extra
 
-POTENTIALS = Registry(
+PROBLEMS = Registry(
     {
         "linear-gaussian": "asyncqn.models.linear_gaussian:LinearGaussian",
         "logistic-regression": "asyncqn.models.logistic:LogisticRegression",
@@ -33,18 +33,18 @@ A model has `example(dtype)`, a small one for tests, and is made from a section 
 saved run, by its `random`; or, where its data are in a file, by its `from_stored` and `from_source`."""
 
 
-def reference_of(potential: Potential) -> dict[str, Any] | None:
+def reference_of(problem: Problem) -> dict[str, Any] | None:
     """JSON data for `rebuild`: what it says itself, or the plain values of a user's own dataclass."""
-    say = extra(potential, "reference")
+    say = extra(problem, "reference")
     if say is not None:
         said = say()
         return None if said is None else dict(to_json(said))
-    kind, parameters = own_kind(type(potential)), own_parameters(potential)
+    kind, parameters = own_kind(type(problem)), own_parameters(problem)
     return None if kind is None or parameters is None else {"kind": kind, **parameters}
 
 
-def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Potential | None:
-    """The potential that a `reference()` describes; None where there is nothing to go by.
+def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Problem | None:
+    """The problem that a `reference()` describes; None where there is nothing to go by.
 
     A user's own class, "module:Class", is imported only where that is allowed.
     """
@@ -53,14 +53,14 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     arguments = dict(reference)
     kind = arguments.pop("kind", None)
     if is_own(kind):
-        return make_own(kind, arguments, "potential", True) if allow_imports else None
-    if kind not in POTENTIALS:
+        return make_own(kind, arguments, "problem", True) if allow_imports else None
+    if kind not in PROBLEMS:
         raise BadInput(
-            f"this version of asyncqn cannot rebuild a potential of kind {kind!r}: pass the potential."
+            f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem."
         )
-    model = POTENTIALS[kind]
+    model = PROBLEMS[kind]
     if hasattr(model, "random"):
-        made: Potential = model.random(**arguments)
+        made: Problem = model.random(**arguments)
     else:
         made = model.from_source(arguments.pop("source"), arguments)
     return made

@@ -54,7 +54,7 @@ class LinearModel(Checked):
     )
 
     kind: ClassVar[str]
-    """Its name in `models.POTENTIALS`."""
+    """Its name in `models.PROBLEMS`."""
     sampled_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class LinearModel(Checked):
     def reference(self) -> dict[str, Any] | None:
         return None if self.recipe is None else {"kind": self.kind, **self.recipe}
 
-    # -- a potential
+    # -- a problem
 
     @cached_property
     def _rows(self) -> DenseRows | SparseRows:

@@ -6,7 +6,7 @@ import numpy as np
 
 from asyncqn.errors import BadInput, require
 from asyncqn.kernels.vectors import is_range
-from asyncqn.types import Potential, Rows
+from asyncqn.types import Problem, Rows
 
 
 def chosen(rows: Rows, n_data: int) -> slice | Rows:
@@ -18,9 +18,9 @@ def chosen(rows: Rows, n_data: int) -> slice | Rows:
     return slice(int(rows[0]), int(rows[0]) + len(rows)) if is_range(rows) else rows
 
 
-def misfit(potential: Potential) -> BadInput:
+def misfit(problem: Problem) -> BadInput:
     """The error where a kernel found that sizes or rows do not fit; made only then, for it takes time."""
     return BadInput(
-        f"theta and out must hold dim = {potential.dim} numbers, and rows lie between 0 and "
-        f"n_data - 1 = {potential.n_data - 1}."
+        f"theta and out must hold dim = {problem.dim} numbers, and rows lie between 0 and "
+        f"n_data - 1 = {problem.n_data - 1}."
     )

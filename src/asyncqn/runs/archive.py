@@ -15,10 +15,10 @@ from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.parameters import AllowImports, Folder, checked, parameter
 from asyncqn.runs.checkpoint import metrics_of, with_prefix
 from asyncqn.runs.draws import Draws
-from asyncqn.runs.manifest import Manifest, rebuild_inputs
+from asyncqn.runs.manifest import Manifest, read_with_manifest, rebuild_inputs
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
-from asyncqn.types import Algorithm, Potential
+from asyncqn.types import Algorithm, Problem
 
 RUN = storage.Kind("asyncqn run", "run", "run.json", 3, ("arrays.npz", "draws.npy"))
 """Formats 1 and 2 had arrays.npz under that name, and 1 no checksum of run.json; both are still read."""
@@ -75,13 +75,13 @@ def save_run(run: Run, folder: str | Path) -> Path:
 def load_run(
     folder: Annotated[Folder, parameter("Of a saved run")],
     *,
-    potential: Annotated[Potential | None, parameter("None: rebuilt from the run")] = None,
+    problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
     algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
     allow_imports: AllowImports = False,
 ) -> Run:
     """Read a saved run; a folder that is not a run, or is damaged, raises one clear sentence.
 
-    A potential or an algorithm that is given is taken instead of being rebuilt from the run.
+    A problem or an algorithm that is given is taken instead of being rebuilt from the run.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
 
     >>> import tempfile
@@ -103,7 +103,7 @@ def load_run(
             raise DamagedFile(
                 f"{folder} cannot be used: it ended as {said.status[:40]!r}, which is no outcome."
             )
-        potential, algorithm = rebuild_inputs(folder, plain, potential, algorithm, allow_imports)
+        problem, algorithm = rebuild_inputs(folder, plain, problem, algorithm, allow_imports)
         return Run(
             theta=arrays["theta"],
             fun=float(said.fun),
@@ -116,7 +116,7 @@ def load_run(
             theta0=arrays["theta0"],
             fingerprints=arrays["fingerprints"],
             algorithm=algorithm,
-            potential=potential,
+            problem=problem,
             keep=keep,
             results=with_prefix("results.", arrays),
         )
@@ -126,10 +126,10 @@ def _read_stored(
     folder: str | Path,
 ) -> tuple[RunDocument, dict[str, Any], dict[str, npt.NDArray[Any]], Draws | None]:
     """The document, its manifest as plain data, the arrays and the draws of a saved run."""
-    document = storage.read_document(folder, RUN)
+    document = read_with_manifest(folder, RUN)
     with storage.telling_damage(folder, RUN):
         said = document.typed(RunDocument)
-        sizes = {"dim": said.manifest.potential.dim}
+        sizes = {"dim": said.manifest.problem.dim}
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")

@@ -24,7 +24,7 @@ from asyncqn.runs.checkpoint import (
     documents_in,
     metrics_of,
 )
-from asyncqn.runs.manifest import Count, Manifest
+from asyncqn.runs.manifest import Count, Manifest, read_with_manifest
 
 _NUMBERS = ("f", "i", "u", "b")
 
@@ -97,10 +97,10 @@ def _read_all(folder: Path) -> tuple[list[Saved], list[str]]:
 
 
 def _read(path: Path, seen: dict[str, str]) -> Saved:
-    document = storage.read_document(path, CHECKPOINT)
+    document = read_with_manifest(path, CHECKPOINT)
     with storage.telling_damage(path, CHECKPOINT):
         said = document.typed(CheckpointDocument)
-        sizes = {"dim": said.manifest.potential.dim}
+        sizes = {"dim": said.manifest.problem.dim}
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
         files: dict[str, storage.LogFile] = {}
         for name, entry in said.logs.items():

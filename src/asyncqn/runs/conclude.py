@@ -28,7 +28,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
     if outcome is Outcome.DIVERGED:
-        advice = advise(master.algorithm, master.potential, master.theta0, master.workers, locals_)
+        advice = advise(master.algorithm, master.problem, master.theta0, master.workers, locals_)
         message = f"{message}: {advice}"
     totals = master.algorithm.counters(master.iterate, locals_)
     master.flush()
@@ -50,7 +50,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
         theta0=master.theta0.copy(),
         fingerprints=np.array(master.fingerprints, np.uint32),
         algorithm=master.algorithm,
-        potential=master.potential,
+        problem=master.problem,
         keep=_draws(master),
         results=_results(master),
     )
@@ -94,7 +94,7 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
         eps = float(np.finfo(master.theta0.dtype).eps)
         if risen(start, fun, 0.0, eps):
             noise = explained_rise(
-                *(master.algorithm, master.potential, master.theta0, start),
+                *(master.algorithm, master.problem, master.theta0, start),
                 workers=master.workers,
                 commits=master.version,
                 iterate=master.iterate,

@@ -43,7 +43,7 @@ def run_schedule(
         request,
         schedule,
         workers=engine.get("workers", 0),
-        segments=segments or [Segment(request.potential, request.algorithm, engine.get("wire") or "exact")],
+        segments=segments or [Segment(request.problem, request.algorithm, engine.get("wire") or "exact")],
         kept=rows_to_keep(request),
         watch=None if checkpoints is None else CheckpointWriter(checkpoints, manifest),
     )

@@ -8,24 +8,25 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from asyncqn import storage
 from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
 from asyncqn.core.request import Request
 from asyncqn.core.stopping import Stopping
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.models import POTENTIALS, rebuild, reference_of
+from asyncqn.models import PROBLEMS, rebuild, reference_of
 from asyncqn.parameters import from_json
 from asyncqn.runs.data_digest import data_digest
 from asyncqn.runs.provenance import code_digest, versions
 from asyncqn.storage.serialise import is_own, to_json
-from asyncqn.types import Algorithm, Array, Potential, extra
+from asyncqn.types import Algorithm, Array, Problem, extra
 
 EngineManifest: TypeAlias = Mapping[str, Any]
 """What a manifest says of the engine: its `kind`, its parameters, and what it measured."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-class PotentialEntry(msgspec.Struct):
-    """What a manifest says of the potential."""
+class ProblemEntry(msgspec.Struct):
+    """What a manifest says of the problem."""
 
     name: str
     dim: Count
@@ -53,7 +54,7 @@ class SegmentEntry(msgspec.Struct):
 
     from_commit: Count
     from_row: Count | None
-    potential: PotentialEntry
+    problem: ProblemEntry
     algorithm: AlgorithmEntry
     wire: str
     data: Count
@@ -62,7 +63,7 @@ class SegmentEntry(msgspec.Struct):
 class Manifest(msgspec.Struct):
     """What a loaded manifest must at least say."""
 
-    potential: PotentialEntry
+    problem: ProblemEntry
     algorithm: AlgorithmEntry
     engine: EngineEntry
     seed: int
@@ -73,13 +74,13 @@ class Manifest(msgspec.Struct):
     segments: list[SegmentEntry] = []
 
 
-def potential_entry(potential: Potential) -> dict[str, Any]:
-    """What a manifest says of the potential."""
+def problem_entry(problem: Problem) -> dict[str, Any]:
+    """What a manifest says of the problem."""
     return {
-        "name": type(potential).__name__,
-        "reference": reference_of(potential),
-        "dim": int(potential.dim),
-        "n_data": int(potential.n_data),
+        "name": type(problem).__name__,
+        "reference": reference_of(problem),
+        "dim": int(problem.dim),
+        "n_data": int(problem.n_data),
     }
 
 
@@ -88,9 +89,9 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
 
     data: the digest of the problem's data, where it was computed before.
     """
-    data = data_digest(request.potential) if data is None else data
+    data = data_digest(request.problem) if data is None else data
     return {
-        "potential": potential_entry(request.potential),
+        "problem": problem_entry(request.problem),
         **({"data": data} if data else {}),
         "algorithm": algorithm_to_json(request.algorithm),
         "exact": extra(request.algorithm, "standing") is not None,
@@ -107,40 +108,51 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
     }
 
 
+def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Document:
+    """Read a document that contains a manifest; one of version 0.3 or earlier is put into today's words."""
+    document = storage.read_document(folder, kind)
+    manifest = document.plain.get("manifest")
+    entries = [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
+    for entry in entries:
+        if isinstance(entry, dict) and "potential" in entry:
+            entry.setdefault("problem", entry.pop("potential"))
+    return document
+
+
 def rebuild_inputs(
     folder: str | Path,
     manifest: Mapping[str, Any],
-    potential: Potential | None,
+    problem: Problem | None,
     algorithm: Algorithm | None,
     allow_imports: bool,
-) -> tuple[Potential | None, Algorithm | None]:
+) -> tuple[Problem | None, Algorithm | None]:
     """Return the inputs that are given, else rebuilt from the manifest; None where it does not say how."""
     if algorithm is None:
         try:
             algorithm = algorithm_from_json(manifest["algorithm"], allow_imports=allow_imports)
         except BadInput as error:
             raise DamagedFile(f"{folder} cannot be used: {error}") from None
-    if potential is None:
-        potential = _rebuilt(folder, manifest["potential"]["reference"], allow_imports)
-    return potential, algorithm
+    if problem is None:
+        problem = _rebuilt(folder, manifest["problem"]["reference"], allow_imports)
+    return problem, algorithm
 
 
-def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Potential | None:
+def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem | None:
     kind = reference.get("kind") if isinstance(reference, Mapping) else None
     try:
         return rebuild(reference, allow_imports=allow_imports)
     except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         if not isinstance(kind, str):
-            raise DamagedFile(f"{folder} cannot be used: it names no potential, but {kind!r}.") from None
-        elsewhere = kind not in POTENTIALS or "source" in reference
+            raise DamagedFile(f"{folder} cannot be used: it names no problem, but {kind!r}.") from None
+        elsewhere = kind not in PROBLEMS or "source" in reference
         if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
             raise  # of a user's class, of a newer version, or of ratings that are not here
         words = " ".join(str(error).split())[:300]
-        raise DamagedFile(f"{folder} cannot be used: its potential cannot be made: {words}") from None
+        raise DamagedFile(f"{folder} cannot be used: its problem cannot be made: {words}") from None
 
 
 def request_again(
-    manifest: Mapping[str, Any], potential: Potential, algorithm: Algorithm, theta0: Array, **changes: Any
+    manifest: Mapping[str, Any], problem: Problem, algorithm: Algorithm, theta0: Array, **changes: Any
 ) -> Request:
     """What the run of a manifest was asked for, but for what changes; format 2 did not say when to stop."""
     try:
@@ -150,4 +162,4 @@ def request_again(
     asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
     for name in ("every_version", "open_ended"):
         asked[name] = bool(manifest.get(name, False))
-    return Request(potential, algorithm, theta0, **{"stopping": stopping, **asked, **changes})
+    return Request(problem, algorithm, theta0, **{"stopping": stopping, **asked, **changes})

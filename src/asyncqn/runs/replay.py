@@ -22,24 +22,24 @@ from asyncqn.runs.manifest import request_again
 from asyncqn.runs.run import Run
 from asyncqn.runs.segments import value_at_start
 from asyncqn.storage.serialise import is_own
-from asyncqn.types import Algorithm, Potential
+from asyncqn.types import Algorithm, Problem
 
 
 @checked
 def replay(
     run: Annotated[Run | Folder, parameter("A run, or the folder of a saved one")],
-    potential: Annotated[Potential | None, parameter("None: rebuilt from the run")] = None,
+    problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
     algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
     *,
     allow_imports: AllowImports = False,
     earlier: Annotated[
-        Sequence[tuple[Potential | None, Algorithm | None]], parameter("Of the segments before the last")
+        Sequence[tuple[Problem | None, Algorithm | None]], parameter("Of the segments before the last")
     ] = (),
     keep: Annotated[int | None, parameter("Commits between two iterates that are kept", ge=1)] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
 
-    The potential and the algorithm are rebuilt from the run where it knows how, else must be given.
+    The problem and the algorithm are rebuilt from the run where it knows how, else must be given.
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     earlier: those of the segments before the last, where the run went on with others (`resume` with `change`)
     and they cannot be rebuilt; None where they can.
@@ -54,28 +54,28 @@ def replay(
     recorded = (
         run
         if isinstance(run, Run)
-        else load_run(run, potential=potential, algorithm=algorithm, allow_imports=allow_imports)
+        else load_run(run, problem=problem, algorithm=algorithm, allow_imports=allow_imports)
     )
-    potential = potential if potential is not None else recorded.potential
+    problem = problem if problem is not None else recorded.problem
     algorithm = algorithm if algorithm is not None else recorded.algorithm
-    if potential is None:
-        raise BadInput(needs_potential("run", "replay(run, potential=...)", recorded.manifest))
+    if problem is None:
+        raise BadInput(needs_problem("run", "replay(run, problem=...)", recorded.manifest))
     if algorithm is None:
         raise BadInput(needs_algorithm("run", "replay(run, algorithm=...)", recorded.manifest))
     require(
-        int(potential.dim) == recorded.theta0.size,
-        f"the run is of dimension {recorded.theta0.size} but the potential has dim = {potential.dim}: "
-        "pass the potential that was minimised.",
+        int(problem.dim) == recorded.theta0.size,
+        f"the run is of dimension {recorded.theta0.size} but the problem has dim = {problem.dim}: "
+        "pass the problem that was minimised.",
     )
-    check_fit(algorithm, potential)
+    check_fit(algorithm, problem)
     manifest = recorded.manifest
     request = request_again(
         manifest,
-        *(potential, algorithm, recorded.theta0),
+        *(problem, algorithm, recorded.theta0),
         commits=manifest["commits"] if recorded.status is Outcome.COMPLETED else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
-    segments = _segments(recorded, potential, algorithm, earlier, allow_imports)
+    segments = _segments(recorded, problem, algorithm, earlier, allow_imports)
     again = run_schedule(request, recorded.schedule, engine=manifest["engine"], segments=segments)
     difference = first_difference(recorded, again)
     if difference is not None:
@@ -85,14 +85,14 @@ def replay(
     return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
 
 
-def needs_potential(what: str, call: str, manifest: dict[str, Any]) -> str:
-    """The sentence for a run or a checkpoint whose potential cannot be made again."""
-    entry = manifest["potential"]
+def needs_problem(what: str, call: str, manifest: dict[str, Any]) -> str:
+    """The sentence for a run or a checkpoint whose problem cannot be made again."""
+    entry = manifest["problem"]
     kind = (entry["reference"] or {}).get("kind")
     if is_own(kind):
-        return f"the {what}'s potential is your own class {kind}: {_allow(call)}."
+        return f"the {what}'s problem is your own class {kind}: {_allow(call)}."
     name = entry["name"]
-    return f"the {what} does not say how to rebuild its potential ({name}): in Python, pass it as {call}."
+    return f"the {what} does not say how to rebuild its problem ({name}): in Python, pass it as {call}."
 
 
 def needs_algorithm(what: str, call: str, manifest: dict[str, Any]) -> str:
@@ -109,9 +109,9 @@ def _allow(call: str) -> str:
 
 def _segments(
     recorded: Run,
-    potential: Potential,
+    problem: Problem,
     algorithm: Algorithm,
-    given: Sequence[tuple[Potential | None, Algorithm | None]],
+    given: Sequence[tuple[Problem | None, Algorithm | None]],
     allow_imports: bool,
 ) -> list[Segment]:
     """The segments of a run that has several, of which the last is computed by what is given."""
@@ -121,16 +121,16 @@ def _segments(
         last = entries[-1]
         p, a = given[i] if entry is not last and i < len(given) else (None, None)
         if p is None:
-            same = entry["potential"] == last["potential"] and entry["data"] == last["data"]
-            p = potential if same else rebuild(entry["potential"]["reference"], allow_imports=allow_imports)
+            same = entry["problem"] == last["problem"] and entry["data"] == last["data"]
+            p = problem if same else rebuild(entry["problem"]["reference"], allow_imports=allow_imports)
         if a is None:
             same = entry["algorithm"] == last["algorithm"]
             a = algorithm if same else algorithm_from_json(entry["algorithm"], allow_imports=allow_imports)
         where = f"segment {i}, from commit {entry['from_commit']} on,"
-        hint = "pass it in replay(run, earlier=[(potential, algorithm), ...])."
+        hint = "pass it in replay(run, earlier=[(problem, algorithm), ...])."
         if p is None:
-            name = entry["potential"]["name"]
-            raise BadInput(f"the run does not say how to rebuild the potential of {where} ({name}): {hint}")
+            name = entry["problem"]["name"]
+            raise BadInput(f"the run does not say how to rebuild the problem of {where} ({name}): {hint}")
         if a is None:
             kind = entry["algorithm"]["kind"]
             raise BadInput(f"the algorithm of {where} ({kind}) is not one of asyncqn's: {hint}")
@@ -164,19 +164,19 @@ def _cause(recorded: Run, again: Run) -> str:
     changed += [
         f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
     ]
-    changed += [f"the {part} is another" for part in ("potential", "algorithm") if old[part] != new[part]]
+    changed += [f"the {part} is another" for part in ("problem", "algorithm") if old[part] != new[part]]
     start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
     if start != start_again:
         changed.append(f"U at the start is {start_again!r} instead of {start!r}")
-    blamed = [fact for fact in changed if fact.startswith(("the potential", "U at"))]
+    blamed = [fact for fact in changed if fact.startswith(("the problem", "U at"))]
     if changed and changed != blamed:
         return f"since the recording {', '.join(changed)}"
     if blamed:
         return (
-            f"code, versions and machine are as recorded, but {' and '.join(blamed)}: the potential's data "
+            f"code, versions and machine are as recorded, but {' and '.join(blamed)}: the problem's data "
             "or code must have changed"
         )
     unchanged = "code, versions and machine are as recorded, and so is U at the start"
-    if is_ours(type(again.potential)):
+    if is_ours(type(again.problem)):
         return f"{unchanged}: the files of the run were altered, or this is a mistake of asyncqn to report"
-    return f"{unchanged}: the potential's gradient is not a function of its arguments, or its code changed"
+    return f"{unchanged}: the problem's gradient is not a function of its arguments, or its code changed"

@@ -15,7 +15,7 @@ from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.table import Table
-from asyncqn.types import Algorithm, Array, Potential, extra
+from asyncqn.types import Algorithm, Array, Problem, extra
 
 if TYPE_CHECKING:
     from asyncqn.cluster.cluster import Cluster
@@ -45,7 +45,7 @@ class Run:
     theta0: Array = field(repr=False)
     fingerprints: npt.NDArray[np.uint32] = field(repr=False)
     algorithm: Algorithm | None = None
-    potential: Potential | None = field(default=None, repr=False)
+    problem: Problem | None = field(default=None, repr=False)
     keep: Draws | None = field(default=None, repr=False)
     """Every k-th iterate, where `minimize` was given `keep`."""
     results: Mapping[str, Array] = field(default_factory=dict, repr=False)
@@ -78,7 +78,7 @@ class Run:
         """Rows whose gradient was computed, over n_data; NaN where the algorithm does not say."""
         if extra(self.algorithm, "rows_of") is None:
             return math.nan
-        n_data = int(self.manifest["potential"]["n_data"])
+        n_data = int(self.manifest["problem"]["n_data"])
         return float(rows_computed(self.algorithm, self.schedule, n_data).sum()) / n_data
 
     @property
@@ -143,7 +143,7 @@ class Run:
             "staleness_mean": float(staleness.mean()) if staleness.size else 0.0,
             **self.counters,
         }
-        optimum = extra(self.potential, "optimum")
+        optimum = extra(self.problem, "optimum")
         if optimum:
             out["error"] = (self.fun - optimum) / abs(optimum)
         return out

@@ -1,8 +1,8 @@
-"""Segments: a run that was resumed with another algorithm, potential or wire, part by part.
+"""Segments: a run that was resumed with another algorithm, problem or wire, part by part.
 
 What is carried over into a new segment: theta and all else of the master's state, every worker's state, its
 number and how many steps it made, the metric table.  So the two algorithms must be of one kind, with states
-of equal shapes, and the potentials of equal `dim`, `n_data` and dtype.
+of equal shapes, and the problems of equal `dim`, `n_data` and dtype.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from asyncqn.errors import BadInput, require
 from asyncqn.runs.checkpoint import Arrays, Saved, with_prefix
 from asyncqn.runs.data_digest import data_digest, is_reliable
 from asyncqn.runs.table import Table
-from asyncqn.types import Algorithm, Array, Potential, extra
+from asyncqn.types import Algorithm, Array, Problem, extra
 
 Entry = dict[str, Any]
 
@@ -31,17 +31,17 @@ def segments_after(
     segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
     data = segments[-1]["data"] + bool(start.document.get("other data"))
     new = _entry(now, from_commit, from_row, data)
-    if any(new[part] != segments[-1][part] for part in ("potential", "algorithm", "wire", "data")):
+    if any(new[part] != segments[-1][part] for part in ("problem", "algorithm", "wire", "data")):
         segments.append(new)
     return segments if len(segments) > 1 else []
 
 
 def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, data: int) -> Entry:
-    """data: how many times a potential of the same description came with other data, as far as U can tell."""
+    """data: how many times a problem of the same description came with other data, as far as U can tell."""
     return {
         "from_commit": from_commit,
         "from_row": from_row,
-        "potential": manifest["potential"],
+        "problem": manifest["problem"],
         "algorithm": manifest["algorithm"],
         "wire": manifest["engine"].get("wire") or "exact",
         "data": data,
@@ -49,17 +49,17 @@ def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, 
 
 
 def differences(
-    saved: Saved, potential: Entry, algorithm: Entry, theta0: Array, given: Potential | None
+    saved: Saved, problem: Entry, algorithm: Entry, theta0: Array, given: Problem | None
 ) -> list[str]:
     """What a checkpoint was written with, where it is not what it shall go on with.
 
-    U at the start is compared for a potential that was `given`, up to the rounding of another processor.
+    U at the start is compared for a problem that was `given`, up to the rounding of another processor.
     """
     manifest = saved.document["manifest"]
     found = [
-        f"the potential's {name} was {manifest['potential'].get(name)!r}, not {potential[name]!r}"
+        f"the problem's {name} was {manifest['problem'].get(name)!r}, not {problem[name]!r}"
         for name in ("name", "dim", "n_data", "reference")
-        if manifest["potential"].get(name) != potential[name]
+        if manifest["problem"].get(name) != problem[name]
     ]
     old, new = manifest["algorithm"], algorithm
     if old["kind"] != new["kind"]:
@@ -91,17 +91,17 @@ def value_at_start(metrics: Table) -> float | None:
     return float(metrics["fun"][0]) if known else None
 
 
-def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: Algorithm | None) -> None:
+def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algorithm | None) -> None:
     """Refuse a change after which the states of the checkpoint would mean something else."""
     manifest, theta0 = saved.document["manifest"], saved.arrays["theta0"]
     require(
-        int(potential.n_data) == manifest["potential"]["n_data"],
-        f"a run cannot go on with a potential of n_data = {potential.n_data} instead of "
-        f"{manifest['potential']['n_data']}: its workers remember rows by their numbers.",
+        int(problem.n_data) == manifest["problem"]["n_data"],
+        f"a run cannot go on with a problem of n_data = {problem.n_data} instead of "
+        f"{manifest['problem']['n_data']}: its workers remember rows by their numbers.",
     )
-    said = extra(potential, "dtype")
+    said = extra(problem, "dtype")
     dtype = theta0.dtype if said is None else np.dtype(said)
-    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a potential in {dtype}.")
+    require(dtype == theta0.dtype, f"a run in {theta0.dtype} cannot go on with a problem in {dtype}.")
     if old is None:
         same = algorithm_to_json(algorithm)["kind"] == manifest["algorithm"]["kind"]
     else:
@@ -111,7 +111,7 @@ def check_change(saved: Saved, potential: Potential, algorithm: Algorithm, old: 
         "a run can go on only with an algorithm of the same kind, that asks for the same messages: its "
         "states mean nothing to another.",
     )
-    local = algorithm.init_worker(potential, theta0)
+    local = algorithm.init_worker(problem, theta0)
     misfit = _misfit("iterate", algorithm.init(theta0), saved.arrays)
     for worker in saved.document["workers"]:
         misfit = misfit or _misfit(f"worker.{worker}", local, saved.arrays)

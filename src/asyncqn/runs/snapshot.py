@@ -102,10 +102,10 @@ def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:
 def restore_loop(loop: Loop, saved: Saved) -> None:
     """Set a fresh loop, and its master, to the state of a checkpoint."""
     master, document = loop.master, saved.document
-    algorithm, potential, theta0 = master.algorithm, loop.worker.potential, master.theta0
-    sample = sample_update(algorithm, potential, theta0, loop.seed)
+    algorithm, problem, theta0 = master.algorithm, loop.worker.problem, master.theta0
+    sample = sample_update(algorithm, problem, theta0, loop.seed)
     workers = {
-        int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(potential, theta0)), int(steps))
+        int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(problem, theta0)), int(steps))
         for worker, steps in document["workers"].items()
     }
     rejected = document["rejected_pending"]

@@ -14,7 +14,7 @@ from asyncqn.errors import BadInput, require
 from asyncqn.parameters import check_seed
 from asyncqn.runs.execution import run_schedule
 from asyncqn.runs.manifest import EngineManifest, request_again
-from asyncqn.runs.replay import needs_algorithm, needs_potential
+from asyncqn.runs.replay import needs_algorithm, needs_problem
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Algorithm
@@ -34,16 +34,16 @@ class Change(NamedTuple):
 def changed(run: Run, change: Change) -> Run:
     """The run that would have been."""
     manifest = run.manifest
-    if run.potential is None:
-        raise BadInput(needs_potential("run", "load_run(folder, potential=...)", manifest))
+    if run.problem is None:
+        raise BadInput(needs_problem("run", "load_run(folder, problem=...)", manifest))
     algorithm = change.algorithm if change.algorithm is not None else run.algorithm
     if algorithm is None:
         raise BadInput(needs_algorithm("run", "load_run(folder, algorithm=...)", manifest))
     require(
         not manifest.get("segments"),
-        "a run that went on with another algorithm or potential cannot be asked what if: ask its parts.",
+        "a run that went on with another algorithm or problem cannot be asked what if: ask its parts.",
     )
-    check_fit(algorithm, run.potential)
+    check_fit(algorithm, run.problem)
     seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
     schedule, cluster = _schedule(run, algorithm, change, seed)
     if change.without_worker is not None:
@@ -52,7 +52,7 @@ def changed(run: Run, change: Change) -> Run:
         schedule = schedule.with_fresh_reads()
     require(schedule.commits > 0, "nothing is left of the run: no commit came from anybody else.")
     commits = schedule.commits
-    request = request_again(manifest, run.potential, algorithm, run.theta0, commits=commits, seed=seed)
+    request = request_again(manifest, run.problem, algorithm, run.theta0, commits=commits, seed=seed)
     return run_schedule(request, schedule, engine=_engine(run, change, cluster))
 
 
@@ -80,7 +80,7 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
         cluster = fit(run, change.workers, False)
     if cluster is None:
         return run.schedule, None
-    n_data = int(run.manifest["potential"]["n_data"])
+    n_data = int(run.manifest["problem"]["n_data"])
     commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
     stretched = stretched_to(cluster, algorithm, commits, n_data)
     return simulate(stretched, algorithm.stages, commits, seed), cluster

@@ -132,7 +132,7 @@ def tune(
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
     """The times as given; else those of the study that goes on; else measured, to three digits."""
     from asyncqn.lab import load_study
-    from asyncqn_paper.movielens import Timing, measure_timing, parameters, potential, size_of
+    from asyncqn_paper.movielens import Timing, measure_timing, model, parameters, size_of
 
     if given is not None:
         try:
@@ -146,7 +146,7 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
         stored = load_study(path).problem
         if set(Timing._fields) <= set(stored):
             return Timing(*(float(stored[name]) for name in Timing._fields))
-    table = parameters(size_of(ratings), potential(ratings).n_data)
+    table = parameters(size_of(ratings), model(ratings).n_data)
     if algorithm not in table:
         raise BadInput(f"ratings are tuned for {', '.join(table)}, not for {algorithm}.")
     return Timing(*(float(f"{t:.3g}") for t in measure_timing(ratings, algorithm, table[algorithm])))

@@ -20,7 +20,7 @@ from asyncqn_paper.claims import Outcome, outcome
 from asyncqn_paper.controls import accepted_words
 from asyncqn_paper.drawing import STYLES, panels
 from asyncqn_paper.experiment import Context, Experiment, Tables
-from asyncqn_paper.movielens import parameters, potential, source
+from asyncqn_paper.movielens import model, parameters, source
 from asyncqn_paper.real_runs import GAUSSIAN, WARM_UP, RealRun, run_real
 from asyncqn_paper.records import Record, along, column, distinct, where
 from asyncqn_paper.settings import PAPER, cluster, given
@@ -74,7 +74,7 @@ def measure_real(job: RealJob) -> list[Record]:
     if job.problem == GAUSSIAN:
         own, metric, words = GIVEN, "error", "linear Gaussian"
     else:
-        own, metric, words = parameters("1m", potential(job.problem).n_data)["as-lbfgs"], "rmse", "ratings"
+        own, metric, words = parameters("1m", model(job.problem).n_data)["as-lbfgs"], "rmse", "ratings"
     asked_for = (job.problem, "as-lbfgs", given(own), job.workers, job.commits)
     jobs = [RealRun(*asked_for, seed, evaluate=max(10, job.commits // 60)) for seed in job.seeds]
     real = run_real([*jobs, *jobs])  # every run twice: what another schedule changes

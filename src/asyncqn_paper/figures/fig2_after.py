@@ -39,12 +39,12 @@ def measure_long(job: LongJob) -> list[Record]:
     kind = "as-lbfgs" if job.method == "control" else job.method
     given = case.parameters[kind]
     given = without_pairs(given) if job.method == "control" else given
-    potential = PROBLEMS[case.problem].potential()
+    model = PROBLEMS[case.problem].model()
     run = Simulator(cluster(kind, 40, STAYING_AT, serial=case.serial)).minimize(
         Request(
-            potential,
+            model,
             algorithm(kind, given),
-            theta0=starting_point(potential, None, job.seed),
+            theta0=starting_point(model, None, job.seed),
             seed=job.seed,
             commits=LONG,
             evaluate=LONG // 100,

@@ -26,8 +26,8 @@ from asyncqn_paper.movielens import (
     label,
     measure_timing,
     measured_cluster,
+    model,
     parameters,
-    potential,
     slowed,
     source,
     start,
@@ -89,14 +89,14 @@ class RealJob:
 
 def timing(job: TimingJob) -> list[Record]:
     """Seconds per step, with the parameters they belong to."""
-    given = parameters(job.size, potential(job.name).n_data)[job.kind]
+    given = parameters(job.size, model(job.name).n_data)[job.kind]
     seconds = measure_timing(job.name, job.kind, given)
     return [{"ratings": job.name, "size": job.size, "algorithm": job.kind, **seconds._asdict()}]
 
 
 def measure(job: Job) -> list[Record]:
     """The metrics along one run."""
-    model, method = potential(job.name), algorithm(job.kind, job.parameters)
+    problem, method = model(job.name), algorithm(job.kind, job.parameters)
     workers = measured_cluster(job.timing, WORKERS, kind=job.kind, link=job.link)
 
     def stop(progress: Progress) -> None:
@@ -105,9 +105,9 @@ def measure(job: Job) -> list[Record]:
 
     pace = _interval(job.timing, job.kind, job.link)
     request = Request(
-        model,
+        problem,
         method,
-        theta0=start(model, job.start, job.seed),
+        theta0=start(problem, job.start, job.seed),
         seed=job.seed,
         callback=stop,
         commits=commits_within(method, workers, job.duration),
@@ -132,7 +132,7 @@ def _records(run: Run, shared: Record) -> list[Record]:
 def measure_real(job: RealJob) -> list[Record]:
     """The metrics along real runs of the three algorithms with the paper's parameters, and what else the
     machine was doing before them."""
-    printed = parameters("1m", potential(job.name).n_data)
+    printed = parameters("1m", model(job.name).n_data)
     rounds = {"async-sgd": job.commits, "as-lbfgs": job.commits, "mb-lbfgs": job.commits // job.workers}
     jobs = [
         RealRun(
@@ -187,7 +187,7 @@ def _jobs(context: Context, size: str, name: str, times: dict[str, Timing]) -> t
     tried = list(SETTINGS) if size == "1m" else larger
     slow = {kind: slowed(kind, seconds) for kind, seconds in times.items()}
     for kind, quick in times.items():
-        printed = parameters(size, potential(name).n_data)[kind]
+        printed = parameters(size, model(name).n_data)[kind]
         printed = with_timeout(printed, algorithm(kind, printed), quick)
         for setting, chosen in SETTINGS.items():
             if kind not in chosen.algorithms or setting not in tried:

@@ -21,7 +21,7 @@ from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels, sprea
 from asyncqn_paper.experiment import Context, Experiment, Tables
 from asyncqn_paper.figures.fig4 import NOTHING, TimingJob, timing
 from asyncqn_paper.figures.fig5_claims import BASE, SETTINGS, WORKERS, outcomes, reach, speedups
-from asyncqn_paper.movielens import Timing, label, measured_cluster, parameters, potential, source, start
+from asyncqn_paper.movielens import Timing, label, measured_cluster, model, parameters, source, start
 from asyncqn_paper.real_runs import RealRun, processors_in_use, run_real, was_busy
 from asyncqn_paper.records import Record, along, column, distinct, where
 from asyncqn_paper.settings import Given, algorithm, given
@@ -58,13 +58,13 @@ class Job:
 
 def measure(job: Job) -> list[Record]:
     """The metrics along simulated runs."""
-    model, chosen = potential(job.name), SETTINGS[job.setting]
+    problem, chosen = model(job.name), SETTINGS[job.setting]
     method = algorithm("as-lbfgs", job.parameters)
     cluster = measured_cluster(job.timing, job.workers, link=chosen.link, uneven=chosen.uneven)
     found = []
     for seed in job.seeds:
-        theta0 = start(model, chosen.start, seed)
-        request = Request(model, method, theta0=theta0, commits=job.commits, seed=seed, evaluate=EVERY)
+        theta0 = start(problem, chosen.start, seed)
+        request = Request(problem, method, theta0=theta0, commits=job.commits, seed=seed, evaluate=EVERY)
         found += job.records(Simulator(cluster).minimize(request), seed=seed)
     return found
 
@@ -90,7 +90,7 @@ def compute(context: Context) -> Tables:
     alone = context.alone
     timings = alone.jobs("Fig. 5, timings", timing, [TimingJob(name, "1m", "as-lbfgs")])
     seconds = Timing(timings[0]["worker"], timings[0]["master"], timings[0]["message"])
-    printed = parameters("1m", potential(name).n_data)["as-lbfgs"]
+    printed = parameters("1m", model(name).n_data)["as-lbfgs"]
     commits, seeds = 2000 if context.full else 800, range(context.seed, context.seed + 5)
     jobs, real = [], []
     for setting, chosen in SETTINGS.items():

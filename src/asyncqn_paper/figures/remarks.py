@@ -91,8 +91,8 @@ class TwiceJob:
 class TwiceLBFGS(MomentumLBFGS):
     """No momentum (friction 1) and H used twice: a commit adds -h H H g."""
 
-    def step(self, view: Any, local: Any, potential: Any, task: Task) -> Any:
-        update = super().step(view, local, potential, task)
+    def step(self, view: Any, local: Any, model: Any, task: Task) -> Any:
+        update = super().step(view, local, model, task)
         once = update.d.copy()
         local.memory.product(once, update.d)
         return update
@@ -101,7 +101,7 @@ class TwiceLBFGS(MomentumLBFGS):
 def without_momentum(job: TwiceJob) -> list[Record]:
     """One record per run, as of the jobs with momentum."""
     method = TwiceLBFGS(gamma=1.0, **drift_parameters(job.problem, job.recipe, job.rate, 2), **MEMORY)
-    model, timing = PROBLEMS[job.problem].potential(), cluster("as-lbfgs", WORKERS, VARIANCE)
+    model, timing = PROBLEMS[job.problem].model(), cluster("as-lbfgs", WORKERS, VARIANCE)
     told = {"problem": job.problem, "H0": job.recipe[0], "epsilon": job.recipe[1], "rate": job.rate}
     runs = (time_to(model, method, timing, target=0.05, limit=LIMIT, seed=seed) for seed in job.seeds)
     return [{**told, "seed": seed, **run._asdict()} for seed, run in zip(job.seeds, runs, strict=True)]
@@ -121,7 +121,7 @@ class RhoJob:
 
 def factorize(job: RhoJob) -> list[Record]:
     """The last RMSE of each run; None where it diverged."""
-    model = movielens.potential(job.ratings)
+    model = movielens.model(job.ratings)
     printed = movielens.parameters("1m", model.n_data)["as-lbfgs"]
     method = algorithm("as-lbfgs", given(printed, rho=job.rho, h=job.h, epsilon=job.epsilon))
     machines = movielens.measured_cluster(movielens.Timing(1.0, 0.0, 1.0), 10)
@@ -151,9 +151,9 @@ def cost(job: CostJob) -> list[Record]:
     """Medians of processor time: a worker's step and its learning, and in it the gradient on the overlap."""
     model: Any
     if job.name in PROBLEMS:
-        model, printed = PROBLEMS[job.name].potential(), PAPER["as-lbfgs"]
+        model, printed = PROBLEMS[job.name].model(), PAPER["as-lbfgs"]
     else:
-        model = movielens.potential(job.name)
+        model = movielens.model(job.name)
         printed = movielens.parameters("1m", model.n_data)["as-lbfgs"]
     method: Any = algorithm("as-lbfgs", printed)
     theta0 = model.initial(np.random.default_rng(0))

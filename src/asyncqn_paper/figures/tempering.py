@@ -76,14 +76,14 @@ class Job:
 
 @cache
 def instance(problem: str, seed: int) -> tuple[Any, float, float]:
-    """A potential, U at its planted minimum, and the largest curvature there."""
-    potential: Any
+    """A problem, U at its planted minimum, and the largest curvature there."""
+    model: Any
     if problem == "phase-retrieval":
-        potential = PhaseRetrieval.random(dim=20, n_data=40, seed=seed)
-        return potential, 0.0, largest_curvature(potential, potential.signal)
-    potential = Mixture.random(components=8, n_data=400, width=20.0, seed=seed)
-    planted = potential.centres.ravel()
-    return potential, descend(potential, planted, 100).fun, largest_curvature(potential, planted)
+        model = PhaseRetrieval.random(dim=20, n_data=40, seed=seed)
+        return model, 0.0, largest_curvature(model, model.signal)
+    model = Mixture.random(components=8, n_data=400, width=20.0, seed=seed)
+    planted = model.centres.ravel()
+    return model, descend(model, planted, 100).fun, largest_curvature(model, planted)
 
 
 class Descent(NamedTuple):
@@ -94,9 +94,9 @@ class Descent(NamedTuple):
     gradients: int
 
 
-def descend(potential: Any, theta0: Array, gradients: int) -> Descent:
+def descend(model: Any, theta0: Array, gradients: int) -> Descent:
     """Exact L-BFGS, until the lowest U fell by less than a thousandth in ten gradients, or `gradients`."""
-    lowest = [Descent(theta0, float(potential.value(theta0)), 0)]
+    lowest = [Descent(theta0, float(model.value(theta0)), 0)]
 
     def look(progress: Progress) -> None:
         # A run may end on a trial that would have been rejected, so the best point is kept here.
@@ -107,7 +107,7 @@ def descend(potential: Any, theta0: Array, gradients: int) -> Descent:
             raise StopIteration
 
     run = minimize(
-        potential,
+        model,
         BlockLBFGS(1),
         engine=Simulator(Cluster(1)),
         theta0=theta0,
@@ -145,14 +145,14 @@ def algorithm(job: Job, top: float, commits: int) -> SGLD | ASLBFGS:
 
 def last_points(job: Job, seed: int) -> list[Array]:
     """Where the runs of an arm end; one that diverged ends nowhere."""
-    potential, _, top = instance(job.problem, seed)
+    model, _, top = instance(job.problem, seed)
     total = COMMITS[job.problem]
     points: list[Array] = []
     if job.method == "block-lbfgs":
-        left = total * ROWS // potential.n_data
+        left = total * ROWS // model.n_data
         while left > 0:
-            theta0 = starting_point(potential, None, seed + 100_000 * len(points))
-            descent = descend(potential, theta0, left)
+            theta0 = starting_point(model, None, seed + 100_000 * len(points))
+            descent = descend(model, theta0, left)
             points.append(descent.theta)
             left = left - descent.gradients if job.restarts else 0
         return points
@@ -160,7 +160,7 @@ def last_points(job: Job, seed: int) -> list[Array]:
     cluster = Cluster(job.workers, worker_std=0.3)
     for number in range(job.restarts):
         run = minimize(
-            potential,
+            model,
             algorithm(job, top, commits),
             engine=Simulator(cluster),
             commits=commits,
@@ -182,12 +182,12 @@ def measure(job: Job) -> list[Record]:
     """The excess over the planted minimum, of every start."""
     records = []
     for seed in range(job.first, job.first + job.count):
-        potential, planted, _ = instance(job.problem, seed)
+        model, planted, _ = instance(job.problem, seed)
         points = last_points(job, seed)
         excess = None
         if points:
-            best = min(points, key=potential.value)
-            excess = descend(potential, best, POLISH).fun - planted
+            best = min(points, key=model.value)
+            excess = descend(model, best, POLISH).fun - planted
         success = excess is not None and excess < TOLERANCE
         records.append({**setting(job), "start": seed, "excess": excess, "success": success})
     return records

@@ -39,11 +39,11 @@ class Job:
     def problem_and_method(self) -> tuple[LinearGaussian, Algorithm, Cluster]:
         """What runs, and on which cluster."""
         machines = cluster(self.kind, self.workers, self.variance, serial=self.serial)
-        return PROBLEMS[self.problem].potential(), algorithm(self.kind, self.parameters), machines
+        return PROBLEMS[self.problem].model(), algorithm(self.kind, self.parameters), machines
 
     def theta0(self, seed: int) -> Array:
         """Where a repetition begins."""
-        return STARTS[self.start] * starting_point(PROBLEMS[self.problem].potential(), None, seed)
+        return STARTS[self.start] * starting_point(PROBLEMS[self.problem].model(), None, seed)
 
 
 def measure(job: Job) -> list[Record]:
@@ -64,13 +64,13 @@ STAYING = 3.0
 def measure_staying(job: Job) -> list[Record]:
     """What becomes of the runs that arrive and go on: the median error from 2 to 3 times their time to
     epsilon, over epsilon; None for runs that do not arrive, infinite for those that blow up."""
-    potential, method, timing = job.problem_and_method()
+    model, method, timing = job.problem_and_method()
     records = []
     for seed in job.seeds:
         watch = _Watch(job.epsilon, job.limit)
         Simulator(timing).minimize(
             Request(
-                potential,
+                model,
                 method,
                 theta0=job.theta0(seed),
                 seed=seed,

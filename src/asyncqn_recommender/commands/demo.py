@@ -232,11 +232,11 @@ def _race(train: Ratings, test: Ratings, out: Output) -> dict[str, Run]:
     return {name: _run(name, *entry, out) for name, entry in entries.items()}
 
 
-def _run(name: str, potential: Any, algorithm: Any, commits: int, out: Output) -> Run:
+def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> Run:
     from asyncqn import Threads, minimize
 
     engine = Threads(WORKERS, max_staleness=OLDEST)
-    go = partial(minimize, potential, algorithm, engine=engine, seed=SEED)
+    go = partial(minimize, problem, algorithm, engine=engine, seed=SEED)
     with out.progress(f"{name:<12}", commits) as advance:
 
         def look(progress: Progress) -> None:

@@ -82,7 +82,7 @@ class InverseMetric:
 
 
 class EliminatedUsers(ABC):
-    """What factorizations without users share: a potential with a structured metric."""
+    """What factorizations without users share: a problem with a structured metric."""
 
     user_ridges: Array
     metric_counts: Array

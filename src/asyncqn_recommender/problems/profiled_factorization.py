@@ -165,7 +165,7 @@ class AlsResult(NamedTuple):
 
 
 def als(
-    potential: joint.MatrixFactorization,
+    problem: joint.MatrixFactorization,
     theta: Array,
     *,
     sweeps: int = 10,
@@ -178,18 +178,18 @@ def als(
     """
     require(sweeps >= 0, f"sweeps must be at least 0, not {sweeps!r}.")
     require(threads >= 1, f"threads must be at least 1, not {threads!r}.")
-    joint.check_vectors(potential.dim, potential.dtype, theta)
-    users, items, values = (potential.ratings[name].copy() for name in ("user", "item", "value"))
-    by_user = sides.grouped(users, items, values, potential.n_users)
-    by_item = sides.grouped(items, users, values, potential.n_items)
+    joint.check_vectors(problem.dim, problem.dtype, theta)
+    users, items, values = (problem.ratings[name].copy() for name in ("user", "item", "value"))
+    by_user = sides.grouped(users, items, values, problem.n_users)
+    by_item = sides.grouped(items, users, values, problem.n_items)
     theta = theta.copy()
-    cut, rank = potential.n_items * potential.rank, potential.rank
+    cut, rank = problem.n_items * problem.rank, problem.rank
     F, G = theta[:cut], theta[cut:]
-    item_ridges, user_ridges = potential.ridges[: potential.n_items], potential.ridges[potential.n_items :]
-    history = [potential.value(theta)] if track else []
+    item_ridges, user_ridges = problem.ridges[: problem.n_items], problem.ridges[problem.n_items :]
+    history = [problem.value(theta)] if track else []
     for _ in range(sweeps):
         for side, fixed, ridges, out in ((by_user, F, user_ridges, G), (by_item, G, item_ridges, F)):
             sides.solve_side(side, fixed, ridges, rank, out, threads)
             if track:
-                history.append(potential.value(theta))
+                history.append(problem.value(theta))
     return AlsResult(theta, history)

@@ -14,7 +14,7 @@ class Stored:
     """What all factorizations share; a subclass says what a section [problem] takes: `from_stored`."""
 
     kind: ClassVar[str]
-    """Its name in `models.POTENTIALS`."""
+    """Its name in `models.PROBLEMS`."""
     stored: ClassVar[tuple[str, ...]]
     """The arguments from which it can be made again, besides columns that differ."""
     source: Any
@@ -53,7 +53,7 @@ class Stored:
 
         origin = {"ratings": source} if isinstance(source, str) else source
         if not isinstance(origin, Mapping) or not isinstance(origin.get("ratings"), str):
-            raise BadInput(f"the run does not name its ratings ({source!r}): pass the potential.")
+            raise BadInput(f"the run does not name its ratings ({source!r}): pass the problem.")
         ratings, test = load(origin["ratings"]), None
         if origin.get("test_fraction"):
             ratings, test = ratings.split(float(origin["test_fraction"]), int(origin["seed"]))

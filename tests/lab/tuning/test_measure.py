@@ -11,16 +11,16 @@ from asyncqn.lab.tuning.measure import commits_within, time_to
 from asyncqn_paper.problems import STANDARD
 from asyncqn_paper.settings import NAMES, PAPER, algorithm, cluster
 
-POTENTIAL = STANDARD.potential()
+PROBLEM = STANDARD.model()
 SGD = algorithm("async-sgd", {"h": 6e-5, "batch": 6})
 
 
 def test_a_time_is_that_of_the_first_evaluation_at_or_below_the_target() -> None:
     found = time_to(
-        POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=1
+        PROBLEM, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=1
     )
     coarse = time_to(
-        POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=7
+        PROBLEM, SGD, cluster("async-sgd", 10, 25.0), target=1.0, limit=9000.0, seed=3, evaluate=7
     )
     assert found.status == coarse.status == "reached"
     assert found.last <= 1.0
@@ -34,13 +34,13 @@ def test_a_time_is_that_of_the_first_evaluation_at_or_below_the_target() -> None
 
 
 def test_a_run_that_needs_longer_than_the_limit_is_too_slow_and_has_no_time() -> None:
-    found = time_to(POTENTIAL, SGD, cluster("async-sgd", 10, 25.0), target=1e-9, limit=50.0, seed=0)
+    found = time_to(PROBLEM, SGD, cluster("async-sgd", 10, 25.0), target=1e-9, limit=50.0, seed=0)
     assert (found.status, found.time, found.commits) == ("too slow", None, None)
 
 
 def test_a_divergent_run_is_data_not_an_error() -> None:
     wild = algorithm("async-sgd", {"h": 0.1, "batch": 6})
-    found = time_to(POTENTIAL, wild, cluster("async-sgd", 40, 200.0), target=0.05, limit=9000.0, seed=0)
+    found = time_to(PROBLEM, wild, cluster("async-sgd", 40, 200.0), target=0.05, limit=9000.0, seed=0)
     assert (found.status, found.time) == ("diverged", None)
 
 
@@ -69,12 +69,12 @@ def test_clusters_have_the_times_of_the_paper() -> None:
 
 def test_an_unknown_metric_and_a_useless_limit_are_named() -> None:
     with pytest.raises(BadInput, match="no metric 'rmse'"):
-        time_to(POTENTIAL, SGD, Cluster(2), target=1.0, limit=5.0, seed=0, metric="rmse")
+        time_to(PROBLEM, SGD, Cluster(2), target=1.0, limit=5.0, seed=0, metric="rmse")
     with pytest.raises(BadInput, match="limit must be a positive time"):
-        time_to(POTENTIAL, SGD, Cluster(2), target=1.0, limit=0.0, seed=0)
+        time_to(PROBLEM, SGD, Cluster(2), target=1.0, limit=0.0, seed=0)
 
 
 def test_the_standard_problem_has_a_strongly_correlated_posterior() -> None:
-    correlation = POTENTIAL.posterior_correlation()
+    correlation = PROBLEM.posterior_correlation()
     assert correlation["largest"] > 0.8
     assert correlation["multiple"] > 0.8

@@ -49,47 +49,47 @@ def over_all_pairs(F: np.ndarray, rank: int) -> tuple[float, np.ndarray, np.ndar
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("rank", [1, 5, 17, 37])  # the Gram matrix of 37 is made in three bands
 def test_value_gradient_and_users_equal_the_sums_over_all_pairs(rank: int, dtype: type) -> None:
-    potential = made(rank, dtype)
-    theta = potential.initial(np.random.default_rng(1))
+    problem = made(rank, dtype)
+    theta = problem.initial(np.random.default_rng(1))
     value, gradient, G = over_all_pairs(theta.reshape(N_ITEMS, rank).astype(np.float64), rank)
     out = np.empty_like(theta)
-    potential.grad(theta, np.arange(N_USERS), out)
+    problem.grad(theta, np.arange(N_USERS), out)
     near = 1e-11 if dtype is np.float64 else 1e-5
-    assert potential.value(theta) == pytest.approx(value, rel=near)
+    assert problem.value(theta) == pytest.approx(value, rel=near)
     np.testing.assert_allclose(out.reshape(N_ITEMS, rank), gradient, atol=near * np.abs(gradient).max())
-    np.testing.assert_allclose(potential.user_factors(theta), G, atol=10 * near * np.abs(G).max())
-    curvature = np.empty(potential.curvature_size, dtype)
-    assert potential.grad_with_curvature(theta, np.arange(N_USERS), out, curvature) == potential.value(theta)
+    np.testing.assert_allclose(problem.user_factors(theta), G, atol=10 * near * np.abs(G).max())
+    curvature = np.empty(problem.curvature_size, dtype)
+    assert problem.grad_with_curvature(theta, np.arange(N_USERS), out, curvature) == problem.value(theta)
     summed = curvature[:-1].reshape(rank, rank)
     np.testing.assert_allclose(summed, G.T @ G, atol=100 * near * np.abs(G.T @ G).max())
     assert curvature[-1] == N_USERS
 
 
 def test_the_gradient_is_that_of_the_value_and_the_mean_of_those_of_single_users() -> None:
-    potential = made(3)
+    problem = made(3)
     rng = np.random.default_rng(2)
-    theta, v = potential.initial(rng), rng.standard_normal(potential.dim)
+    theta, v = problem.initial(rng), rng.standard_normal(problem.dim)
     out, one = np.empty_like(theta), np.empty_like(theta)
-    potential.grad(theta, np.arange(N_USERS), out)
+    problem.grad(theta, np.arange(N_USERS), out)
     h = 1e-5
-    slope = (potential.value(theta + h * v) - potential.value(theta - h * v)) / (2 * h)
+    slope = (problem.value(theta + h * v) - problem.value(theta - h * v)) / (2 * h)
     assert slope == pytest.approx(out @ v, rel=1e-7)
     total = np.zeros_like(theta)
     for user in range(N_USERS):
-        potential.grad(theta, np.array([user]), one)
+        problem.grad(theta, np.array([user]), one)
         total += one
     np.testing.assert_allclose(total / N_USERS, out, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_runs_end_at_the_same_bits_on_one_and_two_threads_and_replay(dtype: type) -> None:
-    potential = made(3, dtype)
-    algorithm = in_step_algorithm(potential)
-    one, two = (aq.minimize(potential, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2))
+    problem = made(3, dtype)
+    algorithm = in_step_algorithm(problem)
+    one, two = (aq.minimize(problem, algorithm, engine=aq.Threads(w), seed=1) for w in (1, 2))
     # In float32 one start in ten, on other processors others, stalls above 100 eps of |U|, and says so.
     assert one.success or (dtype is np.float32 and one.status == "stalled")
     assert one.x.tobytes() == two.x.tobytes()
-    assert aq.replay(two, potential=potential).x.tobytes() == two.x.tobytes()
+    assert aq.replay(two, problem=problem).x.tobytes() == two.x.tobytes()
 
 
 def test_what_are_no_clicks_is_refused_in_a_sentence() -> None:

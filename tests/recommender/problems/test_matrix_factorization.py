@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization, Triples, pack, shuffled
 
 RANKS = [1, 2, 5, 8, 33]
@@ -24,15 +24,15 @@ def model(p: oracle.Problem, rank: int = 5, **options: Any) -> MatrixFactorizati
     return MatrixFactorization(**oracle.arguments(p), rank=rank, **{"seed": None, **options})
 
 
-def tolerance(potential: MatrixFactorization) -> dict[str, float]:
+def tolerance(problem: MatrixFactorization) -> dict[str, float]:
     """An entry sums at most n_data terms |error g| of at most about 100, each with K + 3 roundings."""
-    eps = float(np.finfo(potential.dtype).eps)
-    return {"rtol": 1e3 * eps, "atol": 100 * (potential.rank + 3) * np.sqrt(potential.n_data) * eps}
+    eps = float(np.finfo(problem.dtype).eps)
+    return {"rtol": 1e3 * eps, "atol": 100 * (problem.rank + 3) * np.sqrt(problem.n_data) * eps}
 
 
-def gradient(potential: MatrixFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    out = np.full(potential.dim, np.nan, potential.dtype)
-    potential.grad(theta, np.asarray(rows, np.int64), out)
+def gradient(problem: MatrixFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    out = np.full(problem.dim, np.nan, problem.dtype)
+    problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
 
 
@@ -40,49 +40,49 @@ def gradient(potential: MatrixFactorization, theta: np.ndarray, rows: np.ndarray
 @pytest.mark.parametrize("rank", RANKS)
 def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
     p = oracle.problem(rank)
-    potential = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
+    problem = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
     rng = np.random.default_rng(1)
-    theta = potential.initial(rng)
+    theta = problem.initial(rng)
     expected = oracle.value(p, theta, rank, 0.7, 0.3)
-    assert potential.value(theta) == pytest.approx(expected, rel=1e3 * float(np.finfo(dtype).eps))
-    scattered = rng.integers(0, potential.n_data, 700)  # more than are gathered at once, with repeats
-    for rows in (np.arange(potential.n_data), np.arange(17, 60), np.array([5]), scattered):
+    assert problem.value(theta) == pytest.approx(expected, rel=1e3 * float(np.finfo(dtype).eps))
+    scattered = rng.integers(0, problem.n_data, 700)  # more than are gathered at once, with repeats
+    for rows in (np.arange(problem.n_data), np.arange(17, 60), np.array([5]), scattered):
         exact = oracle.gradient(p, theta, rank, 0.7, 0.3, rows)
-        scale = potential.n_data / len(rows)
-        bound = tolerance(potential)
+        scale = problem.n_data / len(rows)
+        bound = tolerance(problem)
         close = {"rtol": bound["rtol"], "atol": scale * bound["atol"]}
-        np.testing.assert_allclose(gradient(potential, theta, rows), exact, **close)
+        np.testing.assert_allclose(gradient(problem, theta, rows), exact, **close)
 
 
 def test_gradient_equals_finite_differences() -> None:
-    potential = model(oracle.problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(oracle.problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2)
+    theta = problem.initial(np.random.default_rng(0))
     # Third derivatives of size 100 and h = 1e-5 leave 1e-8; U of size 100 rounds to 1e-14, over h 1e-9.
     np.testing.assert_allclose(
-        gradient(potential, theta, np.arange(60)), oracle.slopes(potential.value, theta), atol=1e-6
+        gradient(problem, theta, np.arange(60)), oracle.slopes(problem.value, theta), atol=1e-6
     )
 
 
 def test_mean_of_the_single_row_gradients_is_the_full_gradient() -> None:
-    potential = model(oracle.problem(4, n=80))
-    theta = potential.initial(np.random.default_rng(0))
-    mean = np.mean([gradient(potential, theta, np.array([row])) for row in range(80)], axis=0)
+    problem = model(oracle.problem(4, n=80))
+    theta = problem.initial(np.random.default_rng(0))
+    mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(80)], axis=0)
     # Each single gradient is up to 80 * 100 large, and 80 of them are averaged.
-    np.testing.assert_allclose(mean, gradient(potential, theta, np.arange(80)), atol=1e4 * 2.3e-16 * 80)
+    np.testing.assert_allclose(mean, gradient(problem, theta, np.arange(80)), atol=1e4 * 2.3e-16 * 80)
 
 
 @given(seed=st.integers(0, 2**32 - 1), start=st.integers(0, 299), length=st.integers(1, 300))
 def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
     seed: int, start: int, length: int
 ) -> None:
-    potential = model(oracle.problem(0))
+    problem = model(oracle.problem(0))
     rng = np.random.default_rng(seed)
-    theta = potential.initial(rng)
+    theta = problem.initial(rng)
     rows = np.arange(start, min(start + length, 300))
     mixed = rng.permutation(rows)
-    bound = tolerance(potential)
+    bound = tolerance(problem)
     np.testing.assert_allclose(
-        gradient(potential, theta, rows), gradient(potential, theta, mixed),
+        gradient(problem, theta, rows), gradient(problem, theta, mixed),
         rtol=bound["rtol"], atol=bound["atol"] * 300 / len(rows),
     )  # fmt: skip
 
@@ -115,24 +115,24 @@ def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type) -> None:
-    potential = model(oracle.problem(6), dtype=dtype, seed=0)
-    theta = potential.initial(np.random.default_rng(0))
-    assert isinstance(potential, Potential)
+    problem = model(oracle.problem(6), dtype=dtype, seed=0)
+    theta = problem.initial(np.random.default_rng(0))
+    assert isinstance(problem, Problem)
     assert theta.dtype == dtype
-    assert potential.curvature_diagonal(theta).dtype == dtype
+    assert problem.curvature_diagonal(theta).dtype == dtype
     rows = np.random.default_rng(1).integers(0, 300, 1000)
     theta.flags.writeable = rows.flags.writeable = False
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: gradient(potential, theta, rows).tobytes(), range(8)))
+        results = list(pool.map(lambda _: gradient(problem, theta, rows).tobytes(), range(8)))
     assert len(set(results)) == 1
 
 
 def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None:
     p, q = oracle.problem(7), oracle.problem(8, n=50)
-    potential = model(p, test=(q.users, q.items, q.values), seed=3)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(p, test=(q.users, q.items, q.values), seed=3)
+    theta = problem.initial(np.random.default_rng(0))
     F, G = oracle.split(p, theta, 5)
-    metrics = potential.metrics(theta)
+    metrics = problem.metrics(theta)
     for name, r in (("rmse", p), ("test_rmse", q)):
         errors = (F[r.items] * G[r.users]).sum(1) - r.values
         assert metrics[name] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-12)
@@ -143,22 +143,22 @@ def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None
 
 def test_curvature_diagonal_is_the_second_derivative() -> None:
     p = oracle.problem(9, n=60, n_users=6, n_items=5)
-    potential = model(p, 3, alpha=0.1)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(p, 3, alpha=0.1)
+    theta = problem.initial(np.random.default_rng(0))
     everything = np.arange(60)
     # U is quadratic in one coordinate, so differences of the gradient are exact up to rounding / h.
     h = 0.5
-    for k, expected in enumerate(potential.curvature_diagonal(theta)):
-        step = h * np.eye(potential.dim)[k]
-        up, down = (gradient(potential, theta + sign * step, everything)[k] for sign in (1, -1))
+    for k, expected in enumerate(problem.curvature_diagonal(theta)):
+        step = h * np.eye(problem.dim)[k]
+        up, down = (gradient(problem, theta + sign * step, everything)[k] for sign in (1, -1))
         assert (up - down) / (2 * h) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("mean", [3.5, -2.0, 0.0])
 def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
     p = oracle.problem(10)
-    potential = model(p._replace(values=p.values - p.values.mean() + np.float32(mean)))
-    F, G = oracle.split(p, potential.initial(np.random.default_rng(0)), 5)
+    problem = model(p._replace(values=p.values - p.values.mean() + np.float32(mean)))
+    F, G = oracle.split(p, problem.initial(np.random.default_rng(0)), 5)
     # f.g has mean `mean` and, per entry, variance at most 2 |mean| 0.1^2 + K 0.1^4; rows are shared.
     spread = np.sqrt(2 * abs(mean) * 0.01 + 5e-4)
     assert abs((F @ G.T).mean() - mean) < 4 * spread / np.sqrt(13)
@@ -167,12 +167,10 @@ def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
 def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -> None:
     p = oracle.problem(11)
     ratings = SimpleNamespace(**oracle.arguments(p))
-    potential = MatrixFactorization.from_ratings(
-        ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"}
-    )
-    assert potential.dim == 4 * (13 + 20)
-    assert potential.n_data == 300
-    assert potential.reference() == {
+    problem = MatrixFactorization.from_ratings(ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"})
+    assert problem.dim == 4 * (13 + 20)
+    assert problem.n_data == 300
+    assert problem.reference() == {
         "kind": "matrix-factorization", "source": {"name": "x"}, "rank": 4, "prior": 2.0, "alpha": 0.0,
         "dtype": "float64", "seed": 0,
     }  # fmt: skip
@@ -214,40 +212,40 @@ def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], s
 
 @pytest.mark.parametrize("rows", [[300], [-1, 5], [0, 2, 300], list(range(290, 301)), []])
 def test_rows_that_do_not_exist_are_refused(rows: list[int]) -> None:
-    potential = model(oracle.problem(0))
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(oracle.problem(0))
+    theta = problem.initial(np.random.default_rng(0))
     with pytest.raises(BadInput, match="row"):
-        potential.grad(theta, np.array(rows, np.int64), np.empty_like(theta))
+        problem.grad(theta, np.array(rows, np.int64), np.empty_like(theta))
 
 
 def test_vectors_of_a_wrong_shape_or_type_are_refused() -> None:
-    potential = model(oracle.problem(0))
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(oracle.problem(0))
+    theta = problem.initial(np.random.default_rng(0))
     for wrong in (theta[:-1].copy(), theta.astype(np.float32), np.repeat(theta, 2)[::2]):
         with pytest.raises(BadInput, match="contiguous float64 vectors"):
-            potential.value(wrong)
+            problem.value(wrong)
 
 
 def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
-    potential = model(oracle.problem(0))
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(oracle.problem(0))
+    theta = problem.initial(np.random.default_rng(0))
     theta[0] = np.nan
-    assert np.isnan(potential.value(theta))
-    assert np.isnan(gradient(potential, theta, np.arange(300))).any()
+    assert np.isnan(problem.value(theta))
+    assert np.isnan(gradient(problem, theta, np.arange(300))).any()
 
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
-    potential = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
-    theta, n = potential.initial(np.random.default_rng(0)), potential.n_data
+    problem = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
-        parts = [len(rows) / n * potential.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(potential.value(theta), rel=tolerance(potential)["rtol"])
+        parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
+        assert sum(parts) == pytest.approx(problem.value(theta), rel=tolerance(problem)["rtol"])
 
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    potential = model(oracle.problem(3))
+    problem = model(oracle.problem(3))
     with pytest.raises(BadInput, match="row"):
-        potential.value_rows(potential.initial(np.random.default_rng(0)), np.array(rows, np.int64))
+        problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncqn.errors import BadInput
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 from asyncqn_recommender.problems.profiled_factorization import ProfiledFactorization, als
 
@@ -22,33 +22,33 @@ def model(p: oracle.Problem, rank: int = 5, **options: Any) -> ProfiledFactoriza
     return ProfiledFactorization(**oracle.arguments(p), rank=rank, **{"seed": None, **options})
 
 
-def gradient(potential: ProfiledFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    out = np.full(potential.dim, np.nan, potential.dtype)
-    potential.grad(theta, np.asarray(rows, np.int64), out)
+def gradient(problem: ProfiledFactorization, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    out = np.full(problem.dim, np.nan, problem.dtype)
+    problem.grad(theta, np.asarray(rows, np.int64), out)
     return out
 
 
-def solve_error(potential: ProfiledFactorization) -> float:
+def solve_error(problem: ProfiledFactorization) -> float:
     """Of a solved row: rounding times the condition, (lambda + sum |f|^2) / lambda < 1e3 here."""
-    return 1e3 * (potential.rank + 3) * float(np.finfo(potential.dtype).eps)
+    return 1e3 * (problem.rank + 3) * float(np.finfo(problem.dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rank", RANKS)
 def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
     p = oracle.problem(rank)
-    potential = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
+    problem = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
     rng = np.random.default_rng(0)
-    theta = potential.initial(rng)
+    theta = problem.initial(rng)
     F = theta.astype(np.float64).reshape(p.n_items, rank)
     G = oracle.best_users(p, F, 0.7, 0.3)
-    error = solve_error(potential)
-    np.testing.assert_allclose(potential.user_factors(theta), G, atol=error * np.abs(G).max())
+    error = solve_error(problem)
+    np.testing.assert_allclose(problem.user_factors(theta), G, atol=error * np.abs(G).max())
     best = oracle.value(p, np.concatenate([theta.astype(np.float64), G.ravel()]), rank, 0.7, 0.3)
-    assert potential.value(theta) == pytest.approx(best, rel=error)
+    assert problem.value(theta) == pytest.approx(best, rel=error)
     for rows in (np.arange(20), np.arange(4, 11), np.array([3]), rng.integers(0, 20, 50)):
         exact = oracle.profiled_gradient(p, theta, rank, 0.7, 0.3, rows)
-        found = gradient(potential, theta, rows)
+        found = gradient(problem, theta, rows)
         np.testing.assert_allclose(found, exact, atol=error * max(1.0, np.abs(exact).max()))
 
 
@@ -68,43 +68,43 @@ def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
 
 def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
     p = oracle.problem(1, n=60, n_users=6, n_items=5)
-    potential = model(p, 3, prior=0.5, alpha=0.2)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(p, 3, prior=0.5, alpha=0.2)
+    theta = problem.initial(np.random.default_rng(0))
     # V's third derivatives are of size 1e3, so h = 1e-5 leaves 1e-7; V ~ 50 rounds to 1e-14, over h 1e-9.
     np.testing.assert_allclose(
-        gradient(potential, theta, np.arange(6)), oracle.slopes(potential.value, theta), atol=1e-6
+        gradient(problem, theta, np.arange(6)), oracle.slopes(problem.value, theta), atol=1e-6
     )
 
 
 def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> None:
     p, columns = oracle.problem(5), np.array([1.0, 1.0, 2.5, 4.0])
-    plain, potential = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
-    theta = potential.initial(np.random.default_rng(0))
+    plain, problem = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
+    theta = problem.initial(np.random.default_rng(0))
     ridges = np.multiply.outer(oracle.row_ridges(p, 0.7, 0.3)[0], columns - 1.0).ravel()
-    assert potential.value(theta) - plain.value(theta) == pytest.approx(0.5 * ridges @ theta**2)
+    assert problem.value(theta) - plain.value(theta) == pytest.approx(0.5 * ridges @ theta**2)
     everyone = np.arange(p.n_users)
-    more = gradient(potential, theta, everyone) - gradient(plain, theta, everyone)
+    more = gradient(problem, theta, everyone) - gradient(plain, theta, everyone)
     np.testing.assert_allclose(more, ridges * theta, atol=1e-9)
-    H, image = potential.inverse_metric(theta, 1.0), np.empty_like(theta)
-    v = np.random.default_rng(1).standard_normal(potential.dim)
+    H, image = problem.inverse_metric(theta, 1.0), np.empty_like(theta)
+    v = np.random.default_rng(1).standard_normal(problem.dim)
     H.apply(v, image)
-    G = potential.user_factors(theta)
-    C = (G * potential.user_counts[:, None]).T @ G / potential.user_counts.sum()
+    G = problem.user_factors(theta)
+    C = (G * problem.user_counts[:, None]).T @ G / problem.user_counts.sum()
     for m in range(p.n_items):
-        dense = potential.item_ridges[m] * np.diag(columns) + potential.item_counts[m] * C
+        dense = problem.item_ridges[m] * np.diag(columns) + problem.item_counts[m] * C
         row = slice(4 * m, 4 * m + 4)
         np.testing.assert_allclose(dense @ image[row], v[row], atol=1e-9)
-    diagonal = potential.curvature_diagonal(theta).reshape(-1, 4)
+    diagonal = problem.curvature_diagonal(theta).reshape(-1, 4)
     np.testing.assert_allclose(
-        diagonal, np.outer(potential.item_ridges, columns) + np.outer(potential.item_counts, np.diag(C))
+        diagonal, np.outer(problem.item_ridges, columns) + np.outer(problem.item_counts, np.diag(C))
     )
 
 
 def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
-    potential = model(oracle.problem(2))
-    theta = potential.initial(np.random.default_rng(0))
-    mean = np.mean([gradient(potential, theta, np.array([row])) for row in range(20)], axis=0)
-    full = gradient(potential, theta, np.arange(20))
+    problem = model(oracle.problem(2))
+    theta = problem.initial(np.random.default_rng(0))
+    mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(20)], axis=0)
+    full = gradient(problem, theta, np.arange(20))
     # Twenty gradients, each up to 20 times as large as its share, are averaged.
     np.testing.assert_allclose(mean, full, atol=20 * 2.3e-16 * 20 * np.abs(full).max() * 10)
 
@@ -132,7 +132,7 @@ def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
     assert both.metrics(theta)["grad_norm"] < 1e-9 * start * np.sqrt(both.dim)
 
 
-def test_metrics_agree_with_the_joint_potential() -> None:
+def test_metrics_agree_with_the_joint_problem() -> None:
     p, q = oracle.problem(5), oracle.problem(6, n=50)
     options: dict[str, Any] = {"alpha": 0.2, "test": (q.users, q.items, q.values), "seed": 1}
     profiled, both = model(p, **options), MatrixFactorization(**oracle.arguments(p), rank=5, **options)
@@ -146,26 +146,26 @@ def test_metrics_agree_with_the_joint_potential() -> None:
 @pytest.mark.parametrize("rank", RANKS)
 def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None:
     p = oracle.problem(7)
-    potential = model(p, rank, prior=0.5, alpha=0.1, dtype=dtype, seed=2)
+    problem = model(p, rank, prior=0.5, alpha=0.1, dtype=dtype, seed=2)
     rng = np.random.default_rng(0)
-    theta = potential.initial(rng)
+    theta = problem.initial(rng)
     G = oracle.best_users(p, theta.astype(np.float64).reshape(-1, rank), 0.5, 0.1)
     share = np.bincount(p.users, minlength=20) / 300
     C = (G * share[:, None]).T @ G
-    v, out = rng.standard_normal(potential.dim).astype(dtype), np.empty(potential.dim, dtype)
-    potential.inverse_metric(theta, 0.3, batch=4).apply(v, out)
+    v, out = rng.standard_normal(problem.dim).astype(dtype), np.empty(problem.dim, dtype)
+    problem.inverse_metric(theta, 0.3, batch=4).apply(v, out)
     counts, lam = np.bincount(p.items, minlength=13), oracle.row_ridges(p, 0.5, 0.1)[0]
     delta = 0.3 * 20 / 4 * np.trace(C)
     for m in range(13):
         block = (lam[m] + delta) * np.eye(rank) + counts[m] * C
         exact = np.linalg.solve(block, v.reshape(-1, rank)[m].astype(np.float64))
         # The condition of a block is below 100 (lambda + delta against n_m tr C).
-        close = 100 * solve_error(potential) * np.abs(exact).max()
+        close = 100 * solve_error(problem) * np.abs(exact).max()
         np.testing.assert_allclose(out.reshape(-1, rank)[m], exact, atol=close)
-    assert np.all(potential.inverse_metric(theta, 1.0).base == potential.item_ridges)
+    assert np.all(problem.inverse_metric(theta, 1.0).base == problem.item_ridges)
     diagonal = lam[:, None] + counts[:, None] * np.diag(C)
     np.testing.assert_allclose(
-        potential.curvature_diagonal(theta).reshape(-1, rank), diagonal, rtol=solve_error(potential)
+        problem.curvature_diagonal(theta).reshape(-1, rank), diagonal, rtol=solve_error(problem)
     )
 
 
@@ -194,20 +194,20 @@ def test_als_users_equal_the_profiled_users() -> None:
     np.testing.assert_allclose(before, by_hand, atol=solve_error(profiled) * np.abs(by_hand).max())
 
 
-def test_it_is_a_potential_made_from_ratings_and_keeps_its_dtype() -> None:
+def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
     p = oracle.problem(10)
     ratings = SimpleNamespace(**oracle.arguments(p))
-    potential = ProfiledFactorization.from_ratings(ratings, rank=4, dtype=np.float32, source="mine")
-    assert isinstance(potential, Potential)
-    assert (potential.dim, potential.n_data) == (4 * 13, 20)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = ProfiledFactorization.from_ratings(ratings, rank=4, dtype=np.float32, source="mine")
+    assert isinstance(problem, Problem)
+    assert (problem.dim, problem.n_data) == (4 * 13, 20)
+    theta = problem.initial(np.random.default_rng(0))
     assert (
         theta.dtype
-        == potential.user_factors(theta).dtype
-        == potential.curvature_diagonal(theta).dtype
+        == problem.user_factors(theta).dtype
+        == problem.curvature_diagonal(theta).dtype
         == np.float32
     )
-    reference = potential.reference()
+    reference = problem.reference()
     assert reference is not None
     assert (reference["kind"], reference["source"], reference["rank"]) == (
         "profiled-factorization",
@@ -225,17 +225,17 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
         model(p, seed=-1)
     with pytest.raises(BadInput, match=r"users must lie in 0\.\.2"):
         model(p._replace(n_users=3))
-    potential = model(p)
-    theta = potential.initial(np.random.default_rng(0))
+    problem = model(p)
+    theta = problem.initial(np.random.default_rng(0))
     for rows in ([20], [-1], [0, 25, 3]):
         with pytest.raises(BadInput, match=r"rows must lie in 0\.\.19"):
-            gradient(potential, theta, np.array(rows))
+            gradient(problem, theta, np.array(rows))
     with pytest.raises(BadInput, match="at least one row"):
-        gradient(potential, theta, np.array([]))
+        gradient(problem, theta, np.array([]))
     with pytest.raises(BadInput, match="contiguous float64 vectors of length 65"):
-        potential.value(theta[1:].copy())
+        problem.value(theta[1:].copy())
     with pytest.raises(BadInput, match="not its input"):
-        potential.inverse_metric(theta, 1.0).apply(theta, theta)
+        problem.inverse_metric(theta, 1.0).apply(theta, theta)
     both = MatrixFactorization(**oracle.arguments(p), rank=5)
     start = both.initial(np.random.default_rng(0))
     with pytest.raises(BadInput, match="threads must be at least 1"):
@@ -246,16 +246,16 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
-    potential = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
-    theta, n = potential.initial(np.random.default_rng(0)), potential.n_data
+    problem = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
-        parts = [len(rows) / n * potential.value_rows(theta, rows) for rows in blocks]
-        assert sum(parts) == pytest.approx(potential.value(theta), rel=solve_error(potential))
+        parts = [len(rows) / n * problem.value_rows(theta, rows) for rows in blocks]
+        assert sum(parts) == pytest.approx(problem.value(theta), rel=solve_error(problem))
 
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    potential = model(oracle.problem(3))
+    problem = model(oracle.problem(3))
     with pytest.raises(BadInput, match="row"):
-        potential.value_rows(potential.initial(np.random.default_rng(0)), np.array(rows, np.int64))
+        problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))

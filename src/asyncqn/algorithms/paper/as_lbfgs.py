@@ -53,7 +53,7 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -128,7 +128,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     stages = ASYNCHRONOUS
 
     @classmethod
-    def example(cls, potential: Potential) -> ASLBFGS:
+    def example(cls, problem: Problem) -> ASLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-4, gamma=0.05, beta=100.0, memory=3, batch=10, overlap=4, initial_scale=0.01)
 
@@ -144,12 +144,12 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         def vector() -> Array:
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=self.empty_memory(theta0, potential),
+            memory=self.empty_memory(theta0, problem),
             update=Update(vector(), vector()),
             theta_old=vector(),
             Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
@@ -158,28 +158,28 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         """Lines 4 to 6 of Algorithm 2."""
         theta, u, stream = view.theta, view.u, task.stream
         now = stream.k & 1
         # Line 4: draw Omega; its first N_O rows are O.
-        Omega = stream.rows(potential.n_data, local.Omega[now], self.sampling)
+        Omega = stream.rows(problem.n_data, local.Omega[now], self.sampling)
         # Line 5: both parts of the gradient; the kernel blends them by their shares of Omega.
         g_O, g_S, share = local.g_O[now], local.g_S, self.overlap / self.batch
-        potential.grad(theta, Omega[: self.overlap], g_O)
-        potential.grad(theta, Omega[self.overlap :], g_S)
+        problem.grad(theta, Omega[: self.overlap], g_O)
+        problem.grad(theta, Omega[self.overlap :], g_S)
         # Line 6: d_u by (6) and d_theta by (7), written into the worker's message.
         numbers = (self.rho, self.h, self.gamma, self.noise(stream.k))  # a plain `kernels.memory.Langevin`
         H, out, work = local.memory.matrix, tuple(local.update), np.empty(8 * self.memory)
         langevin_update(H, numbers, u, g_O, g_S, share, tuple(stream), out, work)
         return local.update
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         """Lines 8 to 13 of Algorithm 2, while the update travels."""
         before = 1 - (task.stream.k & 1)
         if local.steps[0] >= 1 and self.memory > 0:  # line 9
             g_prime = local.g_S  # free again once the update is sent
-            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)  # line 10
+            problem.grad(view.theta, local.Omega[before][: self.overlap], g_prime)  # line 10
             # Lines 11 and 12: s, y and the cautious rule.
             self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
         local.theta_old[...] = view.theta  # line 8; O and g_O stay where they are
@@ -196,7 +196,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         return 1.0 / beta_at(self.beta, k)
 
     def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
     ) -> float:
         """The drift is -(h / gamma) H^2 grad U, stable while (h / gamma) |H U'' H| times the delay is < 1."""
         if not locals_ or not 0.0 < self.gamma < delay_limit(max(workers - 1, 0)):
@@ -207,8 +207,8 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             self._times_H(local, v, between)
             self._times_H(local, between, out)
 
-        limit = 1.0 / max(self._wildness(potential, theta, local) * loop_delay(workers), 1e-300)
-        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
+        limit = 1.0 / max(self._wildness(problem, theta, local) * loop_delay(workers), 1e-300)
+        return minibatch_band(problem, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
 
     def warnings(self, workers: int) -> list[str]:
         limit = delay_limit(workers - 1)
@@ -219,7 +219,7 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             f"workers: the run is likely to diverge; use gamma below {limit:.2g} or fewer workers."
         ]
 
-    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
         limit = delay_limit(max(workers - 1, 0))
         if self.gamma >= limit:
             return (
@@ -228,13 +228,13 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             )
         stable = self.gamma / (self.h * loop_delay(workers))
         scales = [float(w.memory.scale[0]) for w in locals_] or [1.0]
-        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(potential, theta0)
+        bare = (float(np.median(scales)) + self.rho) ** 2 * largest_curvature(problem, theta0)
         if bare >= stable:
             return (
                 f"the step h = {self.h:g} is too large for a staleness of about {workers - 1} even "
                 f"without pairs; try h below {self.h * stable / (2 * bare):.1e} or a smaller initial_scale."
             )
-        wild = max((self._wildness(potential, theta0, w) for w in locals_[:8]), default=bare)
+        wild = max((self._wildness(problem, theta0, w) for w in locals_[:8]), default=bare)
         return (
             f"the curvature pairs are wild: |H U'' H| reaches {wild:.1e} where {stable:.1e} would be stable; "
             f"use a larger overlap than {self.overlap}, {self._larger_epsilon(locals_)}cosine_floor=0.3, or "
@@ -252,9 +252,9 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
             f"memory have s'y/|s|^2 of {found.min():.2g} and more), "
         )
 
-    def _wildness(self, potential: Potential, theta: Array, local: Worker) -> float:
+    def _wildness(self, problem: Problem, theta: Array, local: Worker) -> float:
         """|H U'' H| with the worker's own H."""
-        return largest_curvature(potential, theta, lambda v, out: self._times_H(local, v, out))
+        return largest_curvature(problem, theta, lambda v, out: self._times_H(local, v, out))
 
     def _times_H(self, local: Worker, v: Array, out: Array) -> None:
         """Write (H + rho I) v into `out`, by the worker's own H."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,6 @@ class AsyncSGD(StochasticGradient):
     sampling: Sampling = "replacement"
 
     @classmethod
-    def example(cls, potential: Potential) -> AsyncSGD:
+    def example(cls, problem: Problem) -> AsyncSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10)

@@ -39,7 +39,7 @@ from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import Stages, rounds
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Iterate(NamedTuple):
@@ -123,7 +123,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     sent = ("theta",)
 
     @classmethod
-    def example(cls, potential: Potential) -> MBLBFGS:
+    def example(cls, problem: Problem) -> MBLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=0.01, memory=3, batch=10, overlap=4)
 
@@ -140,7 +140,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             answered=frozenset(),
         )
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         def vector() -> Array:
             return np.zeros_like(theta0)
 
@@ -153,25 +153,25 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         )
 
     def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
     ) -> float:
         def times_H(v: Array, out: Array) -> None:
             iterate.memory.product(v, out)
             out += self.rho * v
 
-        limit = delay_limit(0) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
-        return minibatch_band(potential, theta, self.batch * max(workers, 1), self.h, limit, times_H)
+        limit = delay_limit(0) / max(preconditioned_curvature(problem, theta, times_H), 1e-300)
+        return minibatch_band(problem, theta, self.batch * max(workers, 1), self.h, limit, times_H)
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         now = task.stream.k & 1
         theta, g_O = view.theta, local.g_O[now]
-        Omega = task.stream.rows(potential.n_data, local.Omega[now], self.sampling)
+        Omega = task.stream.rows(problem.n_data, local.Omega[now], self.sampling)
         paired = bool(local.read[0] == task.read - 1)
         if paired:
-            potential.grad(theta, local.Omega[1 - now][: self.overlap], local.y)
+            problem.grad(theta, local.Omega[1 - now][: self.overlap], local.y)
             np.subtract(local.y, local.g_O[1 - now], out=local.y)
-        potential.grad(theta, Omega[: self.overlap], g_O)
-        potential.grad(theta, Omega[self.overlap :], local.g)
+        problem.grad(theta, Omega[: self.overlap], g_O)
+        problem.grad(theta, Omega[self.overlap :], local.g)
         share = self.overlap / self.batch
         local.g[...] = share * g_O + (1.0 - share) * local.g
         if paired and self.reuse_overlap:
@@ -180,7 +180,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             local.g[...] = (1.0 - kept) * local.g + kept * (local.y + local.g_O[1 - now])
         return Update(local.g, local.y, task.worker, paired)
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         local.read[0] = task.read
         return local
 

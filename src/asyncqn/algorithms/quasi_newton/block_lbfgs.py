@@ -21,7 +21,7 @@ from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, LearnedDiago
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
 from asyncqn.parameters import parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 H0 = Annotated[
     Literal["pairs", "scatter"],
@@ -60,9 +60,9 @@ class BlockLBFGS(QuasiNewton):
     initial_scale: H0 = "pairs"
 
     @classmethod
-    def example(cls, potential: Potential) -> BlockLBFGS:
-        """Small parameters that run on any potential, for tests."""
-        return cls(blocks=min(4, potential.n_data))
+    def example(cls, problem: Problem) -> BlockLBFGS:
+        """Small parameters that run on any problem, for tests."""
+        return cls(blocks=min(4, problem.n_data))
 
     @cached_property
     def plan(self) -> Samples:

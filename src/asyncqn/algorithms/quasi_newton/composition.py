@@ -30,7 +30,7 @@ from asyncqn.algorithms.safeguard import Trial
 from asyncqn.algorithms.safeguard import standing as safeguard_standing
 from asyncqn.core.stages import Stages
 from asyncqn.parameters import Checked
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 RECENT_VALUES = 5
 """A trial may lie above the last accepted point, but not above all of the last five."""
@@ -73,7 +73,7 @@ class Plan(Protocol):
     def stages(self) -> Stages:
         """How updates reach the coordinator."""
 
-    def check(self, problem: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         """Raise `BadInput` where the rows cannot be cut as the plan wants."""
 
     def course(self, theta0: Array) -> Any:
@@ -141,7 +141,7 @@ class QuasiNewton(Checked, ABC):
     def stages(self) -> Stages:
         return self.plan.stages
 
-    def check(self, problem: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         self.initial_inverse.check(problem, self.summary_size)
         self.plan.check(problem)
 
@@ -159,13 +159,13 @@ class QuasiNewton(Checked, ABC):
             course=self.plan.course(theta0),
         )
 
-    def init_worker(self, problem: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         return Worker()
 
-    def step(self, view: Iterate, local: Worker, problem: Potential, task: Task) -> Any:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Any:
         return self.plan.step(self, view, problem, task)
 
-    def learn(self, view: Iterate, local: Worker, problem: Potential, task: Task) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         return local
 
     def forget(self, local: Worker) -> Worker:

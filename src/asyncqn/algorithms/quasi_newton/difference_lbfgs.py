@@ -34,7 +34,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.gram import cholesky, solve, unpack_lower
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows
+from asyncqn.types import Array, Commit, Counters, Problem, Rows
 
 ROWS_PER_NUMBER = 20
 """Rows of the Hessian, for every number in theta."""
@@ -80,7 +80,7 @@ def dim_of(size: int) -> int:
     return (math.isqrt(8 * (size - 1) + 1) - 1) // 2
 
 
-def differences(problem: Potential, theta: Array, rows: Rows, packed: Array) -> None:
+def differences(problem: Problem, theta: Array, rows: Rows, packed: Array) -> None:
     """Write the Hessian estimated from `rows`, made symmetric; zeros where a gradient is not finite."""
     d = theta.size
     here, there, H = np.empty_like(theta), np.empty_like(theta), np.empty((d, d))
@@ -162,10 +162,10 @@ class DifferenceLBFGS(QuasiNewton):
     initial_inverse = DifferencedHessian
 
     @classmethod
-    def example(cls, potential: Potential) -> DifferenceLBFGS:
-        """Small parameters that run on any potential, for tests."""
-        blocks = min(3, max(1, potential.n_data // GROWTH**2))
-        return cls(blocks, curvature_size(potential.dim), samples=1, versions=4)
+    def example(cls, problem: Problem) -> DifferenceLBFGS:
+        """Small parameters that run on any problem, for tests."""
+        blocks = min(3, max(1, problem.n_data // GROWTH**2))
+        return cls(blocks, curvature_size(problem.dim), samples=1, versions=4)
 
     @cached_property
     def plan(self) -> Samples:
@@ -183,9 +183,9 @@ class DifferenceLBFGS(QuasiNewton):
         return more
 
 
-def default_difference_algorithm(potential: Potential, workers: int, pieces: int) -> DifferenceLBFGS | None:
-    """The rule for a potential without curvature: where 20 d^2 rows are a pass at most; None where not."""
-    n, dim = potential.n_data, potential.dim
+def default_difference_algorithm(problem: Problem, workers: int, pieces: int) -> DifferenceLBFGS | None:
+    """The rule for a problem without curvature: where 20 d^2 rows are a pass at most; None where not."""
+    n, dim = problem.n_data, problem.dim
     samples = samples_before_all(n, dim, workers)
     if samples == 0 or ROWS_PER_NUMBER * dim * dim > n:
         return None

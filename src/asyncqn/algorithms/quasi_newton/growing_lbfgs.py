@@ -24,7 +24,7 @@ from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, GROWING_EVALU
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, ScalarInverse
 from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, GROWTH, Sample, Samples
 from asyncqn.parameters import parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 DOUBLINGS = 2
 """The smallest samples serve at most 2 to this power times as many versions as the largest."""
@@ -60,9 +60,9 @@ class GrowingLBFGS(QuasiNewton):
     rule = PairRule(0.0, COSINE, CONJUGACY)
 
     @classmethod
-    def example(cls, potential: Potential) -> GrowingLBFGS:
-        """Small parameters that run on any potential, for tests."""
-        return cls(blocks=min(4, max(1, potential.n_data // GROWTH)), levels=1, versions=8)
+    def example(cls, problem: Problem) -> GrowingLBFGS:
+        """Small parameters that run on any problem, for tests."""
+        return cls(blocks=min(4, max(1, problem.n_data // GROWTH)), levels=1, versions=8)
 
     @cached_property
     def plan(self) -> Samples:

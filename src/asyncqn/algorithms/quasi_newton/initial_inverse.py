@@ -95,7 +95,7 @@ class ScalarInverse:
     def check(cls, problem: Any, summary_size: int) -> None:
         """Raise `BadInput` where the problem's summaries of the curvature have another size."""
         own = extra(problem, "curvature_size") if "curvature_size" in cls.requires else summary_size
-        require(summary_size == own, f"curvature must be the potential's {own}, not {summary_size}.")
+        require(summary_size == own, f"curvature must be the problem's {own}, not {summary_size}.")
 
     @classmethod
     def for_commit(cls, state: Any, updates: Updates, summary: Array | None, commit: Commit) -> Self:

@@ -40,7 +40,7 @@ from asyncqn.algorithms.quasi_newton.samples import GROWTH, Sample, Samples
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Potential, extra
+from asyncqn.types import Array, Commit, Problem, extra
 
 Versions = tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 LATER_VERSIONS = 3
@@ -138,9 +138,9 @@ def scaled(g: Array, value: float, finite: bool, share: float, summary: Array) -
 
 @dataclass(frozen=True)
 class MetricLBFGS(QuasiNewton):
-    """L-BFGS in the metric of the potential's own curvature, on growing samples; it has no step size.
+    """L-BFGS in the metric of the problem's own curvature, on growing samples; it has no step size.
 
-    blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the potential's `curvature_size`.
+    blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the problem's `curvature_size`.
 
     samples: how many come before all rows; versions, renewals: of the first sample, and last_renewals: of all
     rows, see above.
@@ -170,11 +170,11 @@ class MetricLBFGS(QuasiNewton):
     initial_inverse = SampledMetric
 
     @classmethod
-    def example(cls, potential: Potential) -> MetricLBFGS:
-        """Small parameters that run on any potential with a sampled metric, for tests."""
+    def example(cls, problem: Problem) -> MetricLBFGS:
+        """Small parameters that run on any problem with a sampled metric, for tests."""
         return cls(
-            blocks=min(3, max(1, potential.n_data // GROWTH**2)),
-            curvature=extra(potential, "curvature_size"),
+            blocks=min(3, max(1, problem.n_data // GROWTH**2)),
+            curvature=extra(problem, "curvature_size"),
             samples=1,
             versions=4,
         )
@@ -211,14 +211,14 @@ def samples_before_all(n: int, dim: int, workers: int) -> int:
     return samples
 
 
-def default_metric_algorithm(potential: Any, workers: int, pieces: int) -> MetricLBFGS:
-    """The rule for a potential with a sampled metric and W workers, nothing else given.
+def default_metric_algorithm(problem: Any, workers: int, pieces: int) -> MetricLBFGS:
+    """The rule for a problem with a sampled metric and W workers, nothing else given.
 
     As many samples as leave the first one enough rows; none where the summary is at most twice as long as
     theta, which is then so long that H0 is a diagonal for most of it: samples of rows with rare features do
     not pay there.
     """
-    n, dim, size = int(potential.n_data), int(potential.dim), int(potential.curvature_size)
+    n, dim, size = int(problem.n_data), int(problem.dim), int(problem.curvature_size)
     samples = samples_before_all(n, dim, workers) if size > 2 * dim else 0
     algorithm = MetricLBFGS(min(workers, n), size, samples, pieces=pieces)
     if size <= 2 * dim:

@@ -35,7 +35,7 @@ from asyncqn.algorithms.safeguard import Trial, advance, rebase, standing
 from asyncqn.core.stages import Stages, blocks, last_versions, stage_index
 from asyncqn.errors import require
 from asyncqn.kernels.shuffling import fill_strata
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 Ask: TypeAlias = Callable[[Array], float]
 GROWTH = 4
@@ -128,7 +128,7 @@ class Samples(Plan):
         stage = stage_index(self.stages, read)
         return self.samples[stage].asks(read - self._begins[stage])
 
-    def check(self, problem: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         n = problem.n_data // self.samples[0].stride
         what = "a sample of " if len(self.samples) > 1 else ""
         require(

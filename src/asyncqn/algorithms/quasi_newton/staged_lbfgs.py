@@ -15,7 +15,7 @@ from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
 from asyncqn.algorithms.quasi_newton.stochastic_start import StochasticStart, StructuredMetric
 from asyncqn.errors import require
 from asyncqn.parameters import checked, parameter
-from asyncqn.types import Potential, extra
+from asyncqn.types import Problem, extra
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class StagedLBFGS(QuasiNewton):
 
     batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
 
-    curvature: the potential's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
+    curvature: the problem's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
     M; in_step: see above; batch_blocks: parts of a batch in step, None: as many as of a pass; backup_after:
     see `core.stages`.
 
@@ -54,9 +54,9 @@ class StagedLBFGS(QuasiNewton):
     recent_values = 1
 
     @classmethod
-    def example(cls, potential: Potential) -> StagedLBFGS:
-        """Small parameters that run on any potential with a structured metric, for tests."""
-        return cls(batches=8, warmup=8, blocks=4, curvature=extra(potential, "curvature_size"), delay=1)
+    def example(cls, problem: Problem) -> StagedLBFGS:
+        """Small parameters that run on any problem with a structured metric, for tests."""
+        return cls(batches=8, warmup=8, blocks=4, curvature=extra(problem, "curvature_size"), delay=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,18 +80,18 @@ class StagedLBFGS(QuasiNewton):
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
 
 
-def default_factorization_algorithm(potential: Any, workers: int) -> StagedLBFGS:
-    """The rule for a potential with a structured metric and W workers, nothing else given.
+def default_factorization_algorithm(problem: Any, workers: int) -> StagedLBFGS:
+    """The rule for a problem with a structured metric and W workers, nothing else given.
 
     One pass of warm-up in 32 W batches, beyond W = 5 in max(160, 16 W), and fewer where that leaves
     less than 8 points each; then exact passes in as many blocks as workers.
     """
-    n = int(potential.n_data)
+    n = int(problem.n_data)
     batches = max(1, min(max(min(32 * workers, 160), 16 * workers), n // 8))
     return StagedLBFGS(
         batches=batches,
         warmup=batches if batches > 2 * workers else 0,
         blocks=min(workers, n),
-        curvature=int(potential.curvature_size),
+        curvature=int(problem.curvature_size),
         delay=workers - 1,
     )

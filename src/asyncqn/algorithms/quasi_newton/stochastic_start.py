@@ -38,7 +38,7 @@ from asyncqn.algorithms.safeguard import advance
 from asyncqn.core.stages import Stages, batches, blocks
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_one, add_scaled, dot, sum_of_squares
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 HARM = 4.0
 """A batch whose loss is this many times the loss at the start shows that the warm-up has gone astray."""
@@ -185,7 +185,7 @@ class StochasticStart(Plan):
         batch = blocks(self.batch_blocks, self.backup_after)
         return replace(batch, commits=self.warmup, share=1.0 / self.batches), passes
 
-    def check(self, problem: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         n, most = problem.n_data, max(self.batches, self.blocks)
         if self.in_step and self.warmup:
             most = max(self.blocks, self.batches * self.batch_blocks)

@@ -48,7 +48,7 @@ from asyncqn.algorithms.safeguard import advance
 from asyncqn.core.stages import Growth, Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.parameters import Workers, checked, parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 LARGEST_TABLE = 2**30
 """Bytes of the table at the coordinator beyond which a number of parts is refused."""
@@ -88,7 +88,7 @@ class TablePlan(Plan):
     def stages(self) -> Stages:
         return (batches(self.parts, self.table_commits, Order.BY_AGE, self._growth), *self.passes.stages)
 
-    def check(self, problem: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         n, d = int(problem.n_data), int(problem.dim)
         most = max(self.parts, self.passes.parts)
         require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
@@ -199,10 +199,10 @@ class TableLBFGS(QuasiNewton):
     initial_inverse = ScatterInverse
 
     @classmethod
-    def example(cls, potential: Potential) -> TableLBFGS:
-        """Small parameters that run on any potential, for tests."""
-        parts = min(8, potential.n_data)
-        return cls(parts=parts, first=min(3, parts), blocks=min(3, potential.n_data), memory=5)
+    def example(cls, problem: Problem) -> TableLBFGS:
+        """Small parameters that run on any problem, for tests."""
+        parts = min(8, problem.n_data)
+        return cls(parts=parts, first=min(3, parts), blocks=min(3, problem.n_data), memory=5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,7 +236,7 @@ ROWS_PER_NUMBER = 10
 
 @checked
 def table_algorithm(
-    potential: Annotated[Potential, parameter("What is minimised")],
+    problem: Annotated[Problem, parameter("What is minimised")],
     workers: Workers,
     message: Annotated[float, parameter("Of a message there and back", unit="row gradients", ge=0.0)] = 10.0,
     master: Annotated[float, parameter("Of an answer at the master", unit="row gradients", ge=0.0)] = 0.1,
@@ -250,7 +250,7 @@ def table_algorithm(
     >>> aq.table_algorithm(aq.LogisticRegression.random(n_data=10_000, dim=20, seed=0), workers=8)
     TableLBFGS(parts=250, first=8, blocks=8, sweeps=1, memory=20, pieces=4, backup_after=None)
     """
-    n, d = int(potential.n_data), int(potential.dim)
+    n, d = int(problem.n_data), int(problem.dim)
     rows = max(1.0, MESSAGES * message, MASTERS * workers * master, 16.0 * n * d / LARGEST_TABLE)
     parts = max(1, min(n, int(n / rows)))
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))

@@ -25,7 +25,7 @@ from asyncqn.core.stages import Order, Stages, batches
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import add_scaled
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
 LARGEST_TABLE = 2**30
@@ -80,12 +80,12 @@ class AsyncSAGA(StochasticGradient):
     sent = ("theta",)
 
     @classmethod
-    def example(cls, potential: Potential) -> AsyncSAGA:
+    def example(cls, problem: Problem) -> AsyncSAGA:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, parts=6, scatter=True)
 
-    def check(self, potential: Potential) -> None:
-        n, d = int(potential.n_data), int(potential.dim)
+    def check(self, problem: Problem) -> None:
+        n, d = int(problem.n_data), int(problem.dim)
         require(self.parts <= n, f"{n} rows cannot be cut into {self.parts} parts: use fewer.")
         require(
             8 * self.parts * d <= LARGEST_TABLE,
@@ -100,21 +100,21 @@ class AsyncSAGA(StochasticGradient):
         table = np.zeros((self.parts, theta0.size), theta0.dtype)
         return Iterate(theta0.copy(), table, np.zeros_like(theta0), new_scatter(theta0, self.scatter))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         return Worker(np.zeros_like(theta0))
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        n, P, i = potential.n_data, self.parts, task.part
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+        n, P, i = problem.n_data, self.parts, task.part
         assert i is not None
         rows = np.arange(i * n // P, (i + 1) * n // P)
-        potential.grad(view.theta, rows, local.g)
+        problem.grad(view.theta, rows, local.g)
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
 
-    def rows_averaged(self, potential: Potential) -> float:
-        return int(potential.n_data) / self.parts
+    def rows_averaged(self, problem: Problem) -> float:
+        return int(problem.n_data) / self.parts
 
-    def advice(self, potential: Potential, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
+    def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
         return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."
 
     def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:

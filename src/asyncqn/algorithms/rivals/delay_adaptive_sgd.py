@@ -18,7 +18,7 @@ from typing import Annotated
 from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient
 from asyncqn.parameters import parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DelayAdaptiveSGD(ScatterGradient):
     sampling: Sampling = "replacement"
 
     @classmethod
-    def example(cls, potential: Potential) -> DelayAdaptiveSGD:
+    def example(cls, problem: Problem) -> DelayAdaptiveSGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, tau=2, scatter=True)
 

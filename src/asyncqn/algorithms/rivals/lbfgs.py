@@ -17,7 +17,7 @@ from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.parameters import Epsilon, InitialScale, MemorySize
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one, dot
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Standing, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
 
@@ -87,39 +87,39 @@ class LBFGS(CompactMemories):
     sent = ("theta",)
 
     @classmethod
-    def example(cls, potential: Potential) -> LBFGS:
-        """Small parameters that run on any potential, for tests."""
+    def example(cls, problem: Problem) -> LBFGS:
+        """Small parameters that run on any problem, for tests."""
         return cls(memory=5)
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def init(self, theta0: Array) -> Iterate:
         nothing = Seen(math.nan, math.nan, math.nan, math.inf, moved=True)
         return Iterate(theta0.copy(), theta0.copy(), nothing)
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         def vector() -> Array:
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=self.empty_memory(theta0, potential),
+            memory=self.empty_memory(theta0, problem),
             theta_old=vector(),
             g=vector(),
             g_old=vector(),
             d_theta=vector(),
-            rows=np.arange(potential.n_data),
+            rows=np.arange(problem.n_data),
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         theta, g, d_theta = view.theta, local.g, local.d_theta
-        potential.grad(theta, local.rows, g)
+        problem.grad(theta, local.rows, g)
         if local.steps[0] > 0:
             self.consider(local.memory, theta, local.theta_old, g, local.g_old)
         local.memory.product(g, d_theta)
         slope = dot(g, d_theta)
-        start, norm, soft = float(potential.value(theta)), math.sqrt(dot(g, g)), local.memory.softness()
+        start, norm, soft = float(problem.value(theta)), math.sqrt(dot(g, g)), local.memory.softness()
         if slope <= 0.0:
             d_theta[...] = 0.0
             return Update(d_theta, start, norm, soft, moved=False)
@@ -127,7 +127,7 @@ class LBFGS(CompactMemories):
         if local.memory.stored == 0 and self.initial_scale == "pair":
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
         for _ in range(_HALVINGS):
-            if potential.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:
+            if problem.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:
                 break
             alpha *= 0.5
         else:
@@ -135,7 +135,7 @@ class LBFGS(CompactMemories):
         d_theta *= -alpha
         return Update(d_theta, start, norm, soft, moved=alpha > 0.0)
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         local.theta_old[...] = view.theta
         local.g_old[...] = local.g
         local.steps[0] += 1

@@ -19,7 +19,7 @@ from asyncqn.algorithms.scatter import add_step, note_answer
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient, ScatterIterate, Update, Worker
 from asyncqn.core.stages import Stages, fresh_rounds
 from asyncqn.parameters import parameter
-from asyncqn.types import Commit, Potential, Task
+from asyncqn.types import Commit, Problem, Task
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Rennala(ScatterGradient):
     sampling: Sampling = "replacement"
 
     @classmethod
-    def example(cls, potential: Potential) -> Rennala:
+    def example(cls, problem: Problem) -> Rennala:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, collect=3, scatter=True)
 
@@ -52,11 +52,11 @@ class Rennala(ScatterGradient):
     def stages(self) -> Stages:  # type: ignore[override]
         return (fresh_rounds(self.collect),)
 
-    def step(self, view: ScatterIterate, local: Worker, potential: Potential, task: Task) -> Update:
-        g = self.gradient(view, local, potential, task)
+    def step(self, view: ScatterIterate, local: Worker, problem: Problem, task: Task) -> Update:
+        g = self.gradient(view, local, problem, task)
         return Update(np.multiply(g, -self.h))  # in an array of its own: the worker goes on before the commit
 
-    def rows_averaged(self, potential: Potential) -> float:
+    def rows_averaged(self, problem: Problem) -> float:
         return self.batch * self.collect
 
     def step_limit(self, curvature: float, workers: int) -> float:

@@ -17,7 +17,7 @@ from asyncqn.algorithms.parameters import BatchSize, ByScatter, Sampling, StepSi
 from asyncqn.algorithms.stochastic_gradient import ScatterGradient
 from asyncqn.core.stages import Stages, not_older_than
 from asyncqn.parameters import parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Ringmaster(ScatterGradient):
     sampling: Sampling = "replacement"
 
     @classmethod
-    def example(cls, potential: Potential) -> Ringmaster:
+    def example(cls, problem: Problem) -> Ringmaster:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, max_delay=2, scatter=True)
 

@@ -14,7 +14,7 @@ import numpy as np
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient, Update
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Potential
+from asyncqn.types import Array, Commit, Problem
 
 
 class Iterate(NamedTuple):
@@ -46,7 +46,7 @@ class SGD(StochasticGradient):
     sent = ("theta",)
 
     @classmethod
-    def example(cls, potential: Potential) -> SGD:
+    def example(cls, problem: Problem) -> SGD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, batch=10, momentum=0.5)
 
@@ -57,10 +57,10 @@ class SGD(StochasticGradient):
         return (1.0 - self.momentum) * super().step_limit(curvature, workers)
 
     def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
+        self, problem: Problem, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
     ) -> float:
         # Momentum m lengthens steps by 1 / (1 - m), and the noise with them.
-        return super().noise_floor(potential, theta, workers, iterate, locals_) / (1.0 - self.momentum)
+        return super().noise_floor(problem, theta, workers, iterate, locals_) / (1.0 - self.momentum)
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, u = iterate

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.parameters import Checked, parameter
-from asyncqn.types import Potential
+from asyncqn.types import Problem
 
 DrawCount = Annotated[int, parameter("Draws after the warm-up, of all chains together", ge=1, le=2**30)]
 ChainCount = Annotated[int, parameter("Chains of all workers together", ge=1, le=10_000)]
@@ -33,7 +33,7 @@ class ChainMethod(Checked):
 
     stages = ASYNCHRONOUS
 
-    def check(self, potential: Potential) -> None:
+    def check(self, problem: Problem) -> None:
         pass
 
     def warm_up_commits(self, dim: int) -> int:
@@ -49,7 +49,7 @@ class ChainMethod(Checked):
         """A chain may be at any U: no rise says that it has diverged."""
         return math.inf
 
-    def learn(self, view: Any, local: Any, potential: Potential, task: Any) -> Any:
+    def learn(self, view: Any, local: Any, problem: Problem, task: Any) -> Any:
         return local
 
     def forget(self, local: Any) -> Any:

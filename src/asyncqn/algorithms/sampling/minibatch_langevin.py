@@ -34,7 +34,7 @@ from asyncqn.algorithms.sampling.search import find_mode
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 WIDENING = 0.02
 """The relative widening of variances that the choice of the batch allows."""
@@ -140,8 +140,8 @@ class MinibatchLangevin(ChainMethod):
     sent = ("totals",)
 
     @classmethod
-    def example(cls, potential: Potential) -> MinibatchLangevin:
-        """Small parameters that run on any potential, for tests."""
+    def example(cls, problem: Problem) -> MinibatchLangevin:
+        """Small parameters that run on any problem, for tests."""
         return cls(draws=10_000, steps=2, batch=10)
 
     @property
@@ -152,17 +152,17 @@ class MinibatchLangevin(ChainMethod):
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros(theta0.size), np.zeros(len(TOTALS), np.int64))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         m, d = self.per_worker, theta0.size
         x, v, g, mode, g_mode = (np.zeros((m, d)) for _ in range(5))
         metric, batch, state = np.zeros((m, *metric_shape(d))), np.zeros(m, np.int64), np.zeros(m, np.int64)
         return Worker(theta0.copy(), x, v, g, mode, g_mode, metric, batch, state)
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         with np.errstate(all="ignore"):
-            return self._step(local, potential, task)
+            return self._step(local, problem, task)
 
-    def _step(self, local: Worker, potential: Potential, task: Task) -> Update:
+    def _step(self, local: Worker, problem: Problem, task: Task) -> Update:
         i, d = task.stream.k % self.per_worker, local.origin.size
         noise: Array = np.zeros(d)
         divergent, rows = False, 0
@@ -170,21 +170,21 @@ class MinibatchLangevin(ChainMethod):
             local.x[i] = local.origin
             local.state[i] = PLACED
         elif local.state[i] == PLACED:
-            rows = self._prepare(local, i, potential, task)
+            rows = self._prepare(local, i, problem, task)
         else:
-            noise, divergent = self._move(local, i, potential, task)
+            noise, divergent = self._move(local, i, problem, task)
             batch = int(local.batch[i])
-            rows = self.steps * (2 * batch if batch else int(potential.n_data))
+            rows = self.steps * (2 * batch if batch else int(problem.n_data))
         counts = self.counts(task.stream.k, task.read, d)
         if not counts and self.batch is None:
-            self._enlarge_batch(local, i, noise, int(potential.n_data))
-        facts = Facts(counts, divergent, rows, int(potential.n_data), int(local.batch[i]))
+            self._enlarge_batch(local, i, noise, int(problem.n_data))
+        facts = Facts(counts, divergent, rows, int(problem.n_data), int(local.batch[i]))
         return Update(local.x[i].astype(local.origin.dtype), noise, facts)
 
-    def _prepare(self, local: Worker, i: int, potential: Potential, task: Task) -> int:
+    def _prepare(self, local: Worker, i: int, problem: Problem, task: Task) -> int:
         """Find the mode and its metric, and choose the batch; returns the rows that it took."""
-        rng, n = task.stream.generator(), int(potential.n_data)
-        target, shape = Target(potential, local.origin.dtype), Shape(*local.metric.shape[1:])
+        rng, n = task.stream.generator(), int(problem.n_data)
+        target, shape = Target(problem, local.origin.dtype), Shape(*local.metric.shape[1:])
         mode = find_mode(target, local.x[i], rng, shape, 0, only=True)
         local.mode[i], local.metric[i], local.x[i] = mode.x, mode.metric, mode.x
         target.grad(mode.x, None, local.g_mode[i])
@@ -194,7 +194,7 @@ class MinibatchLangevin(ChainMethod):
         pilot = 0
         if self.batch is None:
             pilot = min(max(_LEAST_ROWS, _ROWS_PER_DIM * local.origin.size, n // _SHARE), n)
-            local.batch[i] = self._chosen_batch(local, i, potential, rng, pilot)
+            local.batch[i] = self._chosen_batch(local, i, problem, rng, pilot)
         else:
             local.batch[i] = self.batch
         if 2 * local.batch[i] >= n:
@@ -202,18 +202,18 @@ class MinibatchLangevin(ChainMethod):
         return target.gradients * n + 2 * _PILOT * pilot
 
     def _chosen_batch(
-        self, local: Worker, i: int, potential: Potential, rng: np.random.Generator, pilot: int
+        self, local: Worker, i: int, problem: Problem, rng: np.random.Generator, pilot: int
     ) -> int:
         """The rows at which the widest direction widens by `WIDENING`, from the noise near the mode."""
         normals, noise = Shape(*local.metric.shape[1:]).normals, np.zeros(local.origin.size)
         for _ in range(_PILOT):
             x = local.mode[i] + draw(local.metric[i], rng.standard_normal(normals))
-            rows = rng.integers(0, int(potential.n_data), pilot)
-            _, e = self._gradient(local, i, potential, x, rows)
+            rows = rng.integers(0, int(problem.n_data), pilot)
+            _, e = self._gradient(local, i, problem, x, rows)
             noise += whitened(local.metric[i], e) ** 2 / _PILOT
         wanted = _SAFETY * pilot * float(noise.max()) * self.widening_per_noise / WIDENING
         least = _ROWS_PER_DIM * local.origin.size
-        return int(min(max(wanted, least, 2), potential.n_data)) if math.isfinite(wanted) else 0
+        return int(min(max(wanted, least, 2), problem.n_data)) if math.isfinite(wanted) else 0
 
     def _enlarge_batch(self, local: Worker, i: int, noise: Array, n_data: int) -> None:
         """Double the batch where the noise on the way to the last draw was far beyond what the pilot saw."""
@@ -222,36 +222,34 @@ class MinibatchLangevin(ChainMethod):
             if 2 * local.batch[i] >= n_data:
                 local.batch[i] = 0
 
-    def _gradient(
-        self, local: Worker, i: int, potential: Potential, x: Array, rows: Rows
-    ) -> tuple[Array, Array]:
+    def _gradient(self, local: Worker, i: int, problem: Problem, x: Array, rows: Rows) -> tuple[Array, Array]:
         """The estimate at x and its noise, from the two halves of a batch."""
         dtype, halves = local.origin.dtype, []
         here, there, out = x.astype(dtype), local.mode[i].astype(dtype), np.empty(x.size, dtype)
         for half in (rows[: rows.size // 2], rows[rows.size // 2 :]):
-            potential.grad(here, half, out)
+            problem.grad(here, half, out)
             g = out.astype(np.float64)
-            potential.grad(there, half, out)
+            problem.grad(there, half, out)
             halves.append(g - out)
         a, b = halves
         return local.g_mode[i] + 0.5 * (a + b), 0.5 * (a - b)
 
-    def _exact(self, local: Worker, potential: Potential, x: Array) -> tuple[Array, Array]:
+    def _exact(self, local: Worker, problem: Problem, x: Array) -> tuple[Array, Array]:
         out = np.empty(x.size)
-        Target(potential, local.origin.dtype).grad(x, None, out)
+        Target(problem, local.origin.dtype).grad(x, None, out)
         return out, np.zeros(x.size)
 
-    def _move(self, local: Worker, i: int, potential: Potential, task: Task) -> tuple[Array, bool]:
+    def _move(self, local: Worker, i: int, problem: Problem, task: Task) -> tuple[Array, bool]:
         """`steps` steps of BAOAB; returns the mean squares of the noise and whether the chain ran away."""
         metric, batch, h = local.metric[i], int(local.batch[i]), self.h
         normals, c = Shape(*metric.shape).normals, math.exp(-self.gamma * h)
         z = task.stream.normals(np.empty((self.steps + 1) * normals)).reshape(-1, normals)
-        rows = task.stream.rows(potential.n_data, np.empty(max(1, self.steps * batch), np.int64))
+        rows = task.stream.rows(problem.n_data, np.empty(max(1, self.steps * batch), np.int64))
 
         def gradient(k: int) -> tuple[Array, Array]:
             if not batch:
-                return self._exact(local, potential, x)
-            return self._gradient(local, i, potential, x, rows[k * batch : (k + 1) * batch])
+                return self._exact(local, problem, x)
+            return self._gradient(local, i, problem, x, rows[k * batch : (k + 1) * batch])
 
         x, v, g = local.x[i].copy(), local.v[i].copy(), local.g[i].copy()
         noise = np.zeros(x.size)

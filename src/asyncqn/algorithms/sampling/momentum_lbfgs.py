@@ -38,7 +38,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.memory import correlate
 from asyncqn.kernels.vectors import add_one, add_scaled
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Rows, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
 class Update(NamedTuple):
@@ -95,7 +95,7 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
     sent = ("theta",)
 
     @classmethod
-    def example(cls, potential: Potential) -> MomentumLBFGS:
+    def example(cls, problem: Problem) -> MomentumLBFGS:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-3, gamma=0.2, memory=3, batch=10, overlap=4, beta=100.0, initial_scale=0.01)
 
@@ -110,7 +110,7 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
         return 1.0 / self.beta
 
     def noise_floor(
-        self, potential: Potential, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
+        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
     ) -> float:
         """The drift is -(h / gamma) H grad U, with a delay of W - 1 commits and 1 / gamma of momentum."""
         if not locals_:
@@ -121,18 +121,18 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
             memory.product(v, out)
 
         delay = max(workers - 1, 0) + round(1.0 / self.gamma)
-        limit = delay_limit(delay) / max(preconditioned_curvature(potential, theta, times_H), 1e-300)
-        return minibatch_band(potential, theta, self.batch, self.h / self.gamma, limit, times_H)
+        limit = delay_limit(delay) / max(preconditioned_curvature(problem, theta, times_H), 1e-300)
+        return minibatch_band(problem, theta, self.batch, self.h / self.gamma, limit, times_H)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         def vector() -> Array:
             return np.zeros_like(theta0)
 
         return Worker(
-            memory=self.empty_memory(theta0, potential),
+            memory=self.empty_memory(theta0, problem),
             d=vector(),
             theta_old=vector(),
             Omega=(np.zeros(self.batch, np.int64), np.zeros(self.batch, np.int64)),
@@ -142,12 +142,12 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
             steps=np.zeros(1, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         now = task.stream.k & 1
-        Omega, g_O = task.stream.rows(potential.n_data, local.Omega[now]), local.g_O[now]
+        Omega, g_O = task.stream.rows(problem.n_data, local.Omega[now]), local.g_O[now]
         g, d, memory = local.g, local.d, local.memory
-        potential.grad(view.theta, Omega[: self.overlap], g_O)
-        potential.grad(view.theta, Omega[self.overlap :], g)
+        problem.grad(view.theta, Omega[: self.overlap], g_O)
+        problem.grad(view.theta, Omega[self.overlap :], g)
         share = self.overlap / self.batch
         g *= 1.0 - share
         add_scaled(g, share, g_O)
@@ -160,11 +160,11 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
             add_scaled(d, math.sqrt(2.0 * self.h * self.gamma / self.beta), noise)
         return Update(d)
 
-    def learn(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Worker:
+    def learn(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Worker:
         before = 1 - (task.stream.k & 1)
         if local.steps[0] >= 1 and self.memory > 0:
             g_prime = local.g  # free again once the update is sent
-            potential.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
+            problem.grad(view.theta, local.Omega[before][: self.overlap], g_prime)
             self.consider(local.memory, view.theta, local.theta_old, g_prime, local.g_O[before])
         local.theta_old[...] = view.theta
         local.steps[0] += 1

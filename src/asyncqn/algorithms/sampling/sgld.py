@@ -15,7 +15,7 @@ from asyncqn.algorithms.annealing import Beta, beta_at
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import Iterate, StochasticGradient, Update
 from asyncqn.kernels.vectors import add_scaled
-from asyncqn.types import Array, Potential, Rows, Task
+from asyncqn.types import Array, Problem, Rows, Task
 
 
 class Worker(NamedTuple):
@@ -50,19 +50,19 @@ class SGLD(StochasticGradient):
     sampling: Sampling = "replacement"
 
     @classmethod
-    def example(cls, potential: Potential) -> SGLD:
+    def example(cls, problem: Problem) -> SGLD:
         """Small parameters that run on `LinearGaussian.example`, for tests."""
         return cls(h=1e-5, beta=100.0, batch=10)
 
     def temperature(self, k: int) -> float:
         return 1.0 / beta_at(self.beta, k)
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
-        Omega, d_theta = super().init_worker(potential, theta0)
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
+        Omega, d_theta = super().init_worker(problem, theta0)
         return Worker(Omega, d_theta, np.zeros_like(theta0))
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
-        update: Update = super().step(view, local, potential, task)
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
+        update: Update = super().step(view, local, problem, task)
         beta = beta_at(self.beta, task.stream.k)
         if beta < math.inf:
             add_scaled(update.d_theta, math.sqrt(2.0 * self.h / beta), task.stream.normals(local.Z))

@@ -35,7 +35,7 @@ from asyncqn.algorithms.sampling.warm_up import (
     note_pair,
 )
 from asyncqn.parameters import parameter
-from asyncqn.types import Array, Commit, Counters, Potential, Task
+from asyncqn.types import Array, Commit, Counters, Problem, Task
 
 WarmUp = Annotated[
     int | None, parameter("Commits before the metric is frozen; None: by chains and dim", ge=1, le=10_000_000)
@@ -154,8 +154,8 @@ class SharedMetricHMC(ChainMethod):
     sent = ("metric", "best", "numbers")
 
     @classmethod
-    def example(cls, potential: Potential) -> SharedMetricHMC:
-        """Small parameters that run on any potential, for tests."""
+    def example(cls, problem: Problem) -> SharedMetricHMC:
+        """Small parameters that run on any problem, for tests."""
         return cls(draws=10_000, chains=3, warm_up=20)
 
     def warm_up_commits(self, dim: int) -> int:
@@ -169,7 +169,7 @@ class SharedMetricHMC(ChainMethod):
         file = new_file(dim, self.chains, self.warm_up_commits(dim))
         return Iterate(theta0.copy(), *tuning, file, np.zeros(len(TOTALS), np.int64))
 
-    def init_worker(self, potential: Potential, theta0: Array) -> Worker:
+    def init_worker(self, problem: Problem, theta0: Array) -> Worker:
         m, d = self.per_worker, theta0.size
         return Worker(
             origin=theta0.copy(),
@@ -182,14 +182,14 @@ class SharedMetricHMC(ChainMethod):
             state=np.zeros(m, np.int64),
         )
 
-    def step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         with np.errstate(all="ignore"):  # searches and trajectories that leave the finite numbers turn back
-            return self._step(view, local, potential, task)
+            return self._step(view, local, problem, task)
 
-    def _step(self, view: Iterate, local: Worker, potential: Potential, task: Task) -> Update:
+    def _step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         i = task.stream.k % self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
-        target, rng = Target(potential, local.origin.dtype), task.stream.generator()
+        target, rng = Target(problem, local.origin.dtype), task.stream.generator()
         facts = Facts(state, chain, 0, False, -1, 0.0, 0.0, False, False, False, 0.0, False)
         if state == NEW:
             local.x[i] = overdispersed(target, local.origin, rng)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.types import Array, Potential, extra
+from asyncqn.types import Array, Problem, extra
 
 
 class Target:
@@ -21,7 +21,7 @@ class Target:
     gradients: how many gradients, or values in their place, were computed.
     """
 
-    def __init__(self, problem: Potential, dtype: Any) -> None:
+    def __init__(self, problem: Problem, dtype: Any) -> None:
         self.problem, self.dtype = problem, np.dtype(dtype)
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)
         self._rows = np.arange(self.n_data)

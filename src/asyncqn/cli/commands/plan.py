@@ -50,11 +50,11 @@ def plan(
     goal = target if target is not None else given.run.target
     if goal is None:
         raise BadInput("plan needs a target: say --target, or target in the section [run] of the job.")
-    known = {**CANDIDATES, "job": lambda potential, workers: given.algorithm_for(workers)}
+    known = {**CANDIDATES, "job": lambda problem, workers: given.algorithm_for(workers)}
     names = list(CANDIDATES) if algorithms == "all" else algorithms.split(",")
     for name in names:
         require(name in known, f"there is no algorithm '{name}' to plan with; there are {', '.join(known)}.")
-    runs = [load_run(path, potential=given.problem) for path in recorded or ()]
+    runs = [load_run(path, problem=given.problem) for path in recorded or ()]
     before = {str(run.manifest["algorithm"]["kind"]): run for run in runs}
     chosen: dict[str, Any] = {name: planned(name, run) for name, run in before.items()}
     cls = engine_class(engine)

@@ -80,7 +80,7 @@ def report(run: Seen, folder: Path) -> list[str]:
     schedule, made = run.schedule, run.manifest
     unit = "units" if time_axis(run) == SIMULATED else "s"
     lines = [f"{folder}: {run.status}", f"  {run.message}", ""]
-    problem = made["potential"]
+    problem = made["problem"]
     lines += [
         *_entry(
             "problem",

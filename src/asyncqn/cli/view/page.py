@@ -56,7 +56,7 @@ def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
 
 
 def _problem(run: Seen) -> str:
-    made = run.manifest["potential"]
+    made = run.manifest["problem"]
     return f"{made['name']}, {made['dim']:,} numbers, {made['n_data']:,} data points"
 
 

@@ -167,9 +167,9 @@ def _mpi() -> Any:
 
 def _fingerprint(request: Request, engine: MPI) -> str:
     """What must be the same on all ranks, in a few letters."""
-    potential, theta0 = request.potential, request.theta0
+    problem, theta0 = request.problem, request.theta0
     words = [
-        *(type(potential).__name__, int(potential.dim), int(potential.n_data), str(theta0.dtype)),
+        *(type(problem).__name__, int(problem.dim), int(problem.n_data), str(theta0.dtype)),
         *(algorithm_to_json(request.algorithm), request.commits, request.seed, to_json(engine)),
     ]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())

@@ -70,7 +70,7 @@ class MPIMaster:
     def __init__(self, mpi: Any, comm: Any, coordinator: Coordinator, narrow: bool, clock: Clock) -> None:
         self.mpi, self.comm, self.coordinator, self.clock, self.narrow = mpi, comm, coordinator, clock, narrow
         self.sample = sample_update(
-            coordinator.algorithm, coordinator.potential, coordinator.theta0, coordinator.seed
+            coordinator.algorithm, coordinator.problem, coordinator.theta0, coordinator.seed
         )
         idle = mpi.REQUEST_NULL
         self.ranks = [Rank(idle) for _ in range(comm.size - 1)]

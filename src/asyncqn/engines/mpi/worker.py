@@ -70,12 +70,12 @@ class Worker:
         self.comm, self.unit, self.shared = comm, engine.time_unit, engine.shared
         self.narrow = engine.wire == "float32"
         self.loop = WorkerLoop(
-            algorithm, request.potential, theta0, request.seed, timing_model=engine.timing_model,
+            algorithm, request.problem, theta0, request.seed, timing_model=engine.timing_model,
             wire=Float32Wire(algorithm, arrived=True) if self.narrow else None,
         )  # fmt: skip
         self.iterate = algorithm.init(theta0)
         self.fields = sent_fields(algorithm, self.iterate)
-        self.sample = sample_update(algorithm, self.loop.steps.potential, theta0, request.seed)
+        self.sample = sample_update(algorithm, self.loop.steps.problem, theta0, request.seed)
         self.notice = Frame(())
         self.sending: Any = mpi.REQUEST_NULL
         self.number = -1

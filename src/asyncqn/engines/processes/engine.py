@@ -1,4 +1,4 @@
-"""Processes: workers as processes of this machine, for potentials that hold the interpreter lock.
+"""Processes: workers as processes of this machine, for problems that hold the interpreter lock.
 
 No launcher and no other package: the standard library forks, and shared memory carries the numbers.
 """
@@ -34,7 +34,7 @@ class Processes(ElasticEngine):
     """Run an algorithm on processes of this machine; `add` more of them while it runs.
 
     workers: W; start_method: "fork" copies this process, in milliseconds, and shares its data; "spawn" starts
-    a new interpreter, in about a second, to which the potential is sent; None: fork, unless something that
+    a new interpreter, in about a second, to which the problem is sent; None: fork, unless something that
     is loaded does not survive it (`why_not_fork`); start_timeout: seconds within which workers must be ready.
     A worker that dies is not replaced; the run counts it and goes on with the others.
 
@@ -76,14 +76,14 @@ class Processes(ElasticEngine):
         arrays = {} if start is None else start.arrays
         fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
         setup = WorkerSetup(
-            *(request.potential, request.algorithm, request.theta0, request.seed),
+            *(request.problem, request.algorithm, request.theta0, request.seed),
             *(self.timing_model, self.time_unit, sample),
             states={name: array for name, array in arrays.items() if name.startswith("worker.")},
             warm=not fork,
         )
         if fork:
             return forked(life_of(setup))
-        fd = pack(setup, type(request.potential).__name__)
+        fd = pack(setup, type(request.problem).__name__)
         try:
             return spawned(fd)
         finally:
@@ -113,11 +113,11 @@ def why_not_fork() -> str | None:
 
 def _sample_update(request: Request) -> Any:
     """An update from states that are thrown away; kernels are compiled before workers are forked."""
-    potential, algorithm, theta0 = request.potential, request.algorithm, request.theta0
+    problem, algorithm, theta0 = request.problem, request.algorithm, request.theta0
     with one_thread_pools():  # imports what workers need for it, before they are forked
-        precompile(potential, algorithm, theta0, request.seed)
+        precompile(problem, algorithm, theta0, request.seed)
     order = Assign(0, 0, 0, algorithm.stages[0].first_part)
     try:
-        return sample_update(algorithm, read_only(potential), theta0, request.seed)
+        return sample_update(algorithm, read_only(problem), theta0, request.seed)
     except Exception as error:
         raise WorkerFailed(failure(order, error).sentence) from error

@@ -3,7 +3,7 @@
 Workers are forked from a process that has one thread and has computed nothing, however many threads the
 master has by then, so that one can be added at any time.  It comes about in two ways:
 
-* `forked`: as a copy of the master, in milliseconds.  Workers then hold the master's potential as it was,
+* `forked`: as a copy of the master, in milliseconds.  Workers then hold the master's problem as it was,
   whatever it is made of, and share its arrays with the master until somebody writes to them.
 * `spawned`: as a new interpreter, which takes about as long as `import asyncqn`; workers load what they
   need from shared memory.

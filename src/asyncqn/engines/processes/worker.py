@@ -28,7 +28,7 @@ from asyncqn.engines.wire import arrays_to_bytes
 from asyncqn.engines.worker_frames import WorkerFrames
 from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.runs.checkpoint import Arrays
-from asyncqn.types import Algorithm, Array, Potential
+from asyncqn.types import Algorithm, Array, Problem
 
 NOBODY, NO_PART = -1, -1
 """In the place of a worker's number, and of a part, in a header."""
@@ -37,7 +37,7 @@ NOBODY, NO_PART = -1, -1
 class WorkerSetup(NamedTuple):
     """What every worker of a run is given once."""
 
-    potential: Potential
+    problem: Problem
     algorithm: Algorithm
     theta0: Array
     seed: int
@@ -86,13 +86,13 @@ def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], Worker
 
 def _prepared(setup: WorkerSetup, channel: Channel) -> WorkerLoop:
     """Make or load the worker's state."""
-    potential, algorithm, theta0, seed = setup.potential, setup.algorithm, setup.theta0, setup.seed
-    loop = WorkerLoop(algorithm, potential, theta0, seed, timing_model=setup.timing_model)
+    problem, algorithm, theta0, seed = setup.problem, setup.algorithm, setup.theta0, setup.seed
+    loop = WorkerLoop(algorithm, problem, theta0, seed, timing_model=setup.timing_model)
     returning = channel.receive().numbers[0]
     if returning != NOBODY:
         loop.restore(returning, setup.states)
     if setup.warm:
-        sample_update(algorithm, loop.steps.potential, theta0, seed)
+        sample_update(algorithm, loop.steps.problem, theta0, seed)
     return loop
 
 
@@ -122,7 +122,7 @@ class ProcessLink:
     def send_last_state(self, local: Any) -> None:
         """Send the state that the worker ends with."""
         content = arrays_to_bytes(state_arrays(self.worker, local))
-        sys.stdout.flush()  # what the potential printed: after its last message a process may be killed
+        sys.stdout.flush()  # what the problem printed: after its last message a process may be killed
         self.channel.send(STATE, True, content=content.data)
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:

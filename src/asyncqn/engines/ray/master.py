@@ -60,8 +60,8 @@ class RayMaster(ElasticMaster):
             coordinator.algorithm, coordinator.theta0, coordinator.seed, engine.timing_model, clock.unit
         )
         self.setup = self._put(setup, coordinator.algorithm)
-        self.source: Any = Reference.of(coordinator.potential) or self._put(
-            coordinator.potential, coordinator.potential
+        self.source: Any = Reference.of(coordinator.problem) or self._put(
+            coordinator.problem, coordinator.problem
         )
         self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
         self.starting: set[ActorSlot] = set()
@@ -220,7 +220,7 @@ class RayMaster(ElasticMaster):
             self.states[slot.worker] = self.coordinator.worker_state(slot.worker, content)
         elif content == "data":
             if isinstance(self.source, Reference):
-                self.source = self._put(self.coordinator.potential, self.coordinator.potential)
+                self.source = self._put(self.coordinator.problem, self.coordinator.problem)
             self._prepare(slot)
         else:
             self._welcome(slot)

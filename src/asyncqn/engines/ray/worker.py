@@ -21,7 +21,7 @@ from asyncqn.engines.worker_loop import WorkerLoop
 from asyncqn.errors import AsyncqnError
 from asyncqn.models import rebuild
 from asyncqn.runs.checkpoint import Arrays
-from asyncqn.types import Algorithm, Array, Potential, extra
+from asyncqn.types import Algorithm, Array, Problem, extra
 
 INLINE_LEARN_SECONDS = 3e-4
 """Seconds of learning that are done at once: handing them to a thread would cost as much."""
@@ -38,7 +38,7 @@ class WorkerSetup(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """How to build the potential on the spot, and what must come of it."""
+    """How to build the problem on the spot, and what must come of it."""
 
     plain: Mapping[str, Any]
     kind: str
@@ -46,27 +46,27 @@ class Reference(NamedTuple):
     n_data: int
 
     @classmethod
-    def of(cls, potential: Potential) -> Reference | None:
-        """None where the potential does not say how to build it again."""
-        reference = extra(potential, "reference")
+    def of(cls, problem: Problem) -> Reference | None:
+        """None where the problem does not say how to build it again."""
+        reference = extra(problem, "reference")
         plain = None if reference is None else reference()
         if plain is None:
             return None
-        return cls(plain, _kind(potential), int(potential.dim), int(potential.n_data))
+        return cls(plain, _kind(problem), int(problem.dim), int(problem.n_data))
 
-    def build(self) -> Potential | None:
-        """The potential; None where it cannot be built here, or something else would come of it.
+    def build(self) -> Problem | None:
+        """The problem; None where it cannot be built here, or something else would come of it.
 
         A subclass that inherited its `reference`, or a data file that this machine does not have:
-        such potentials travel through the object store.
+        such problems travel through the object store.
         """
         try:
-            potential = rebuild(self.plain)
+            problem = rebuild(self.plain)
         except (AsyncqnError, OSError):
             return None
-        if potential is None or (_kind(potential), int(potential.dim), int(potential.n_data)) != self[1:]:
+        if problem is None or (_kind(problem), int(problem.dim), int(problem.n_data)) != self[1:]:
             return None
-        return potential
+        return problem
 
 
 class Answer(NamedTuple):
@@ -93,9 +93,9 @@ class Worker:
         self.told_kind = False
 
     def prepare(
-        self, setup: WorkerSetup, source: Reference | Potential, worker: int, state: Arrays | None
+        self, setup: WorkerSetup, source: Reference | Problem, worker: int, state: Arrays | None
     ) -> str | Failure:
-        """Get ready; "data" means that the potential cannot be built here and must be sent.
+        """Get ready; "data" means that the problem cannot be built here and must be sent.
 
         worker, state: of a worker that goes on from a checkpoint, else None as state.
         """
@@ -180,5 +180,5 @@ class Worker:
         return not self.over.wait(max(0.0, until * self.unit - time.perf_counter()))
 
 
-def _kind(potential: Potential) -> str:
-    return f"{type(potential).__module__}.{type(potential).__qualname__}"
+def _kind(problem: Problem) -> str:
+    return f"{type(problem).__module__}.{type(problem).__qualname__}"

@@ -13,7 +13,7 @@ from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import require
 from asyncqn.minimize import starting_point
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Array, Potential, Progress
+from asyncqn.types import Algorithm, Array, Problem, Progress
 
 HOPELESS = 1e6
 
@@ -51,7 +51,7 @@ def commits_within(algorithm: Algorithm, cluster: Cluster, limit: float) -> int:
 
 
 def time_to(
-    potential: Potential,
+    model: Problem,
     algorithm: Algorithm,
     cluster: Cluster,
     *,
@@ -76,7 +76,7 @@ def time_to(
     seen: list[float] = []
 
     def look(progress: Progress) -> None:
-        require(metric in progress.metrics, f"{type(potential).__name__} has no metric '{metric}'.")
+        require(metric in progress.metrics, f"{type(model).__name__} has no metric '{metric}'.")
         value = progress.metrics[metric]
         if progress.time > limit:
             raise StopIteration
@@ -86,12 +86,12 @@ def time_to(
         if value <= target or not value <= hopeless * max(1.0, abs(seen[0])):
             raise StopIteration
 
-    check_fit(algorithm, potential, cluster.workers)
+    check_fit(algorithm, model, cluster.workers)
     run = Simulator(cluster).minimize(
         Request(
-            potential,
+            model,
             algorithm,
-            theta0=starting_point(potential, theta0, seed),
+            theta0=starting_point(model, theta0, seed),
             seed=seed,
             commits=commits_within(algorithm, cluster, limit),
             evaluate=evaluate,

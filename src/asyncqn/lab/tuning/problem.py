@@ -14,7 +14,7 @@ from asyncqn.errors import require
 from asyncqn.lab.tuning.measure import HOPELESS, TimeToTarget, time_to
 from asyncqn.lab.tuning.spaces import SPACES, CountingTrial, Search, Setting
 from asyncqn.minimize import starting_point
-from asyncqn.types import Algorithm, Potential
+from asyncqn.types import Algorithm, Problem
 
 TUNING_SEED = 1_000_000
 """Seeds of tuning runs start here, far from those of figures and tests."""
@@ -41,7 +41,7 @@ class TuningProblem(ABC):
     seed: int = 0
 
     @abstractmethod
-    def potential(self) -> Potential: ...
+    def model(self) -> Problem: ...
 
     @abstractmethod
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster: ...
@@ -49,7 +49,7 @@ class TuningProblem(ABC):
     @property
     @abstractmethod
     def goal(self) -> tuple[str, float]:
-        """A metric of the potential, and the value it must fall to."""
+        """A metric of the problem, and the value it must fall to."""
 
     @property
     def kept(self) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ class TuningProblem(ABC):
 
     def curvature(self) -> float:
         """The largest curvature at a starting point, the unit of the steps."""
-        model = self.potential()
+        model = self.model()
         return largest_curvature(model, starting_point(model, None, TUNING_SEED))
 
     def suggest(self, trial: Any, curvature: float, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class TuningProblem(ABC):
         known_algorithm(self.algorithm)
         kept = {**self.kept, **(kept or {})}
         step = float(self.cluster(self.first() or kept).means().mean())
-        setting = Setting(curvature, self.workers, self.potential().n_data, step, kept)
+        setting = Setting(curvature, self.workers, self.model().n_data, step, kept)
         return SPACES[self.algorithm](Search(trial, setting))
 
     def searched(self) -> list[str]:
@@ -101,7 +101,7 @@ class TuningProblem(ABC):
         """The k-th run with these parameters, to the goal or to simulated time `limit`."""
         metric, target = self.goal
         return time_to(
-            self.potential(),
+            self.model(),
             self.make(parameters),
             self.cluster(parameters),
             target=target,

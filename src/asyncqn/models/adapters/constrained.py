@@ -23,7 +23,7 @@ import numpy as np
 from asyncqn.core.problem import read_only
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, checked, parameter
-from asyncqn.types import Array, Potential, Rows, extra
+from asyncqn.types import Array, Problem, Rows, extra
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Constrained:
 
     Parameters
     ----------
-    problem : Potential
+    problem : Problem
         U as a function of phi, with its gradient by phi; -log of the density of phi.
     parameters : sequence of Bounded
         All parameters, in the order of phi.
@@ -95,7 +95,7 @@ class Constrained:
     @checked
     def __init__(
         self,
-        problem: Annotated[Potential, parameter("U as a function of phi")],
+        problem: Annotated[Problem, parameter("U as a function of phi")],
         parameters: Annotated[Sequence[Bounded], parameter("All parameters, in the order of phi")],
     ) -> None:
         self.names: list[str] = [name for one in parameters for name in one.names]

@@ -1,4 +1,4 @@
-"""from_jax: a JAX loss and its parameters as a potential; theta is the parameters in one vector.
+"""from_jax: a JAX loss and its parameters as a problem; theta is the parameters in one vector.
 
 This file alone imports jax.  Batches are padded, by rows that weigh nothing, to a few sizes, so that XLA
 compiles a few times and not for every sample.  Compiled functions and arrays of JAX's stay in the process
@@ -32,7 +32,7 @@ def from_jax(
     *,
     prior: Prior = 0.0,
 ) -> JaxSum:
-    """A potential from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
+    """A problem from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
 
     loss: returns one number per row of the batch; params: a pytree of arrays, the start; data: a pytree of
     arrays with one row per data point, of which a batch has some; `problem.params(run.theta)` is the answer

@@ -18,7 +18,7 @@ from asyncqn.types import Array, Rows
 
 
 class RowSums:
-    """A potential made of `losses` and `losses_with_grad`."""
+    """A problem made of `losses` and `losses_with_grad`."""
 
     def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
         require(n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}.")

@@ -1,4 +1,4 @@
-"""from_torch: a torch module and a loss as a potential; theta is the module's parameters in one vector.
+"""from_torch: a torch module and a loss as a problem; theta is the module's parameters in one vector.
 
 This file alone imports torch.  A computation changes nothing: each thread calls a copy of the module with the
 parameters it is given, on one thread of torch's, so that equal arguments give equal bits on every engine.
@@ -37,7 +37,7 @@ def from_torch(
     *,
     prior: Prior = 0.0,
 ) -> TorchSum:
-    """A potential from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
+    """A problem from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
 
     loss: one of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
     is taken; or your own function that returns one number per row.  The start is what the module holds now;
