@@ -10,7 +10,7 @@ import pytest
 from oracles import one_sentence
 
 import asyncqn as aq
-from asyncqn.cluster.fit import with_workers
+from asyncqn.cluster.fit import stretched_to, with_workers
 from asyncqn.core.request import Request
 from asyncqn.core.stages import ASYNCHRONOUS, blocks, rounds
 from asyncqn.core.worker import WorkerSteps
@@ -112,6 +112,13 @@ def test_times_follow_the_rows_of_the_algorithm():
     for algorithm, rows in ((aq.AsyncSGD(h=1e-4, batch=8), 8), (aq.BlockLBFGS(blocks=2), 20 * 2)):
         run = aq.minimize(PROBLEM, algorithm, engine=aq.Simulator(per_row), commits=3, tol=None)
         np.testing.assert_allclose(run.schedule.commit_times(), 0.5 * rows * np.arange(1, 4))
+
+
+@pytest.mark.parametrize("algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4, 7, pieces=3)])
+def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) -> None:
+    # 300 rows in 80 pieces: piece 0 has 3 rows, and the mean is 3.75; no part may stand for all.
+    stretched = stretched_to(aq.Cluster(4, 2.0, rows=1), algorithm, 10_000, 300)
+    assert stretched.means()[0] == pytest.approx(2.0 * 300 / algorithm.stages[0].blocks)
 
 
 def test_a_run_without_measured_times_is_refused():

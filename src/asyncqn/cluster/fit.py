@@ -89,14 +89,18 @@ def _master(measured: dict[str, Any]) -> tuple[float, float]:
 
 
 def rows_stated(algorithm: Any, version: int, n_data: int) -> float | None:
-    """The rows of a computation whose time a cluster states; None where the algorithm does not say."""
+    """The rows of a computation whose time a cluster states; None where the algorithm does not say.
+
+    Parts differ by a row where the rows cannot be cut evenly, so this is the mean over all parts.
+    """
     rows_of = extra(algorithm, "rows_of")
     if rows_of is None:
         return None
     stages = algorithm.stages
-    part = 0 if stage_at(stages, version).parts is not None else -1
-    rows = rows_of(n_data, np.array([version], np.int32), np.array([part], np.int32))
-    return float(rows[0]) / time_share(stages, version)
+    parts = stage_at(stages, version).parts
+    part = np.array([-1], np.int32) if parts is None else np.arange(parts, dtype=np.int32)
+    rows = rows_of(n_data, np.full(part.size, version, np.int32), part)
+    return float(np.mean(rows)) / time_share(stages, version)
 
 
 def stretched_to(cluster: Cluster, algorithm: Any, commits: int, n_data: int) -> Cluster:
