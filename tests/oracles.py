@@ -155,7 +155,8 @@ def as_lbfgs(algorithm: Any, problem: Any, schedule: Any, theta0: np.ndarray, se
         H = state["memory"].times
         Z = stream.normals(np.empty(d)) if noise > 0 else np.zeros(d)
         d_u = -algorithm.h * (H(g) + algorithm.rho * g) - algorithm.gamma * u + noise * Z
-        d_theta = H(u) + algorithm.rho * u
+        moved_by = u + d_u if algorithm.integrator == "modified" else u
+        d_theta = H(moved_by) + algorithm.rho * moved_by
         if state["old"] is not None and algorithm.memory > 0:
             theta_old, O_old, g_old = state["old"]
             state["memory"].consider(theta - theta_old, gradient(problem, theta, O_old) - g_old)

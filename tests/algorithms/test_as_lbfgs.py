@@ -29,6 +29,7 @@ def make_problem(dtype=np.float64):
         {"memory": 0},
         {"memory": 3, "beta": math.inf},
         {"memory": 3, "epsilon": 15.0},
+        {"memory": 3, "rho": 0.5, "integrator": "modified"},
     ],
     ids=str,
 )
@@ -80,7 +81,41 @@ def test_the_heavy_ball_limit_is_momentum_sgd_one_step_behind():
     np.testing.assert_allclose(plain[1], ours[2], atol=1e-14)
 
 
-def test_noise_has_the_deviation_of_equation_five():
+def test_the_modified_integrator_with_h_equal_to_the_identity_is_sgd_with_momentum():
+    p, theta0 = Quadratic.random(3, 10), np.ones(3)
+    options = {"initial_scale": 1.0, "integrator": "modified"}
+    _, ours = thetas_of(p, ASLBFGS(1e-3, 0.3, math.inf, 0, 10, 5, **options), SERIAL, 200,
+                        theta0=theta0, seed=0)  # fmt: skip
+    _, heavy = thetas_of(p, SGD(1e-3, 10, momentum=0.7), SERIAL, 200, theta0=theta0, seed=0)
+    # Equal but for the order inside one sum: some roundings per step, which friction forgets.
+    np.testing.assert_allclose(ours, heavy, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("gamma", [0.03, 0.4])
+@pytest.mark.parametrize(
+    ("integrator", "limit"), [("explicit", lambda g: g), ("modified", lambda g: 4 - 2 * g)]
+)
+def test_on_one_worker_the_limit_of_the_step_is_exact(integrator, limit, gamma):
+    """With H = I and curvature lambda: h lambda < gamma, or 4 - 2 gamma with the modified step."""
+    p = Quadratic(np.diag([1.0, 2.0]), np.zeros(2))
+    top = float(np.linalg.eigvalsh(p.hessian)[-1])
+
+    def last(share):
+        h = share * limit(gamma) / top
+        algorithm = ASLBFGS(h, gamma, math.inf, 0, 2, 1, initial_scale=1.0, sampling="shuffled",
+                            integrator=integrator)  # fmt: skip
+        _, thetas = thetas_of(p, algorithm, SERIAL, 4000, theta0=np.ones(2), seed=0)
+        return np.abs(thetas[-200:]).max(), algorithm.advice(p, np.ones(2), 1, [])
+
+    # Per step |z|^2 is 1 - gamma + h lambda in the explicit form: 4000 steps give exp(-+3) at gamma = 0.03.
+    assert last(0.95)[0] < 0.3
+    size, advice = last(1.05)
+    assert not size < 3.0
+    assert f"must stay below {limit(gamma):.2g} with the {integrator} integrator" in advice
+    assert ("integrator='modified'" in advice) == (integrator == "explicit")
+
+
+def test_noise_has_the_deviation_of_equation_six():
     p = Quadratic(np.zeros((4, 2000)), np.zeros(4))
     algorithm = ASLBFGS(0.02, 0.1, 7.0, 0, 2, 1, initial_scale=1.0)
     _, thetas = thetas_of(p, algorithm, SERIAL, 2, theta0=np.zeros(2000), seed=0)

@@ -165,6 +165,24 @@ def test_a_link_carries_one_message_after_the_other():
     assert version >= W * b + 2 * W * b + mu_m - 1e-9
 
 
+@pytest.mark.parametrize(
+    ("sending", "replies", "broadcasts"), [("each", 1, 7), ("tree", 1, 3), ("free", 0, 0)]
+)
+def test_what_the_master_sends_costs_it_one_message_each_a_tree_or_nothing(sending, replies, broadcasts):
+    W, mu, tau, mu_m, b, N = 7, 20.0, 2.0, 1.0, 0.5, 6
+    cluster = Cluster(W, mu, 0.0, tau, mu_m, link=b, sending=sending)
+    # One by one: the first worker has its message after one reply, and each exchange costs an answer, a
+    # commit and a reply.  (Answers come in faster than that.)
+    times = simulate(cluster, ASYNCHRONOUS, W, 0).commit_times()
+    expected = replies * b + tau + mu + b + mu_m + (b + replies * b + mu_m) * np.arange(W)
+    np.testing.assert_allclose(times, expected)
+    # Rounds: 7 workers hear of a broadcast after 7, 3 or 0 messages.  In a tree 1, 2 and 4 workers hear of it
+    # in the three turns: the second of the pair and then the four wait; without any cost all seven do.
+    queue = {"each": 1, "tree": 5, "free": 7}[sending]
+    times = simulate(cluster, rounds(np.inf, 1.0), N, 0).commit_times()
+    np.testing.assert_allclose(times, ((broadcasts + queue) * b + tau + mu + mu_m) * np.arange(1, N + 1))
+
+
 def test_an_exchange_that_keeps_the_master_caps_the_commits():
     # Specification, section 8.4: b = 2 of the 10 units of the messages, one each way.
     by_link = simulate(Cluster(40, 20.0, 1.0, message=8.0, link=1.0), ASYNCHRONOUS, 2000, 0)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,10 @@ class Cluster(Checked):
     `master`, and every message that the master then sends takes `link`.  So an asynchronous exchange keeps it
     for 2 link + master, and every piece of a block is charged.  This comes on top of `message`, which others
     do not wait for;
+    sending: what the messages that the master sends cost it: "each" keeps it for `link`; a broadcast to all
+    workers goes by a "tree", in which those who have it pass it on, so that it keeps the master for
+    ceil(log2(W + 1)) links instead of W (a reply to one worker still costs one); or sending is "free", and
+    only what the master receives keeps it;
     rows: the times are those of a computation on so many rows, and the simulator stretches them in proportion
     to the rows that the algorithm takes; None: they are those of a computation, whatever its rows;
     fixed: what every computation takes on top, however few its rows: a piece of a block as much as the whole.
@@ -79,6 +83,9 @@ class Cluster(Checked):
         default_factory=dict
     )
     link: Annotated[float, parameter("How long a message keeps the link", unit="of time", ge=0.0)] = 0.0
+    sending: Annotated[
+        Literal["each", "tree", "free"], parameter("What messages from the master cost it")
+    ] = "each"
     rows: Annotated[
         float | None, parameter("Of how many rows the times are; None: of any", unit="rows", gt=0.0)
     ] = None
@@ -171,10 +178,11 @@ class Cluster(Checked):
     def __json__(self) -> Json:
         """Plain data, with what is at its default left out where older versions do not know it."""
         newer = ("times", "recoveries", "link", "rows", "fixed")
+        unsaid = {"sending": "each"}
         plain: Json = {}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if each.name in newer and not value:
+            if (each.name in newer and not value) or value == unsaid.get(each.name, dataclasses.MISSING):
                 continue
             if each.name == "times":
                 value = (

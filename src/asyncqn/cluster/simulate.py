@@ -83,6 +83,8 @@ class _Clocks:
             float(cluster.message),
             float(cluster.master),
             float(cluster.link),
+            0.0 if cluster.sending == "free" else float(cluster.link),
+            cluster.sending == "tree",
             float(cluster.fixed),
             np.empty(0),
             np.empty((W, BLOCK)),
@@ -241,7 +243,7 @@ def _under_way(
             continue
         finish = (
             begun
-            + cluster.link
+            + timing.reply
             + half
             + cluster.fixed
             + float(cluster.compute_times(seed, w, mine.size + 1)[-1])

@@ -138,7 +138,7 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
             hand["version"], hand["since"], hand["pace"] = n, now, timing.fixed + time * share / pieces
             sent = now
             if timing.link > 0.0:
-                sent = busy = max(now, busy) + timing.link
+                sent = busy = max(now, busy) + timing.reply
             hand["finish"] = sent + timing.message / 2.0 + hand["pace"]
             _begin(timing, queue, w, now)
         pop(queue.idle, queue.counts[1], queue.number)

@@ -35,7 +35,9 @@ class Timing(NamedTuple):
     worker: np.ndarray  # (W,) of WORKER: one array of records compiles much faster than one array per field
     message: float
     master: float
-    link: float
+    link: float  # that a message to the master keeps it
+    reply: float  # that a message from the master keeps it
+    tree: bool  # whether workers pass on broadcasts of rounds
     fixed: float  # that every computation takes on top of its drawn time
     drawn: np.ndarray  # times by laws other than the log-normal, worker by worker
     normals: np.ndarray  # (W, BLOCK): each worker's current block of normals
@@ -125,15 +127,15 @@ def asynchronous(
 ):
     """First come, first served; returns (commits, computations, -1).
 
-    A worker's cycle: message/2, compute, message/2, wait for the master, reply.  To receive and to reply take
-    the link's time each.  `answers` answers make a commit, which takes the master's service time.  One that
+    A worker's cycle: message/2, compute, message/2, wait for the master, reply.  To receive takes `link`, to
+    reply `reply`.  `answers` answers make a commit, which takes the master's service time.  One that
     is more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives the
     version that is current at t, or when its turn comes where messages keep the link.  `order` is None where
     the data is not cut: then nothing of it is compiled.  When the columns are too short the last number
     returned is the length to try again with; see also `no_time_left`.
     """
     hands, event, heap, closed = at_work
-    half, link = timing.message / 2.0, timing.link
+    half, link, reply = timing.message / 2.0, timing.link, timing.reply
     size, n, rows, waiting, first, free = heap.size, 0, 0, 0, 0, 0.0  # rows before `first` have their time
     while n < N and size > 0:
         w = heap[0]
@@ -160,8 +162,8 @@ def asynchronous(
                     n, waiting = n + 1, 0
                 if waiting == 0:
                     first = rows
-            if hand["joined"] or link > 0.0:
-                free = (free if hand["joined"] else max(event[w], free)) + link
+            if hand["joined"] or reply > 0.0:
+                free = (free if hand["joined"] else max(event[w], free)) + reply
                 hand["version"], received = n, free + half
             else:
                 hand["version"], received = _version_at(closed, n, event[w]), event[w] + half
@@ -215,10 +217,18 @@ def _alive(timing, w, now):
 
 @kernel
 def _send_round(timing, state, broadcast):
-    """Send the broadcast to the living, one after the other; returns when the last has left."""
+    """Send the broadcast to the living, one after the other, or by a tree; returns when the last has left.
+
+    In a tree everyone who has the message passes it on, so that it reaches 1, 3, 7, ... workers in as many
+    turns of the link, and the master, who sends in every turn, is free when it has reached the last.
+    """
+    begun, living, reached = broadcast, 0, 1
     for w in range(state.size):
-        if _alive(timing, w, broadcast):
-            broadcast += timing.link
+        if _alive(timing, w, begun if timing.tree else broadcast):
+            living += 1
+            if not timing.tree or living == reached:
+                broadcast += timing.reply
+                reached *= 2
         state[w]["reached"] = broadcast + timing.message / 2.0
     return broadcast
 
@@ -240,7 +250,7 @@ def _begin_round(timing, state, seed):
                 break
             if begun < state[w]["death"]:
                 state[w]["drawn"] = -1.0  # it is lost
-            state[w]["free"] = max(state[w]["free"], timing.worker[w]["rebirth"] + timing.link + half)
+            state[w]["free"] = max(state[w]["free"], timing.worker[w]["rebirth"] + timing.reply + half)
             state[w]["death"] = np.inf
     return -1
 
@@ -334,13 +344,14 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
     Round n closes when every living worker answered, or when `timeout` has passed since the
     broadcast reached the workers and at least quorum * (living workers) answered.  A late worker
     finishes its useless computation (recorded with commit 0), then takes up the newest broadcast.
-    Each message of a broadcast and each answer, late ones too, keeps the link; the broadcast goes first.
+    Each message of a broadcast keeps the master for `reply` (a tree sends fewer) and each answer, late ones
+    too, for `link`; the broadcast goes first.
     `state` (of ROUND, zeros) is worked in.  The last number returned may be `no_time_left`.
     """
     W, half = state.size, timing.message / 2.0
     for w in range(W):
         birth = timing.worker[w]["birth"]
-        state[w]["free"] = (birth + timing.link if birth > 0.0 else 0.0) + half
+        state[w]["free"] = (birth + timing.reply if birth > 0.0 else 0.0) + half
         state[w]["late"], state[w]["drawn"], state[w]["death"] = np.inf, -1.0, timing.worker[w]["death"]
     answered = np.empty(W, np.int64)
     n, rows, sent = 0, 0, _send_round(timing, state, 0.0)
