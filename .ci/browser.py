@@ -33,8 +33,8 @@ def browser() -> str:
 def make_page(folder: Path) -> Path:
     """A page of two runs with stragglers and dropped answers, as `asyncqn compare --html` writes it."""
     import asyncqn as aq
-    from asyncqn.cli.view.page import write_page
-    from asyncqn.cli.view.seen import look_at
+    from asyncqn.view.page import write_page
+    from asyncqn.view.seen import look_at
 
     problem = aq.LinearGaussian.random(dim=20, n_data=120, seed=0)
     engine = aq.Simulator(aq.Cluster(workers=12, worker_mean=70.0, worker_std=35.0, message=10.0))

@@ -84,7 +84,7 @@ def test_a_wrong_problem_is_refused(members: dict[str, Any], sentence: str, algo
         ({"algorithm": "async-sgd"}, "algorithm must be an algorithm, such as .*, not 'async-sgd'"),
         ({"engine": aq.Threads}, "engine must be an engine.*, not the class Threads: make"),
         ({"engine": "threads"}, "engine must be an engine, such as .*, not 'threads'"),
-        ({"callback": 3}, "callback must be a function or None, not 3"),
+        ({"callback": 3}, "callback must be a function, a Patience, a list of these or None, not 3"),
         ({"checkpoint": 3}, "checkpoint must be the path of a folder or None, not 3"),
     ],
 )

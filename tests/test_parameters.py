@@ -49,7 +49,7 @@ NOT_CALLED = {
     "errors and warnings, of which asyncqn itself says the words": {
         *("AsyncqnError", "BadInput", "DamagedFile", "ReplayMismatch", "SamplingWarning", "StabilityWarning"),
     },
-    "results, which asyncqn itself makes": {"Draws", "Outcome", "Run", "Samples"},
+    "results, which asyncqn itself makes": {"Draws", "Outcome", "Progress", "Run", "Samples"},
     "a help for packages while they are imported": {"lazy_names"},
 }
 """Public names that are not walked through, by the reason."""
@@ -85,6 +85,7 @@ def good() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
             if cls in (aq.StagedLBFGS, aq.MetricLBFGS):
                 problem = aq.LogisticRegression.example()
             yield cls, {name: getattr(cls.example(problem), name) for name in parameters_of(cls)}
+    yield aq.Patience, {}
     yield aq.Annealing, {"start": 1.0, "end": 2.0, "steps": 3}
     yield aq.Cluster, {"workers": 3}
     yield aq.LogNormal, {"mean": 1.0, "std": 0.5}

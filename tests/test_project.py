@@ -38,6 +38,7 @@ RANK = {
     "algorithms": 2,
     "models": 2,
     "runs": 3,
+    "view": 3,
     "engines": 4,
     "checks": 5,
     "lab": 6,

@@ -31,7 +31,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
     module = sys.modules[package]
     stub = ast.parse(module.__loader__.get_data(f"{module.__file__}i"))  # type: ignore[union-attr]
     homes = {
-        alias.name: f"{package}.{node.module}"
+        alias.name: f"{package.rsplit('.', node.level - 1)[0] if node.level > 1 else package}.{node.module}"
         for node in stub.body
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names

@@ -27,7 +27,9 @@ from .cluster.cluster import Cluster
 from .cluster.laws import Constant, Exponential, LogNormal, Pareto, TimeLaw, Trace
 from .cluster.simulate import simulate
 from .core.outcome import Outcome
+from .core.request import Progress
 from .core.schedule import Schedule
+from .core.stopping import Patience
 from .engines.mpi.engine import MPI
 from .engines.processes.engine import Processes
 from .engines.ray.engine import Ray
@@ -100,10 +102,12 @@ __all__ = [
     "MomentumLBFGS",
     "Outcome",
     "Pareto",
+    "Patience",
     "PhaseRetrieval",
     "PoissonRegression",
     "Problem",
     "Processes",
+    "Progress",
     "Ray",
     "Rennala",
     "ReplayMismatch",

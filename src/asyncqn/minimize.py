@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +17,7 @@ from asyncqn.algorithms.stability import warnings_before
 from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
-from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Stopping, Target, Tolerance
+from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Patience, Stopping, Target, Tolerance
 from asyncqn.errors import BadInput, StabilityWarning, require
 from asyncqn.parameters import (
     CheckpointEvery,
@@ -24,6 +26,7 @@ from asyncqn.parameters import (
     Evaluate,
     Folder,
     Keep,
+    Kind,
     RealArray,
     Refused,
     Seed,
@@ -33,7 +36,7 @@ from asyncqn.parameters import (
 )
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
-from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, StoppingRule, extra
+from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, Progress, StoppingRule, extra
 
 _START = 0x7E7A0
 
@@ -56,6 +59,25 @@ Where = Annotated[
 ]
 Start = Annotated[RealArray | None, parameter("Where the run begins; None: the problem's own, else zeros")]
 Told = Annotated[Callback | None, parameter("Called with a `Progress` for every row of the metric table")]
+
+
+def _callbacks(value: object) -> object:
+    """Return what can be called back: a function, a patience, or several of these."""
+    several = value if isinstance(value, (list, tuple)) and value else [value]
+    if value is not None and not all(callable(each) or isinstance(each, Patience) for each in several):
+        raise Refused
+    return value
+
+
+Callbacks = Annotated[
+    Callback | Patience | Sequence[Callback | Patience] | None,
+    Kind(("a function", "a Patience", "a list of these", "None"), _callbacks, None),
+    parameter("Called with a `Progress` for every row of the metric table; a `Patience`; or a list of such"),
+]
+ShowProgress = Annotated[
+    bool | None, parameter("Whether to show a bar; None: on a terminal and in a notebook, and not elsewhere")
+]
+Verbose = Annotated[bool, parameter("Whether to write plain lines to stderr")]
 CheckpointFolder = Annotated[Folder | None, parameter("For checkpoints, from which `resume` goes on")]
 
 
@@ -75,7 +97,7 @@ def minimize(
     max_time: MaxTime = None,
     target: Target = None,
     metric: Metric = "fun",
-    callback: Told = None,
+    callback: Callbacks = None,
     evaluate: Evaluate = None,
     checkpoint: CheckpointFolder = None,
     checkpoint_every: CheckpointEvery = 30.0,
@@ -84,19 +106,23 @@ def minimize(
     stop: Annotated[
         StoppingRule | None, parameter("A stopping rule of one's own, for methods with exact gradients")
     ] = None,
+    progress: ShowProgress = None,
+    verbose: Verbose = False,
 ) -> Run:
     """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
     algorithm: by default the one that `algorithms.defaults` picks for the problem and the workers.
     engine: by default threads of this process, as many as it has processors.
     theta0: the start; by default the problem's own `initial`, else zeros.
-    commits: at most so many commits of the master.  A stochastic method makes them all, and needs to be
-    told; a method with exact gradients ends when it has converged (or after 10,000 passes, as `stopped`).
+    commits: at most so many commits of the master.  A stochastic method makes them all, and needs to be told
+    them or `max_passes`; a method with exact gradients ends when it has converged (or after 10,000 passes,
+    as `stopped`).
     seed: of minibatches, noise, simulated delays and the default start.
     tol: when an exact method has converged, see `core.stopping`; None: it goes on to the last commit.
     max_passes: end after so many passes over the data; max_time: after so long on the engine's clock.
     target, metric: end when a row of the metric table has this column at or below the target.
-    callback: called with a `Progress` for every row; raise StopIteration to stop.
+    callback: called with a `Progress` for every row; raise StopIteration to stop.  Or a `Patience`, which
+    ends the run when a metric does not improve any more.  Or a list of both.
     evaluate: commits between two evaluations of U at theta (default: about 200 in all, fewer where samples
     grow).  Each is a row of the metric table, and so is every other version at which an exact method
     knows U and its gradient: of the last point kept, at no cost.  Versions judged on a sample have no
@@ -111,6 +137,8 @@ def minimize(
     stop: a stopping rule of your own, for methods with exact gradients.  It is called with a `types.Standing`
     after every commit, before `tol` is looked at; it returns a sentence to end the run as converged, or None
     to go on, and may raise StopIteration to stop it.  Saved runs do not hold it: `resume` goes on without.
+    progress: show a bar on stderr; None: on a terminal or in a notebook, after half a second of work.
+    verbose: write plain lines to stderr instead, at most one a second.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -118,7 +146,8 @@ def minimize(
     >>> run.status, run.fun - problem.optimum < 1e-6
     ('converged', True)
     """
-    stopping = Stopping(tol, max_passes, max_time, target, metric)
+    callbacks, patience = sort_callbacks(callback)
+    stopping = Stopping(tol, max_passes, max_time, target, metric, patience)
     check_members(problem)
     if engine is None:
         from asyncqn.engines.threads import Threads
@@ -126,7 +155,7 @@ def minimize(
         engine = Threads(os.cpu_count() or 1)
     algorithm = default_algorithm(problem, engine.workers) if algorithm is None else algorithm
     open_ended = commits is None
-    commits, evaluate = _length(algorithm, commits, evaluate, stopping)
+    commits, evaluate = _length(algorithm, problem, commits, evaluate, stopping)
     check_fit(algorithm, problem, engine.workers)
     for sentence in warnings_before(algorithm, engine.workers):
         warnings.warn(sentence, StabilityWarning, stacklevel=3)
@@ -134,11 +163,15 @@ def minimize(
     if check:
         check_first_calls(problem, start)
     checkpoints = None if checkpoint is None else Checkpoints(checkpoint, checkpoint_every)
-    with nullcontext() if checkpoints is None else closing(checkpoints):
+    total = None if open_ended or max_passes is not None else commits
+    with (
+        nullcontext() if checkpoints is None else closing(checkpoints),
+        showing(callbacks, engine, progress, verbose, total, "minimize") as told,
+    ):
         return engine.minimize(
             Request(
                 *(problem, algorithm, start, commits, seed),
-                *(evaluate, callback, stopping, checkpoints, keep),
+                *(evaluate, told, stopping, checkpoints, keep),
                 every_version=evaluate is not None,
                 open_ended=open_ended,
                 stop=stop,
@@ -147,21 +180,81 @@ def minimize(
 
 
 def _length(
-    algorithm: Algorithm, commits: int | None, evaluate: int | None, stopping: Stopping
+    algorithm: Algorithm, problem: Problem, commits: int | None, evaluate: int | None, stopping: Stopping
 ) -> tuple[int, int | None]:
     """How many commits there are at most, and how many between two evaluations (None: no more)."""
-    exact = extra(algorithm, "standing") is not None
+    exact, rows_of = extra(algorithm, "standing") is not None, extra(algorithm, "rows_of")
+    passes = stopping.max_passes
     require(
-        commits is not None or (exact and stopping.tol is not None),
-        "commits is missing: say how many the run shall make.",
-    )
-    require(
-        stopping.max_passes is None or extra(algorithm, "rows_of") is not None,
+        passes is None or rows_of is not None,
         f"max_passes needs a method rows_of, which {type(algorithm).__name__} does not have: use commits.",
     )
+    require(
+        commits is not None or passes is not None or (exact and stopping.tol is not None),
+        "commits is missing: say how many the run shall make, or max_passes.",
+    )
+    require(
+        stopping.patience is None or evaluate != 0,
+        "Patience watches evaluations, and evaluate = 0 makes none: leave evaluate out.",
+    )
+    if commits is None and not exact and passes is not None:
+        commits = commits_of(algorithm, problem.n_data, passes)
     most = most_commits(algorithm) if commits is None else commits
     between = default_evaluate(algorithm, commits) if evaluate is None else evaluate
     return most, between or None
+
+
+def commits_of(algorithm: Algorithm, n_data: int, passes: float) -> int:
+    """Return how many commits a stochastic method needs at most for so many passes over the data.
+
+    A commit has at least one update, so the fewest rows that an update is computed from give the bound.
+    """
+    rows_of, begins, fewest = extra(algorithm, "rows_of"), 0, n_data
+    assert rows_of is not None
+    for stage in algorithm.stages:
+        part = np.arange(-1 if stage.parts is None else 0, stage.parts or 0, dtype=np.int32)
+        rows = np.asarray(rows_of(n_data, np.full_like(part, begins), part))
+        fewest = min(fewest, int(rows.min()))
+        begins += stage.commits or 0
+    return max(1, math.ceil(passes * n_data / max(fewest, 1)))
+
+
+def sort_callbacks(
+    given: Callback | Patience | Sequence[Callback | Patience] | None,
+) -> tuple[list[Callback], Patience | None]:
+    """Return the functions and the patience among the callbacks of a run."""
+    several = [given] if given is None or callable(given) or isinstance(given, Patience) else list(given)
+    patience = [each for each in several if isinstance(each, Patience)]
+    require(len(patience) < 2, "a run has one Patience: leave the others out of callback.")
+    return [each for each in several if callable(each)], patience[0] if patience else None
+
+
+@contextmanager
+def showing(
+    callbacks: Sequence[Callback],
+    engine: Engine,
+    progress: bool | None,
+    verbose: bool,
+    total: int | None,
+    label: str,
+) -> Iterator[Callback | None]:
+    """Inside the block the yielded callback calls all of these and shows the progress of the run.
+
+    None where there is nobody to call: engines save the work then.
+    """
+    from asyncqn.engines.simulator import Simulator
+    from asyncqn.view.progress import as_callback, shown
+
+    with shown(progress, verbose, total, label) as advance:
+        told = list(callbacks)
+        if advance is not None:
+            told.insert(0, as_callback(advance, simulated=isinstance(engine, Simulator)))
+
+        def call_all(progress: Progress) -> None:
+            for each in told:
+                each(progress)
+
+        yield call_all if len(told) > 1 else told[0] if told else None
 
 
 @checked

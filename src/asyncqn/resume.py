@@ -11,6 +11,7 @@ from asyncqn.algorithms.fit import check_fit
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.simulator import Simulator
 from asyncqn.errors import BadInput, DamagedFile, require
+from asyncqn.minimize import ShowProgress, Verbose, showing
 from asyncqn.parameters import AllowImports, CheckpointEvery, Folder, checked, parameter
 from asyncqn.runs.checkpoint import Checkpoints, Saved
 from asyncqn.runs.checkpoint_reading import load_checkpoint
@@ -33,6 +34,8 @@ def resume(
     checkpoint_every: CheckpointEvery = 30.0,
     allow_imports: AllowImports = False,
     change: Annotated[bool, parameter("Whether to go on with something else")] = False,
+    progress: ShowProgress = None,
+    verbose: Verbose = False,
 ) -> Run:
     """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
 
@@ -42,6 +45,7 @@ def resume(
     allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
     change: go on with another problem, or with other parameters of the same algorithm, from this commit on;
     `runs.segments` says what is carried over.  The run records its segments, and its replay follows them.
+    progress, verbose: as in `minimize`.  A `Patience` is the checkpoint's own.
 
     >>> import tempfile
     >>> import asyncqn as aq
@@ -69,8 +73,13 @@ def resume(
         not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
         "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
     )
-    with closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints:
-        asked = request_again(about, problem, algorithm, theta0, callback=callback, checkpoints=checkpoints)
+    total = None if about.get("open_ended") else int(about["commits"])
+    told = [] if callback is None else [callback]
+    with (
+        closing(Checkpoints(folder, checkpoint_every, saved)) as checkpoints,
+        showing(told, chosen, progress, verbose, total, "resume") as tell,
+    ):
+        asked = request_again(about, problem, algorithm, theta0, callback=tell, checkpoints=checkpoints)
         return chosen.minimize(asked)
 
 

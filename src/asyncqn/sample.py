@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -21,6 +18,7 @@ from asyncqn.minimize import CheckpointFolder, Objective, Start, Told, Where, mi
 from asyncqn.parameters import CheckpointEvery, CheckProblem, Seed, checked, parameter
 from asyncqn.samples import Samples, failed
 from asyncqn.types import Array, Problem, Progress
+from asyncqn.view.progress import shown
 
 _SPARE = 1.05
 """Commits beyond those expected, for workers that join while the run is under way."""
@@ -128,10 +126,12 @@ def sample(
     _check_start(problem, start)
     before = algorithm.warm_up_commits(start.size)
     commits = math.ceil(_SPARE * (before + draws + chains * (algorithm.burn_in + algorithm.preparations + 1)))
-    with _bar(progress, before + draws) as advance:
+    total = before + draws
+    with shown(progress, False, total, "sample") as advance:
 
         def tell(seen: Progress) -> None:
-            advance(seen.commit)
+            if advance is not None:
+                advance(min(seen.commit, total))
             if callback is not None:
                 callback(seen)
 
@@ -149,6 +149,7 @@ def sample(
             checkpoint_every=checkpoint_every,
             check=check,
             keep=1,
+            progress=False,
         )
     if run is None:
         return run  # another rank of MPI has the run
@@ -176,23 +177,3 @@ def _check_start(problem: Problem, start: Array) -> None:
         bool(np.isfinite(g).all()),
         f"the gradient is not finite at {at}, where the searches begin: pass another, or correct grad.",
     )
-
-
-@contextmanager
-def _bar(wanted: bool | None, total: int) -> Iterator[Any]:
-    """A progress bar on standard error, as a function that moves it."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda commit: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("sampling"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sampling", total=total)
-        yield lambda commit: bar.update(task, completed=min(commit, total))

@@ -62,6 +62,7 @@ def learn(
         callback=watch,
         stop=watch.after_pass,
         check=False,
+        progress=False,
     )
     if run.status == "diverged":
         raise BadInput(f"the fit diverged ({run.message.rstrip('.')}): raise prior or alpha.")

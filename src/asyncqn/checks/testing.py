@@ -170,7 +170,10 @@ def check_algorithm(
     _check_functions(name, algorithm, problem, starting_point(problem, None, seed), seed)
     most = extra(algorithm, "max_workers") or workers
     engine = Simulator(Cluster(min(workers, most), 1.0, 0.5, message=0.1, master=0.01))
-    runs = [minimize(problem, a, engine=engine, commits=commits, seed=seed) for a in (algorithm, copied)]
+    runs = [
+        minimize(problem, a, engine=engine, commits=commits, seed=seed, progress=False)
+        for a in (algorithm, copied)
+    ]
     require(
         first_difference(*runs) is None,
         f"{name} keeps a state of its own: two equal runs differ; all state belongs in the iterate and the "

@@ -83,7 +83,7 @@ def gradient_elsewhere(problem: Problem, theta: Array, rows: Rows) -> bytes:
 
 
 def _run(engine: Any, algorithm: Any, problem: Problem, commits: int, seed: int) -> None:
-    run = minimize(problem, algorithm, engine=engine, commits=commits, seed=seed, check=False)
+    run = minimize(problem, algorithm, engine=engine, commits=commits, seed=seed, check=False, progress=False)
     if run is not None:  # None: a rank that only computes
         replay(run, problem, algorithm)
 

@@ -1,13 +1,13 @@
 """Public names of the command line, for commands of other packages."""
 
+from ..view.page import write_page
+from ..view.plots import convergence, new_figure, save_picture
+from ..view.seen import look_at
+from ..view.styles import ALGORITHM_STYLES, STYLES, styles_of
 from .main import run_commands
 from .options import option
 from .output import Output
 from .studying import STUDIES, StudyRequest, check_study, run_study
-from .view.page import write_page
-from .view.plots import convergence, new_figure, save_picture
-from .view.seen import look_at
-from .view.styles import ALGORITHM_STYLES, STYLES, styles_of
 
 __all__ = [
     "ALGORITHM_STYLES",

@@ -19,7 +19,7 @@ from asyncqn.errors import BadInput
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from asyncqn.cli.view.seen import Seen
+    from asyncqn.view.seen import Seen
 
 AllowImports = Annotated[
     bool,
@@ -134,15 +134,15 @@ class ViewOptions:
 
     def check(self) -> None:
         """Refuse, before any work is done, a picture that cannot be written after it."""
-        from asyncqn.cli.view.plots import check_ending
+        from asyncqn.view.plots import check_ending
 
         if self.plot is not None:
             check_ending(self.plot)
 
     def write(self, draw: Callable[[], Figure], runs: Mapping[str, Seen], out: Output) -> None:
         """Write what was asked for: the picture that `draw` makes, the page of these runs."""
-        from asyncqn.cli.view.page import write_page
-        from asyncqn.cli.view.plots import save_picture
+        from asyncqn.view.page import write_page
+        from asyncqn.view.plots import save_picture
 
         if self.plot is not None:
             out.say(f"picture: {save_picture(draw(), self.plot)}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from signal import SIGINT, SIGTERM
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +18,7 @@ from asyncqn.cli.ending import ENDINGS, Terminated, complain
 
 if TYPE_CHECKING:
     from asyncqn.cli.console import CleanConsole
+    from asyncqn.view.progress import Advance
 
 
 def check_run_folder(folder: Path | None) -> None:
@@ -29,12 +29,6 @@ def check_run_folder(folder: Path | None) -> None:
     if folder is not None:
         check_folder(folder, RUN)
         check_place(folder)
-
-
-class Advance(Protocol):
-    """Tells the progress display how far the work is, with a few words beside it."""
-
-    def __call__(self, done: int, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -103,24 +97,12 @@ class Output:
         if self.quiet:
             yield lambda done, note="": None
             return
-        from asyncqn.kernels.jit import nothing_compiled_yet
+        from asyncqn.view.progress import SECONDS_BETWEEN_LINES, Bar, Lines, displayed
 
-        waiting = "compiling (first run only)" if nothing_compiled_yet() else ""
-        if self.console.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+        def make() -> Bar | Lines:
+            if self.console.is_terminal:
+                return Bar(label, total, self.console)
+            return Lines(label.rstrip(), total, self.console.print, SECONDS_BETWEEN_LINES)
 
-            columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            with Progress(*columns, "{task.fields[note]}", console=self.console) as bar:
-                task = bar.add_task(label, total=total, note=waiting)
-                yield lambda done, note="": bar.update(task, completed=done, note=note)
-            return
-        if waiting:
-            self.console.print(f"{label.rstrip()}: {waiting}")
-        last, ended = [time.monotonic()], [False]
-
-        def line(done: int, note: str = "") -> None:
-            if (done >= total and not ended[0]) or time.monotonic() - last[0] >= 5.0:
-                last[0], ended[0] = time.monotonic(), done >= total
-                self.console.print(f"{label.rstrip()}: {done}/{total} {note}".rstrip())
-
-        yield line
+        with displayed(make) as advance:
+            yield advance

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from asyncqn.core.outcome import Outcome
 if TYPE_CHECKING:
     from asyncqn.runs.run import Run
     from asyncqn.types import Progress
+    from asyncqn.view.progress import Advance
 
 
 def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
@@ -73,7 +73,7 @@ def show_run(
     # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
     signals = ending_at_signals(simulated and not checkpoint)
     with out.progress(label, commits) as advance, mistakes_at_rank_0(), signals as heard:
-        run = go(callback=_live(advance, heard, simulated))
+        run = go(callback=_live(advance, heard, simulated), progress=False)
     if run is None:
         return 0
     if heard and run.status is Outcome.STOPPED:
@@ -115,18 +115,14 @@ def real_summary(run: Run) -> dict[str, Any]:
     }
 
 
-def _live(advance: Callable[..., None], heard: list[int], simulated: bool) -> Callable[[Progress], None]:
-    """Turns a `Progress` into a line: objective, and of a real run commits per second, staleness, workers."""
-    before = 0, time.monotonic()
+def _live(advance: Advance, heard: list[int], simulated: bool) -> Callable[[Progress], None]:
+    """Return the callback of a run that is shown and that ends at a signal."""
+    from asyncqn.view.progress import as_callback
+
+    tell = as_callback(advance, simulated=simulated)
 
     def progressed(progress: Progress) -> None:
-        nonlocal before
-        now, metrics = (progress.commit, time.monotonic()), progress.metrics
-        rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
-        note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
-        if not simulated:
-            note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {progress.workers} workers"
-        advance(progress.commit, note)
+        tell(progress)
         if heard:
             raise StopIteration
 

@@ -58,12 +58,14 @@ def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
 
     def logistic() -> None:
         x = np.random.default_rng(0).standard_normal((400, 5))
-        minimize(LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)), engine=Threads(1))
+        minimize(
+            LogisticRegression(x, (x[:, 0] > 0.1 * x[:, 1]).astype(float)), engine=Threads(1), progress=False
+        )
 
     def simulate() -> None:
         job = load_job(None, {"run": {"commits": 300}})
-        minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300)
-        minimize(job.problem, engine=Simulator(Cluster(workers=4)))
+        minimize(job.problem, job.algorithm, engine=Simulator(job.cluster), commits=300, progress=False)
+        minimize(job.problem, engine=Simulator(Cluster(workers=4)), progress=False)
 
     found = [("minimize", logistic), ("simulate", simulate), *PLUGINS.items()]
     return found + (examples() if everything else [])
@@ -87,6 +89,6 @@ def examples() -> list[tuple[str, Callable[[], Any]]]:
         problem = next(p for p in made if offers(p, needs))
         algorithm = model.example(problem)
         workers = extra(algorithm, "max_workers") or 2
-        minimize(problem, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40)
+        minimize(problem, algorithm, engine=Simulator(Cluster(workers=workers)), commits=40, progress=False)
 
     return [(kind, partial(run, kind)) for kind in ALGORITHMS]

@@ -61,7 +61,7 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     """What a checkpoint tells of its run."""
     import numpy as np
 
-    from asyncqn.cli.view.seen import of_checkpoint
+    from asyncqn.view.seen import of_checkpoint
 
     seen = of_checkpoint(saved)
     recent = seen.schedule.worker[-RECENT:]

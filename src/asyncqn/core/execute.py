@@ -214,6 +214,7 @@ class Loop:
                 "fingerprints": master.fingerprints,
                 "records": master.records,
                 "delays": (master.delays, master.delayed),
+                "best": master.best,
             },
             {worker: (local, self.steps[worker]) for worker, local in self.locals.items()},
             self.pending,

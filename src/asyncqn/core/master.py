@@ -19,7 +19,7 @@ from asyncqn.core.algorithm import Algorithm, Commit, Standing, extra
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.problem import Array, Problem, read_only
 from asyncqn.core.request import Progress, Request, StoppingRule
-from asyncqn.core.stopping import Ended, EndedByCallback
+from asyncqn.core.stopping import Best, Ended, EndedByCallback
 from asyncqn.core.worker import explosion_limit
 from asyncqn.errors import WorkerFailed, require
 from asyncqn.kernels.vectors import inspect
@@ -64,7 +64,8 @@ class Master:
     A rejected update still takes its commit number; it just changes nothing.
     passes: kept by whoever drives the master, where the request's stopping rule needs them.
     pause: entered around every evaluation, so that an engine's clock can stand still.
-    alive: how many workers there are, for the callback's `Progress`.
+    alive, lost: how many workers there are, and how many were lost, for the callback's `Progress`.
+    best: the best row so far, where the request has patience.
     kept: where every `request.keep`-th iterate goes; without it none is kept.
     """
 
@@ -84,7 +85,13 @@ class Master:
         self.evaluates = request.evaluate is not None
         self._every = request.evaluate or sys.maxsize
         self._last = request.commits if self.evaluates else 0
-        self.pause, self.workers, self.alive = pause, workers, workers
+        self.pause, self.workers, self.alive, self.lost = pause, workers, workers, 0
+        self.best = None if self.stopping.patience is None else Best(self.stopping.patience)
+        self._ends_by_passes = (
+            Outcome.COMPLETED
+            if request.open_ended and extra(request.algorithm, "standing") is None
+            else Outcome.STOPPED
+        )
         self.kept, self.keep = kept, request.keep or 0
         self.version, self.time, self.passes = 0, 0.0, 0.0
         self.rejected = self.rejected_in_a_row = 0
@@ -185,7 +192,7 @@ class Master:
         if self._finished is not None and (why := self._finished(self.iterate)) is not None:
             raise self._ended(Outcome.COMPLETED, why)
         if rule.max_passes is not None and self.passes >= rule.max_passes:
-            raise self._ended(Outcome.STOPPED, f"max_passes = {rule.max_passes:g} was reached")
+            raise self._ended(self._ends_by_passes, f"max_passes = {rule.max_passes:g} was reached")
         if rule.max_time is not None and self.time >= rule.max_time:
             raise self._ended(Outcome.STOPPED, f"max_time = {rule.max_time:g} has passed")
 
@@ -232,7 +239,8 @@ class Master:
         known = self.version, self.time, standing.value, standing.grad_norm
         rule = self.stopping
         far = rule.target is None or (rule.metric == "fun" and standing.value > rule.target)
-        if far and self.callback is None:  # the usual case, at every version: a dictionary would show
+        watched = self.callback is not None or self.best is not None
+        if far and not watched:  # the usual case, at every version: a dictionary would show
             if not only_at_target:
                 self._known.append(known)
             return not only_at_target
@@ -241,12 +249,13 @@ class Master:
         if only_at_target and not reached:
             return False
         self._known.append(known)
+        impatient = self._is_impatient(record, standing.point)  # first: a replay has no callback
         if self.callback is not None:
             with self.pause():
                 self._call_back(standing.point, record)
         if reached:
             self.flush()
-            raise self._ended(Outcome.CONVERGED, self._target_reached(record))
+        self._stop_at(record, reached, impatient)
         return True
 
     def flush(self, *, but_now: bool = False) -> None:
@@ -277,17 +286,32 @@ class Master:
         if not np.isfinite(fun) and (self._standing is None or self.version == 0):
             # Else theta is a trial, from which the method turns back by itself.
             raise Ended(Outcome.DIVERGED, f"the objective is not finite at commit {self.version}")
+        impatient = self._is_impatient(record, theta)
         if self.callback is not None:
             self._call_back(theta, record)
-        if self.at_target(record):
+        self._stop_at(record, self.at_target(record), impatient)
+
+    def _is_impatient(self, record: dict[str, float], theta: Array) -> bool:
+        """Compare a row with the best one; return whether the patience of the request has run out."""
+        if self.best is None:
+            return False
+        self._require_metric(self.best.rule.metric, "to watch", record)
+        return self.best.sees(record, theta)
+
+    def _stop_at(self, record: dict[str, float], reached: bool, impatient: bool) -> None:
+        """Raise `Ended` where a row has reached the target, or where the patience has run out."""
+        if reached:
             raise self._ended(Outcome.CONVERGED, self._target_reached(record))
+        if impatient and self.best is not None:
+            raise self._ended(Outcome.COMPLETED, self.best.sentence)
 
     def _call_back(self, theta: Array, record: dict[str, float]) -> None:
         """Show the callback the point of a row; raise `EndedByCallback` where it stops the run or fails."""
         assert self.callback is not None
         delay = self.delays / max(1, self.delayed)
         self.delays = self.delayed = 0
-        progress = Progress(self.version, record["time"], theta.copy(), dict(record), delay, self.alive)
+        row, workers = dict(record), (self.alive, self.lost)
+        progress = Progress(self.version, record["time"], theta.copy(), row, delay, *workers)
         try:
             self.callback(progress)
         except StopIteration:
@@ -306,11 +330,15 @@ class Master:
         target, metric = self.stopping.target, self.stopping.metric
         if target is None:
             return False
+        self._require_metric(metric, "to hold against the target", record)
+        return record[metric] <= target
+
+    @staticmethod
+    def _require_metric(metric: str, purpose: str, record: dict[str, float]) -> None:
         require(
             metric in record,
-            f"there is no metric '{metric}' to hold against the target; there are {', '.join(record)}.",
+            f"there is no metric '{metric}' {purpose}; there are {', '.join(record)}.",
         )
-        return record[metric] <= target
 
     def restore(
         self,
@@ -323,8 +351,10 @@ class Master:
         fingerprints: Sequence[int],
         records: list[dict[str, float]],
         delays: tuple[int, int] = (0, 0),
+        best: Best | None = None,
     ) -> None:
         """Continue from the state of another master; `delays` is what the next `Progress` averages over."""
+        self.best = best
         self.iterate, self.version, self.time = iterate, version, time
         self.rejected, self.rejected_in_a_row = rejected, rejected_in_a_row
         self.fingerprints, self.records = array("I", fingerprints), records

@@ -56,7 +56,7 @@ class Outcome(StrEnum):
 
 _MEANINGS = {
     Outcome.CONVERGED: "The run reached its tolerance or its target.",
-    Outcome.COMPLETED: "The run made all commits that it was asked for.",
+    Outcome.COMPLETED: "The run made all commits or passes that it was asked for, or its patience ran out.",
     Outcome.STOPPED: "The run ended at a limit, at the callback's wish, or without workers.",
     Outcome.STALLED: "No step lowers the objective any more, but the gradient is not small.",
     Outcome.DIVERGED: "The objective or the iterate grew without explanation, or is not finite.",

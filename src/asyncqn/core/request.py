@@ -16,9 +16,39 @@ if TYPE_CHECKING:
 
 
 class Progress(NamedTuple):
-    """What a callback is shown: the state right after commit `commit`; `theta` is a copy.
+    """What a callback of `minimize` is shown for every row of the metric table.
 
-    staleness: the mean over the updates since the last call; workers: how many are there.
+    Attributes
+    ----------
+    commit : int
+        How many commits were made; the start is commit 0.
+    time : float
+        The time of this commit on the engine's clock, in its unit: seconds, or simulated time.
+    theta : ndarray
+        A copy of the point that the row is about.
+    metrics : dict of str to float
+        The row: `commit`, `time`, `fun` (U over all rows), `error` where the optimum is known, `grad_norm` of
+        methods with exact gradients, and what the problem's own `metrics` computes.
+    staleness : float
+        The mean staleness, in commits, of the updates since the last call.
+    workers : int
+        How many workers there are at this moment.
+    workers_lost : int
+        How many workers were lost since the run began.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> seen = []
+    >>> def callback(progress: aq.Progress) -> None:
+    ...     seen.append(progress.metrics["fun"])
+    ...     if progress.commit >= 100:
+    ...         raise StopIteration
+    >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=200,
+    ...                   evaluate=50, callback=callback)
+    >>> run.nit, len(seen), seen[-1] < seen[0]
+    (100, 3, True)
     """
 
     commit: int
@@ -27,6 +57,7 @@ class Progress(NamedTuple):
     metrics: dict[str, float]
     staleness: float = 0.0
     workers: int = 0
+    workers_lost: int = 0
 
 
 Callback: TypeAlias = Callable[[Progress], Any]

@@ -18,6 +18,7 @@ Every decision is a function of the numbers and of the schedule, so a replay end
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from asyncqn.core.algorithm import Standing
 from asyncqn.core.outcome import Outcome
+from asyncqn.core.problem import Array
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import Checked, parameter
 
@@ -58,12 +60,95 @@ Metric = Annotated[str, parameter("Column of the metric table that the target is
 
 
 @dataclass(frozen=True)
+class Patience(Checked):
+    """End a run when a metric has not improved for a number of evaluations.
+
+    Pass it to `minimize` as a callback.  It works on every engine, a saved run holds it, and a replay ends
+    at the same commit with the same point.
+
+    Parameters
+    ----------
+    metric : str, default "fun"
+        The column of the metric table that is watched; `fun` is U over all rows.  Others come from the
+        problem's own `metrics`.
+    evaluations : int, default 10
+        How many rows of the table in a row may fail to improve on the best one.  A row whose metric is not
+        a finite number is no improvement.  `minimize(evaluate=...)` says how often a row is made.
+    keep_best : bool, default True
+        Whether the run reports the point of the best row as `theta`, and U there as `fun`, however it ends.
+        Otherwise it reports what it would without patience.
+    maximize : bool, default False
+        Whether larger is better, as for an accuracy.
+
+    Notes
+    -----
+    A stochastic run that ends so is `completed`: it did what it was asked for.  A method with exact
+    gradients has not converged then, and its run is no success.
+
+    Examples
+    --------
+    >>> import asyncqn as aq
+    >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+    >>> run = aq.minimize(problem, aq.AsyncSGD(h=5e-4, batch=2), engine=aq.Threads(2), commits=100_000,
+    ...                   evaluate=50, callback=aq.Patience("fun", evaluations=5))
+    >>> run.status, run.nit < 100_000, run.fun == min(run.metrics["fun"].tolist())
+    ('completed', True, True)
+    """
+
+    metric: Annotated[str, parameter("Column of the metric table that is watched")] = "fun"
+    evaluations: Annotated[int, parameter("Rows without improvement after which the run ends", ge=1)] = 10
+    keep_best: Annotated[bool, parameter("Whether the run reports the best point that was evaluated")] = True
+    maximize: Annotated[bool, parameter("Whether larger is better")] = False
+
+
+@dataclass
+class Best:
+    """The best row of a run by the metric of its patience, and how many rows came after it."""
+
+    rule: Patience
+    value: float = math.nan
+    fun: float = math.nan
+    commit: int = -1
+    rows_since: int = 0
+    theta: Array | None = None
+    """The point of that row, where the rule keeps it."""
+
+    def sees(self, record: Mapping[str, float], theta: Array) -> bool:
+        """Compare a row with the best one; return whether the patience has run out."""
+        rule, value = self.rule, record[self.rule.metric]
+        lower = not rule.maximize
+        better = self.commit < 0 or (value < self.value if lower else value > self.value)
+        if math.isfinite(value) and better:
+            self.value, self.fun, self.commit, self.rows_since = (
+                value,
+                record["fun"],
+                int(record["commit"]),
+                0,
+            )
+            self.theta = theta.copy() if rule.keep_best else None
+            return False
+        self.rows_since += 1
+        return self.rows_since >= rule.evaluations
+
+    @property
+    def sentence(self) -> str:
+        """Why the run ends when the patience has run out."""
+        rows, metric = self.rule.evaluations, self.rule.metric
+        if self.commit < 0:
+            return f"{metric} was not finite in {rows} evaluations"
+        return (
+            f"{metric} has not improved on {self.value:.6g}, of commit {self.commit}, in {rows} evaluations"
+        )
+
+
+@dataclass(frozen=True)
 class Stopping(Checked):
     """When to end before the last commit; None: not by this.
 
     tol: the tolerance above, for methods with exact gradients.  max_passes: rows whose gradient was
     computed, over n_data.  max_time: on the engine's clock, in its unit.  target: the metric (a column of
     the metric table, `fun` where none is named) at or below which the run has what was asked for.
+    patience: how long a metric may fail to improve.
     """
 
     tol: Tolerance = None
@@ -71,6 +156,7 @@ class Stopping(Checked):
     max_time: MaxTime = None
     target: Target = None
     metric: Metric = "fun"
+    patience: Annotated[Patience | None, parameter("How long a metric may fail to improve")] = None
 
     def ends_at(self, standing: Standing) -> Ended | None:
         """How a run ends that stands so; None: it goes on."""

@@ -214,7 +214,13 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
     the processor's caches full of other rows, which slows the small samples that follow.
     """
     evaluate = _evaluate(algorithm)
-    options: dict[str, Any] = {"engine": engine, "seed": seed, "tol": None, "evaluate": evaluate}
+    options: dict[str, Any] = {
+        "engine": engine,
+        "seed": seed,
+        "tol": None,
+        "evaluate": evaluate,
+        "progress": False,
+    }
     run = minimize(problem, algorithm, commits=LONGEST, max_time=seconds, **options)
     return run if run.nit >= FEWEST else minimize(problem, algorithm, commits=FEWEST, **options)
 
@@ -252,7 +258,8 @@ def _time_to(
     if commits is None and extra(algorithm, "standing") is None:
         commits = LONGEST
     evaluate = _evaluate(algorithm)
-    run = minimize(problem, algorithm, engine=engine, commits=commits, evaluate=evaluate, **options)
+    options |= {"commits": commits, "evaluate": evaluate, "progress": False}
+    run = minimize(problem, algorithm, engine=engine, **options)
     return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
 
 

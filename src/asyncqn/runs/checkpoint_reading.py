@@ -37,6 +37,8 @@ SCHEMA = {
     "fingerprints": storage.Spec(("<u4",), ("commits",), optional=True),
     "schedule.*": storage.Spec(_NUMBERS, ("rows",)),
     "metrics.*": storage.Spec(_NUMBERS, ("evaluations",)),
+    "best": storage.Spec(("<f8",), ("numbers of the best row",), optional=True),
+    "best_theta": storage.Spec(storage.FLOATS, ("dim",), optional=True),
 }
 
 

@@ -30,6 +30,11 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     if outcome is Outcome.DIVERGED:
         advice = advise(master.algorithm, master.problem, master.theta0, master.workers, locals_)
         message = f"{message}: {advice}"
+    if master.best is not None and master.best.theta is not None and master.best.commit < master.version:
+        best = master.best
+        message += (
+            f" theta is that of commit {best.commit}, with the best {best.rule.metric}: {best.value:.6g}."
+        )
     totals = master.algorithm.counters(master.iterate, locals_)
     master.flush()
     return Run(
@@ -104,7 +109,7 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
                 return Outcome.DIVERGED, f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits"
     if rule.target is not None:
         return Outcome.STOPPED, f"{rule.metric} did not reach the target {rule.target:g}: {message}"
-    if manifest.get("open_ended"):
+    if manifest.get("open_ended") and manifest.get("exact"):
         return Outcome.STOPPED, f"it has not converged: {message}"
     return Outcome.COMPLETED, message
 
@@ -112,8 +117,12 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
 def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:
     """The point that a run reports, and U there: at its target, where it converged, or the lowest offered.
 
+    Where the run's patience keeps the best row, it is the point of that row, however the run ended.
+
     Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
     """
+    if master.best is not None and master.best.theta is not None:
+        return master.best.theta.copy(), master.best.fun
     standing, tol = master.standing(), master.stopping.tol
     if not master.evaluates and standing is not None:
         return np.array(standing.point, copy=True), standing.value

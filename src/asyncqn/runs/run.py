@@ -18,6 +18,8 @@ from asyncqn.runs.table import Table
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from asyncqn.cluster.cluster import Cluster
 
 
@@ -128,6 +130,31 @@ class Run:
         from asyncqn.runs.what_if import Change, changed
 
         return changed(self, Change(fresh, without_worker, workers, cluster, algorithm, seed))
+
+    def plot(self) -> Figure:
+        """Draw the run: its convergence, the staleness of its updates, and who computed when.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A notebook shows it; `figure.savefig("run.png")` writes it to a file.  It is made without pyplot.
+
+        Raises
+        ------
+        MissingExtra
+            Where matplotlib is not installed: pip install 'asyncqn[plot]'.
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
+        >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))
+        >>> [axes.get_title(loc="left").split(":")[0] for axes in run.plot().axes]
+        ['convergence', 'staleness', 'computations']
+        """
+        from asyncqn.view.plots import overview
+
+        return overview(self)
 
     def summary(self) -> dict[str, Any]:
         """The numbers that the command line prints as JSON."""

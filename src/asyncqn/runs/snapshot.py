@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from asyncqn.core.execute import Loop, LoopState
 from asyncqn.core.master import Master
+from asyncqn.core.stopping import Best
 from asyncqn.core.worker import sample_update
 from asyncqn.errors import DamagedFile
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
@@ -27,6 +28,11 @@ def save_master(master: Master) -> Saved:
         "rejected_in_a_row": master.rejected_in_a_row,
     }
     arrays = {**flatten("iterate", master.iterate), "theta0": master.theta0.copy()}
+    if master.best is not None:
+        best = master.best
+        arrays["best"] = np.array([best.value, best.fun, best.commit, best.rows_since], np.float64)
+        if best.theta is not None:
+            arrays["best_theta"] = best.theta.copy()
     columns = np.dtype([(name, "<f8") for name in master.columns])
     # Both lists only grow, so that a thread may read their beginnings while the run goes on.
     records, fingerprints = master.records, master.fingerprints
@@ -80,7 +86,23 @@ def _master_state(master: Master, saved: Saved) -> dict[str, Any]:
         "rejected_in_a_row": document["rejected_in_a_row"],
         "fingerprints": saved.arrays["fingerprints"].tolist(),
         "records": [table.row(i) for i in range(table.rows)],
+        "best": _best(master, saved),
     }
+
+
+def _best(master: Master, saved: Saved) -> Best | None:
+    """Return the best row of a run with patience."""
+    rule, row = master.stopping.patience, saved.arrays.get("best", np.empty(0))
+    if rule is None:
+        return None
+    theta = saved.arrays.get("best_theta")
+    sound = row.shape == (4,) and bool(np.isfinite(row[2:]).all())
+    if theta is not None:
+        sound = sound and theta.shape == master.theta0.shape and theta.dtype == master.theta0.dtype
+    if not sound or (rule.keep_best and row[2] >= 0 and theta is None):
+        raise DamagedFile("the checkpoint does not hold the best row, which its run waits to improve on.")
+    value, fun, commit, rows_since = row.tolist()
+    return Best(rule, value, fun, int(commit), int(rows_since), None if theta is None else np.array(theta))
 
 
 def save_loop(loop: Loop, manifest: dict[str, Any]) -> Saved:

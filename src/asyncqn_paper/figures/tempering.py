@@ -114,6 +114,7 @@ def descend(model: Any, theta0: Array, gradients: int) -> Descent:
         commits=gradients,
         evaluate=1,
         callback=look,
+        progress=False,
     )
     return lowest[-1]._replace(gradients=run.schedule.commits)
 
@@ -166,6 +167,7 @@ def last_points(job: Job, seed: int) -> list[Array]:
             commits=commits,
             seed=seed + 100_000 * number,
             evaluate=commits,
+            progress=False,
         )
         if run.status == "completed":
             points.append(run.theta)

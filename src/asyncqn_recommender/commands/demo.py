@@ -144,9 +144,8 @@ def _race_with_stragglers(out: Output) -> dict[str, Run]:
     for name, chosen in entries.items():
         goal: dict[str, Any] = {"target": GOAL, "metric": "error", "evaluate": 10} if chosen else {}
         with out.progress(f"{name:<12}", 1) as advance:
-            runs[name] = minimize(
-                problem, chosen, engine=Simulator(cluster), commits=PAPER.get(name), seed=SEED, **goal
-            )
+            goal |= {"commits": PAPER.get(name), "seed": SEED, "progress": False}
+            runs[name] = minimize(problem, chosen, engine=Simulator(cluster), **goal)
             advance(1, runs[name].status)
     return runs
 

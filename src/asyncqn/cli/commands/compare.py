@@ -12,7 +12,7 @@ from asyncqn.cli.options import ViewOptions
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.cli.view.seen import Seen
+    from asyncqn.view.seen import Seen
 
 
 def compare(
@@ -28,9 +28,9 @@ def compare(
     ] = None,
 ) -> None:
     """Compare saved runs: overlaid curves, staleness, and when each reached the target."""
-    from asyncqn.cli.view.plots import comparison, time_axis
-    from asyncqn.cli.view.seen import look_at
     from asyncqn.errors import require
+    from asyncqn.view.plots import comparison, time_axis
+    from asyncqn.view.seen import look_at
 
     view.check()
     require(target is None or isfinite(target), f"--target must be a finite number, not {target}.")
@@ -96,8 +96,8 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
     """The table and the overlaid curves as lines of text."""
     import numpy as np
 
-    from asyncqn.cli.view.plots import time_axis, wants_log
-    from asyncqn.cli.view.terminal import overlaid_chart
+    from asyncqn.view.plots import time_axis, wants_log
+    from asyncqn.view.terminal import overlaid_chart
 
     titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
     table = [[*titles, f"time to {goal:.4g}" if goal is not None else "time to target"]]

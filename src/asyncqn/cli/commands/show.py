@@ -12,7 +12,7 @@ from asyncqn.cli.options import ViewOptions, option
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
-    from asyncqn.cli.view.seen import Seen
+    from asyncqn.view.seen import Seen
 
 _FOLLOW = "Living runs"
 WIDTH = 100
@@ -41,9 +41,9 @@ def show(
 
         follow_run(run, out, every, once)
         return
-    from asyncqn.cli.view.plots import SIMULATED, births, overview, time_axis
-    from asyncqn.cli.view.seen import look_at
-    from asyncqn.cli.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
+    from asyncqn.view.plots import SIMULATED, births, overview, time_axis
+    from asyncqn.view.seen import look_at
+    from asyncqn.view.trace import MICROSECONDS_PER_SECOND, MICROSECONDS_PER_UNIT, write_trace
 
     view.check()
     loaded = look_at(run)
@@ -74,8 +74,8 @@ def describe(run: Seen, folder: Path) -> dict[str, Any]:
 
 def report(run: Seen, folder: Path) -> list[str]:
     """The summary as lines of text."""
-    from asyncqn.cli.view.plots import SIMULATED, pick_metric, time_axis, wants_log
-    from asyncqn.cli.view.terminal import bar_chart, histogram_bins, line_chart
+    from asyncqn.view.plots import SIMULATED, pick_metric, time_axis, wants_log
+    from asyncqn.view.terminal import bar_chart, histogram_bins, line_chart
 
     schedule, made = run.schedule, run.manifest
     unit = "units" if time_axis(run) == SIMULATED else "s"
@@ -139,7 +139,7 @@ def _parameters(values: dict[str, Any] | None, leave: tuple[str, ...] = ()) -> s
 
 
 def _workers(run: Seen, unit: str) -> list[str]:
-    from asyncqn.cli.view.terminal import bar_chart
+    from asyncqn.view.terminal import bar_chart
 
     rows = sorted(run.schedule.per_worker(), key=lambda row: -row.delivered)
     half = MOST_WORKERS // 2

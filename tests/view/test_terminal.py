@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from asyncqn.cli.view.terminal import bar, bar_chart, histogram_bins, line_chart
+from asyncqn.view.terminal import bar, bar_chart, histogram_bins, line_chart
 
 numbers = st.floats(allow_nan=True, allow_infinity=True, width=32)
 

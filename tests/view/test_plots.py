@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import asyncqn as aq
-from asyncqn.cli.view import plots as plotting
-from asyncqn.cli.view.trace import trace_events, write_trace
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
 from asyncqn.runs.table import Table
+from asyncqn.view import plots as plotting
+from asyncqn.view.trace import trace_events, write_trace
 
 
 @pytest.fixture(scope="module")

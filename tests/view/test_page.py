@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from asyncqn.cli.view.page import page
-from asyncqn.cli.view.seen import Seen
-from asyncqn.cli.view.styles import ALGORITHM_STYLES
 from asyncqn.core.schedule import Schedule
 from asyncqn.runs.table import Table
+from asyncqn.view.page import page
+from asyncqn.view.seen import Seen
+from asyncqn.view.styles import ALGORITHM_STYLES
 
 
 def seen(

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.cli.view.styles import styles_of
-from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.runs.table import Table
 from asyncqn.storage import write_whole
+from asyncqn.view.styles import styles_of
+from asyncqn.view.trace import starts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from asyncqn.cli.view.seen import Seen
     from asyncqn.runs.run import Run
+    from asyncqn.view.seen import Seen
 
 SIMULATED = "simulated time [units]"
 SECONDS = "time [s]"

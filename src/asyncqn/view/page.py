@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn.cli.view.plots import births, pick_metric, time_axis
-from asyncqn.cli.view.seen import Seen
-from asyncqn.cli.view.styles import styles_of
-from asyncqn.cli.view.trace import starts
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.storage import write_whole
+from asyncqn.view.plots import births, pick_metric, time_axis
+from asyncqn.view.seen import Seen
+from asyncqn.view.styles import styles_of
+from asyncqn.view.trace import starts
 
 MOST_ROWS = 20_000
 """Computations in the timeline of a page; of more, the first, and the page says so."""
@@ -38,7 +38,7 @@ def page(runs: Mapping[str, Seen]) -> str:
     document = [{**_run(label, run), "color": colors[label]} for label, run in runs.items()]
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return files("asyncqn.cli.view").joinpath("page.html").read_text("utf-8").replace("@DATA@", safe)
+    return files("asyncqn.view").joinpath("page.html").read_text("utf-8").replace("@DATA@", safe)
 
 
 def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:

@@ -1,1 +1,0 @@
-"""Pictures and traces of a run."""

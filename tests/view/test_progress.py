@@ -1,0 +1,103 @@
+"""Progress: a bar where a person looks on, lines where they are asked for, and silence elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import asyncqn as aq
+from asyncqn.view import progress as shown
+
+PROBLEM = aq.LinearGaussian.random(dim=5, n_data=60, seed=0)
+SCRIPT = """
+import asyncqn as aq
+from asyncqn.view import progress
+progress.SECONDS_BEFORE_A_BAR = 0.0
+problem = aq.LinearGaussian.random(dim=5, n_data=60, seed=0)
+aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=6), engine=aq.Threads(2), commits=400{options})
+"""
+
+
+def on_a_terminal(options: str) -> str:
+    """What a script writes to a terminal."""
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", buffering=0) as terminal:
+        program = SCRIPT.format(options=options)
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+        with subprocess.Popen([sys.executable, "-c", program], stderr=follower, env=environment) as script:
+            os.close(follower)
+            said = b""
+            while True:
+                try:
+                    part = terminal.read(4096)
+                except OSError:  # Linux ends a closed terminal so
+                    break
+                if not part:
+                    break
+                said += part
+            assert script.wait(60) == 0
+    return said.decode()
+
+
+def test_a_terminal_shows_a_bar_unless_told_otherwise() -> None:
+    bar = on_a_terminal("")
+    assert "minimize" in bar
+    assert "400/400" in bar
+    assert "commits/s" in bar
+    assert on_a_terminal(", progress=False") == ""
+
+
+def test_elsewhere_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    aq.minimize(PROBLEM, engine=aq.Threads(2))
+    assert capfd.readouterr().err == ""
+
+
+def test_verbose_writes_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    algorithm = aq.AsyncSGD(h=1e-4, batch=6)
+    aq.minimize(PROBLEM, algorithm, engine=aq.Threads(2), commits=200, verbose=True)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    assert lines[0].startswith("minimize: 0/200 error ")
+    assert lines[-1].startswith("minimize: 200/200 error ")
+    assert lines[-1].endswith("2 workers")
+
+
+def test_a_notebook_has_one_line_that_is_rewritten(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(shown, "SECONDS_BEFORE_A_BAR", 0.0)
+    aq.minimize(PROBLEM, aq.AsyncSGD(h=1e-4, batch=6), engine=aq.Threads(2), commits=200)
+    said = capsys.readouterr().err
+    assert said.startswith("\rminimize: 0/200")
+    assert said.rstrip().split("\r")[-1].startswith("minimize: 200/200")
+
+
+def test_only_the_main_thread_draws_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(shown.watched()))
+    thread.start()
+    thread.join()
+    assert answers == [False]
+
+
+def test_a_closed_stderr_does_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull, "w") as closed:
+        pass
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert aq.minimize(PROBLEM, engine=aq.Threads(1), verbose=True).success
+    assert aq.minimize(PROBLEM, engine=aq.Threads(1), progress=True).success
+
+
+def test_a_callback_is_called_beside_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[aq.Progress] = []
+    aq.minimize(PROBLEM, engine=aq.Simulator(aq.Cluster(workers=2)), callback=seen.append, verbose=True)
+    assert seen[0].commit == 0
+    assert "minimize: 0 error" in capsys.readouterr().err
