@@ -11,9 +11,10 @@ from typing import Annotated
 
 import numpy as np
 
-from asyncqn.algorithms.defaults import TOLERANCE, default_algorithm, default_evaluate, most_commits
+from asyncqn.algorithms.defaults import TOLERANCE, Waits, default_algorithm, default_evaluate, most_commits
 from asyncqn.algorithms.fit import check_fit
 from asyncqn.algorithms.stability import warnings_before
+from asyncqn.checks.costs import relative_costs
 from asyncqn.checks.first_calls import check_first_calls
 from asyncqn.core.problem import check_members
 from asyncqn.core.request import Request
@@ -108,6 +109,7 @@ def minimize(
     ] = None,
     progress: ShowProgress = None,
     verbose: Verbose = False,
+    waits: Waits = True,
 ) -> Run:
     """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
@@ -139,6 +141,10 @@ def minimize(
     to go on, and may raise StopIteration to stop it.  Saved runs do not hold it: `resume` goes on without.
     progress: show a bar on stderr; None: on a terminal or in a notebook, after half a second of work.
     verbose: write plain lines to stderr instead, at most one a second.
+    waits: whether a slow worker may be waited for, where no algorithm is given.  The methods that are chosen
+    by default wait at the end of every exact pass, while idle workers help the slow ones.  False: nobody ever
+    waits (`TableLBFGS`); the cost of a message, as a cluster states it or as it is measured on a real engine,
+    decides into how many parts the rows are cut, and the manifest records the algorithm that was chosen.
 
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -153,7 +159,11 @@ def minimize(
         from asyncqn.engines.threads import Threads
 
         engine = Threads(os.cpu_count() or 1)
-    algorithm = default_algorithm(problem, engine.workers) if algorithm is None else algorithm
+    algorithm = _chosen(problem, engine, theta0, seed, waits) if algorithm is None else algorithm
+    require(
+        waits or not any(stage.waits for stage in algorithm.stages),
+        f"waits=False, but {type(algorithm).__name__} waits for slow workers: leave one of the two out.",
+    )
     open_ended = commits is None
     commits, evaluate = _length(algorithm, problem, commits, evaluate, stopping)
     check_fit(algorithm, problem, engine.workers)
@@ -177,6 +187,14 @@ def minimize(
                 stop=stop,
             )
         )
+
+
+def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: int, waits: bool) -> Algorithm:
+    """Return the algorithm for a problem on an engine; where nobody may wait, messages bear on it, too."""
+    if waits:
+        return default_algorithm(problem, engine.workers)
+    costs = relative_costs(problem, starting_point(problem, theta0, seed), engine)
+    return default_algorithm(problem, engine.workers, waits=False, **costs._asdict())
 
 
 def _length(

@@ -11,8 +11,8 @@ import pytest
 import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.centred_table import TURNS, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
+from asyncqn.algorithms.quasi_newton.endless_table import place_of
 from asyncqn.algorithms.quasi_newton.scatter_inverse import RATE, ScatterMatrix
-from asyncqn.algorithms.quasi_newton.table_lbfgs import place_of
 from asyncqn.core.stages import Growth, stage_at
 from asyncqn.types import Commit
 
@@ -29,7 +29,7 @@ def _answer(algorithm: aq.TableLBFGS, it: Iterate, part: int, g: Any, z: Any, ve
 def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_known() -> None:
     # All parts have curvature 3 and minima of their own: with H = 1/3, mean z - H mean g is the mean of the
     # minima, though every gradient was taken at another point and none near it.
-    algorithm = aq.TableLBFGS(parts=8, first=8, blocks=1)
+    algorithm = aq.TableLBFGS(parts=8, first=8)
     rng = np.random.default_rng(1)
     minima, it = rng.standard_normal(8), algorithm.init(np.zeros(1))
     for version in range(1, 12):
@@ -42,11 +42,11 @@ def test_stale_gradients_of_a_quadratic_give_its_minimum_once_the_curvature_is_k
 
 def test_the_sums_are_those_of_the_table() -> None:
     rng = np.random.default_rng(0)
-    algorithm = aq.TableLBFGS(parts=5, first=2, blocks=1)
+    algorithm = aq.TableLBFGS(parts=9, first=2)
     it = algorithm.init(np.zeros(3))
     for version in range(1, 30):
         it = _answer(
-            algorithm, it, int(rng.integers(5)), rng.standard_normal(3), rng.standard_normal(3), version
+            algorithm, it, int(rng.integers(9)), rng.standard_normal(3), rng.standard_normal(3), version
         )
         known = it.course.table.read >= 0
         assert np.allclose(it.course.table.g_sum, it.course.table.g[known].sum(axis=0), atol=1e-12)
@@ -55,7 +55,7 @@ def test_the_sums_are_those_of_the_table() -> None:
 
 
 def test_an_answer_that_is_older_than_the_entry_of_its_part_is_void() -> None:
-    algorithm = aq.TableLBFGS(parts=5, first=2, blocks=1)
+    algorithm = aq.TableLBFGS(parts=9, first=2)
     it = algorithm.init(np.zeros(1))
     for version in range(1, 5):
         it = _answer(algorithm, it, version % 2, [1.0 + version], [0.1 * version], version)
@@ -113,7 +113,7 @@ def test_a_pair_is_of_a_quarter_of_the_parts_or_of_half_as_many_answers_as_numbe
     length: int, moved: int
 ) -> None:
     rng = np.random.default_rng(0)
-    algorithm = aq.TableLBFGS(parts=40, first=40, blocks=1)
+    algorithm = aq.TableLBFGS(parts=40, first=40)
     it, pairs = algorithm.init(np.zeros(length)), []
     for version in range(1, 100):
         z = np.zeros(length) if version <= 40 else 0.3 + 0.05 * rng.standard_normal(length)
@@ -143,15 +143,17 @@ def test_parts_in_a_row_lie_far_apart_and_cover_all_rows() -> None:
 
 def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
     growth = Growth(4, quick=10)
-    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=2)
-    assert algorithm.table_commits == 3 * 4 + 2 * (10 - 4) + 30 + 40
+    algorithm = aq.TableLBFGS(parts=40, first=4, sweeps=1, blocks=2)
+    commits = 3 * 4 + 2 * (10 - 4) + 30 + 40
+    assert algorithm.stages[0].commits == commits
+    assert aq.TableLBFGS(parts=40, first=4).stages[0].growth == growth
     assert growth.answers(40) == 3 * 4 + 2 * 6 + 30
     schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.answers(40) + 3, 0)
     assert schedule.part is not None
     active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.answers(40))]
     assert (np.array(active[:3]) <= (4, 5, 11)).all()
     assert active[3] == 40
-    assert stage_at(algorithm.stages, algorithm.table_commits).blocks == 2
+    assert stage_at(algorithm.stages, commits).blocks == 2
 
 
 def test_a_table_that_goes_astray_turns_back_and_the_run_still_converges() -> None:
@@ -160,7 +162,7 @@ def test_a_table_that_goes_astray_turns_back_and_the_run_still_converges() -> No
     A[:6] = 30.0 * np.eye(6)
     A[6:] = 1e-3 * np.random.default_rng(0).standard_normal((394, 6))
     problem = aq.LinearGaussian(A, A @ np.arange(1.0, 7.0), 1.0)
-    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=4)
+    algorithm = aq.TableLBFGS(parts=40, first=4)
     for seed in range(3):
         run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), seed=seed)
         assert run.status == "converged"
@@ -183,7 +185,7 @@ class _Wild:
 
 
 def test_a_gradient_that_is_not_finite_is_no_divergence() -> None:
-    algorithm = aq.TableLBFGS(parts=40, first=4, blocks=2)
+    algorithm = aq.TableLBFGS(parts=40, first=4)
     run = aq.minimize(
         _Wild(), algorithm, engine=aq.Simulator(aq.Cluster(2)), theta0=np.array([0.0, 2.0, -3.0]), check=False
     )
@@ -196,7 +198,7 @@ def test_a_run_that_says_converged_is_at_a_stationary_point(workers: int) -> Non
     problem = aq.LogisticRegression.random(n_data=1500, dim=8, condition=30.0, seed=2)
     algorithm = aq.table_algorithm(problem, workers)
     engine = aq.Simulator(aq.Cluster(workers, 1.0, 0.5))
-    run = aq.minimize(problem, algorithm, engine=engine, seed=3, commits=algorithm.table_commits + 60)
+    run = aq.minimize(problem, algorithm, engine=engine, seed=3, commits=5000)
     assert run.status == "converged"
     g, first = np.empty(8), np.empty(8)
     problem.grad(run.theta, np.arange(1500), g)
@@ -208,10 +210,10 @@ def test_a_run_that_says_converged_is_at_a_stationary_point(workers: int) -> Non
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"parts": 0, "first": 1, "blocks": 1}, "parts must be an integer"),
-        ({"parts": 4, "first": 5, "blocks": 1}, "first must be at most"),
+        ({"parts": 0, "first": 1}, "parts must be an integer"),
+        ({"parts": 4, "first": 5}, "first must be at most"),
         ({"parts": 4, "first": 2, "blocks": 0}, "blocks must be an integer"),
-        ({"parts": 4, "first": 2, "blocks": 1, "sweeps": -1}, "sweeps must be an integer"),
+        ({"parts": 4, "first": 2, "sweeps": -1}, "sweeps must be an integer"),
     ],
 )
 def test_bad_parameters_get_a_sentence(given: dict[str, int], words: str) -> None:
@@ -230,7 +232,7 @@ def test_a_table_that_does_not_fit_the_master_is_refused() -> None:
             raise AssertionError("no gradient is needed")
 
     with pytest.raises(aq.BadInput, match="too large for the master"):
-        aq.TableLBFGS(parts=1000, first=10, blocks=1).check(Long())
+        aq.TableLBFGS(parts=1000, first=10).check(Long())
     assert 16 * aq.table_algorithm(Long(), 4).parts * 10**6 <= 2**30
 
 

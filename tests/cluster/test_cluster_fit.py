@@ -114,7 +114,7 @@ def test_times_follow_the_rows_of_the_algorithm():
         np.testing.assert_allclose(run.schedule.commit_times(), 0.5 * rows * np.arange(1, 4))
 
 
-@pytest.mark.parametrize("algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4, 7, pieces=3)])
+@pytest.mark.parametrize("algorithm", [aq.BlockLBFGS(40, pieces=2), aq.TableLBFGS(37, 4)])
 def test_parts_that_differ_by_a_row_take_the_mean_time(algorithm: aq.Algorithm) -> None:
     # 300 rows in 80 pieces: piece 0 has 3 rows, and the mean is 3.75; no part may stand for all.
     stretched = stretched_to(aq.Cluster(4, 2.0, rows=1), algorithm, 10_000, 300)

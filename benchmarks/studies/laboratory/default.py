@@ -28,8 +28,8 @@ TABLE = "laboratory/default"
 GAPS = (0.01, 0.001)
 WORKERS = (8, 16, 40, 100, 400)
 LAWS = ("lognormal", "speeds")
-MOST = 60
-"""Evaluations of U while the table's steps last."""
+LOOKS = 20
+"""Evaluations of U in a pass of the table."""
 
 
 @lru_cache(maxsize=1)
@@ -46,17 +46,14 @@ def told(name: str, draw: int) -> Problem:
 def passes(here: Problem, law: str, workers: int, slower: float, algorithm: Any, seed: int) -> list[float]:
     """To each gap, and to the end of the run where that is `converged`; infinite: not so."""
     n = here.model.n_data
-    commits = algorithm.table_commits if isinstance(algorithm, aq.TableLBFGS) else 0
+    table = isinstance(algorithm, aq.TableLBFGS)
+    commits = 60 * algorithm.parts if table else 400
     times = replace(cluster(law, workers, n, here.row), message=slower * MESSAGE, master=slower * MASTER)
     run = aq.minimize(
         here.model, algorithm, engine=aq.Simulator(times), theta0=here.theta0,
-        seed=seed, commits=commits + 400, evaluate=max(1, commits // MOST), check=False, keep=1,
+        seed=seed, commits=commits, evaluate=algorithm.parts // LOOKS if table else 1, check=False,
     )  # fmt: skip
-    assert run.keep is not None
     fun, at = run.metrics["fun"], run.metrics["time"]
-    exact = slice(commits, min(len(run.keep), commits + 40))  # evaluated one by one: they are few
-    fun = np.concatenate([fun, [here.model.value(theta) for theta in run.keep.theta[exact]]])
-    at = np.concatenate([at, run.schedule.commit_times()[exact]])
     found = [at[fun <= here.level(gap)] for gap in GAPS]
     to_gaps = [float(t.min()) if t.size else math.inf for t in found]
     end = float(run.schedule.commit_times()[-1]) if run.status == "converged" else math.inf

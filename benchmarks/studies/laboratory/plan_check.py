@@ -49,7 +49,7 @@ def methods(model: Any, workers: int) -> dict[str, Any]:
 
 def runs(model: Any, algorithm: Any, engine: Any, target: float) -> tuple[Any, list[float]]:
     """A recorded run and the real times to the target; (None, []) on ranks that are workers."""
-    table = getattr(algorithm, "table_commits", None)
+    table = 3 * algorithm.parts if isinstance(algorithm, aq.TableLBFGS) else None
     exact = not isinstance(algorithm, aq.AsyncSGD)
     record = table + 10 if table else RECORDED if exact else 3_000
     every = max(1, algorithm.parts // 20) if table else 1 if exact else 100

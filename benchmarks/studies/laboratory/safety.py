@@ -28,7 +28,7 @@ LINES = RESULTS / "laboratory" / "safety.jsonl"
 WORKERS = (1, 2, 5, 17, 60, 250, 1000)
 SCALES = (0.01, 1.0, 100.0)
 PASSES = 100
-"""Exact passes after which a run is left, as `completed`."""
+"""Passes after which a run is left, as `completed`."""
 
 
 def _logistic(rng: np.random.Generator, scale: float) -> Any:
@@ -84,7 +84,7 @@ def one_run(number: int) -> dict[str, Any]:
     theta0 = float(rng.choice([0.0, 0.3, 10.0])) * rng.standard_normal(problem.dim)
     run = aq.minimize(
         problem, algorithm, engine=aq.Simulator(cluster(law, workers, problem.n_data)), theta0=theta0,
-        seed=number, commits=algorithm.table_commits + PASSES, evaluate=10**6, check=False,
+        seed=number, commits=PASSES * algorithm.parts, evaluate=10**6, check=False,
     )  # fmt: skip
     wrong = "diverged" if run.status == "diverged" else ""
     if run.status == "converged":

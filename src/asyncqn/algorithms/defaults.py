@@ -5,8 +5,10 @@ metric serves for all rows, and else `StagedLBFGS`: stale stochastic batches fir
 Where the workers can cover all rows in a few waves, others get `BlockLBFGS` with as many blocks as workers,
 each in up to four pieces; where they cannot, samples that grow to all rows: `DifferenceLBFGS` where the
 Hessian of a sample costs a pass at most, and else `GrowingLBFGS`.  A wave is 1000 rows, or 100 for every
-worker or three rows for every two numbers in theta if that is more; a few are up to four.  All end in exact
-gradients with a safeguard, and none has a step size: nothing is left to set.
+worker or three rows for every two numbers in theta if that is more; a few are up to four.  All of these wait
+for slow workers, who get help.  Where nobody may wait, every problem gets `TableLBFGS`.
+
+All end in exact gradients with a safeguard, and none has a step size: nothing is left to set.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ from asyncqn.algorithms.quasi_newton.samples import GROWTH
 from asyncqn.algorithms.quasi_newton.scatter_inverse import LONGEST_MATRIX
 from asyncqn.algorithms.quasi_newton.staged_lbfgs import StagedLBFGS, default_factorization_algorithm
 from asyncqn.algorithms.quasi_newton.stochastic_start import StructuredMetric
-from asyncqn.core.stages import Stages
+from asyncqn.algorithms.quasi_newton.table_lbfgs import MasterCost, MessageCost, TableLBFGS, table_algorithm
+from asyncqn.core.stages import Closes, Stages
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Problem
+
+Waits = Annotated[bool, parameter("Whether a slow worker may be waited for, where no algorithm is given")]
 
 TOLERANCE = 1e-8
 """The tolerance of `core.stopping` when the user does not say."""
 MOST_PASSES = 10_000
-"""Exact passes after which a run that has not converged ends, when the user does not say."""
+"""Passes after which a run that has not converged ends, when the user does not say."""
 
 PIECES = 4
 """Into how many a block is cut at most: simulated versions get hardly shorter beyond that."""
@@ -69,14 +74,39 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 
 @checked
 def default_algorithm(
-    problem: Annotated[Problem, parameter("What is minimised")], workers: Workers
-) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS:
+    problem: Annotated[Problem, parameter("What is minimised")],
+    workers: Workers,
+    *,
+    waits: Waits = True,
+    message: MessageCost = 10.0,
+    master: MasterCost = 0.1,
+) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS | TableLBFGS:
     """What `minimize` uses when it is given no algorithm.
 
+    Parameters
+    ----------
+    problem : Problem
+        What is minimised: its rows, its numbers and the metric that it offers decide.
+    workers : int
+        W.
+    waits : bool, default True
+        Whether the method may wait for a slow worker.  False: `TableLBFGS`, which never does.
+    message, master : float, default 10 and 0.1
+        Where it never waits: the time of a message there and back, and of a commit, in row gradients.
+
+    Returns
+    -------
+    Algorithm
+        With all parameters set.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> aq.default_algorithm(aq.LinearGaussian.random(dim=10, n_data=300), workers=2)
     BlockLBFGS(blocks=2, memory=100, backup_after=None, conjugacy=0.03, pieces=4, initial_scale='pairs')
     """
+    if not waits:
+        return table_algorithm(problem, workers, message, master)
     if offers(problem, SampledMetric.requires):
         pieces = pieces_of_a_block(problem.dim, problem.n_data, workers)
         return default_metric_algorithm(problem, workers, pieces)
@@ -99,7 +129,9 @@ def default_algorithm(
 def most_commits(algorithm: object) -> int:
     """How many commits a run has at most when the user does not say."""
     stages: Stages = getattr(algorithm, "stages", ())
-    return sum(stage.commits or 0 for stage in stages) + MOST_PASSES
+    each_update = bool(stages) and stages[-1].closes is Closes.EACH_ANSWER
+    commits_per_pass = stages[-1].parts or 1 if each_update else 1
+    return sum(stage.commits or 0 for stage in stages) + MOST_PASSES * commits_per_pass
 
 
 def default_evaluate(algorithm: object, commits: int | None) -> int:

@@ -277,18 +277,31 @@ def _softened(metric: Metric, trial: Trial) -> Trial:
     return trial._replace(softness=softness) if softness < math.inf else trial
 
 
+def accept_as_base(walk: Walk, metric: Metric, at: Array, value: float) -> Trial:
+    """Take theta as base whatever the last one was, and count the safeguard's trials from there.
+
+    at: the gradient at theta, with all the metric needs; value: U(theta).
+    """
+    trial = walk.trial
+    norm = max(math.sqrt(sum_of_squares(at[0])), trial.first_norm)
+    fresh = Trial((-math.inf,) * len(trial.recent), kept=trial.kept, stride=trial.stride, first_norm=norm)
+    return _keep(walk, metric, at, value, fresh)
+
+
+def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Trial:
+    """Set the next trial from the base; trial: what is known, where that is not what the walk says."""
+    trial = walk.trial if trial is None else trial
+    far = max(trial.stride, math.sqrt(sum_of_squares(walk.base)))
+    return _aim(walk, metric, trial, (LONGEST if trial.kept > 2 else LEAP) * far)
+
+
 def rebase(
     walk: Walk, metric: Metric, at: Array, value: float, ask: Callable[[Array], float] | None
 ) -> Trial:
     """Take the trial as base whatever U was: what is minimised has changed, and the memory still serves."""
-    trial = walk.trial
     if math.isnan(value):
         value = 0.0 if ask is None else ask(walk.theta)
-    norm = max(math.sqrt(sum_of_squares(at[0])), trial.first_norm)
-    fresh = Trial((-math.inf,) * len(trial.recent), kept=trial.kept, stride=trial.stride, first_norm=norm)
-    trial = _keep(walk, metric, at, value, fresh)
-    far = max(trial.stride, math.sqrt(sum_of_squares(walk.base)))
-    return _aim(walk, metric, trial, (LONGEST if trial.kept > 2 else LEAP) * far)
+    return aim_from_base(walk, metric, accept_as_base(walk, metric, at, value))
 
 
 def standing(walk: Walk) -> Standing | None:

@@ -2,8 +2,8 @@
 
 plan
     A sequence of stages and what a worker computes in each: `Samples` (`samples`: blocks of all rows, or of
-    samples that grow), `StochasticStart` (`stochastic_start`) or `TablePlan` (`table_lbfgs`), both of which
-    end in exact passes.
+    samples that grow), `StochasticStart` (`stochastic_start`), which ends in exact passes, or `EndlessTable`
+    (`endless_table`), in which each update is a commit.
 initial inverse
     H0, on which the pairs build: see `initial_inverse`.
 pair memory

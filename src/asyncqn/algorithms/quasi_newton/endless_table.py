@@ -1,0 +1,369 @@
+"""The endless table: asynchronous quasi-Newton steps from the first update to the last, judged by holding.
+
+Each update is a commit, and the steps are those of `centred_table`.  On top of them:
+
+growth
+    `first` parts are active at the start; after three updates for each of them every second update makes one
+    more active, and from a quarter of all parts on every update does.
+trust
+    Where values and slopes disagreed in the last window, U bends, and a step is at most twice as long as the
+    longest of that window.
+recovery
+    Every turn halves the steps; every fifth window without harm takes one halving back.
+holding
+    To judge a point exactly the coordinator leaves theta unchanged until every part has sent an update taken
+    at it.  Then the entries of the table are the exact gradient and U.  No worker waits, and the schedule
+    does not depend on the numbers.  Only a held point can say that a run has converged.
+
+A point is held when |mean g| has become small, and after 50, 100, 200, ... updates per part.  Where U has
+fallen there the table goes on from it.  Where U has risen theta returns to the last held point, and where
+neither U nor |g| fell it stays: an *exact phase* begins, in which the safeguard's trials are held one after
+the other, until 5, 10, 20, ... of them were accepted.  More than `TURNS` turns lead to one, too.  A table of
+fewer than `FEWEST_PARTS` parts never leaves it.
+
+Where 4 updates per part bring no pair, the scatter is at fault: it is dropped, and the table turns back.
+
+All of it, the constants included, is our own choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from asyncqn.algorithms.pair_memory import PairRule
+from asyncqn.algorithms.parts import rows_of_parts
+from asyncqn.algorithms.quasi_newton.centred_table import (
+    TURNS,
+    Progress,
+    Table,
+    Update,
+    above_start,
+    aim,
+    close,
+    enter,
+    harmful,
+    may_step,
+    turn_back,
+    window_is_full,
+)
+from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, Iterate, Plan
+from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, share_of
+from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
+from asyncqn.algorithms.safeguard import (
+    LESS,
+    ROUNDING,
+    accept_as_base,
+    advance,
+    aim_from_base,
+)
+from asyncqn.algorithms.safeguard import standing as safeguard_standing
+from asyncqn.core.stages import Growth, Order, Stages, batches
+from asyncqn.errors import require
+from asyncqn.kernels.vectors import add_one, sum_of_squares
+from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
+
+LARGEST_TABLE = 2**30
+"""Bytes of the table at the coordinator beyond which a number of parts is refused."""
+QUICK = 4
+"""From one part in so many on, every update makes another active."""
+GOLDEN = 0.6180339887498949
+BENT = 1e-4
+"""U bends where values and slopes differ by more than this share of the slopes."""
+TRUST = 2.0
+"""A step is at most so many times as long as the longest of the last window, where U bends."""
+FORGIVEN = 5
+"""So many windows without harm take back one halving of the steps."""
+FIRST_SLOPE, NEXT_SLOPE = 1e-4, 1e-2
+"""A point is held where |mean g| is this share of the first, and that share of |g| at the last point held."""
+FIRST_CHECK = 50
+"""Updates per part after which a point is held in any case; the next time twice as many."""
+FIRST_PHASE = 5
+"""Points accepted in the first exact phase; in the next twice as many."""
+FEWEST_PARTS = 8
+"""With fewer parts the steps are exact throughout."""
+UNPAIRED = 4
+"""Updates per part without a pair after which the scatter is dropped."""
+PartNumber = TypeVar("PartNumber", int, Rows)
+
+
+class Hold(NamedTuple):
+    """What is known of the point that is held, and when the next one will be."""
+
+    since: int = -1
+    """The version whose theta is held; -1: none is."""
+    answered: int = 0
+    """Parts that have answered at it."""
+    exact: bool = False
+    """Whether an exact phase is under way, or begins with this point."""
+    trial: bool = False
+    """Whether the point is a trial of the safeguard; else the table's steps have led to it."""
+    judged: bool = False
+    """Whether the last commit completed a point."""
+    until: int = 0
+    """The exact phase ends when so many points were accepted."""
+    phases: int = 0
+    """Exact phases so far."""
+    updates: int = 0
+    """Updates that the table has taken since a point was last held."""
+    checks: int = 0
+    """How often a point was held because of them."""
+    slope: float = math.nan
+    """A point is held where |mean g| is at most this; NaN: none was held yet."""
+
+
+class Course(NamedTuple):
+    """The state of the plan."""
+
+    table: Table
+    progress: Progress
+    hold: Hold
+
+
+@dataclass(frozen=True)
+class EndlessTable(Plan):
+    """A table of `parts` parts, of which `first` are active at the start."""
+
+    parts: int
+    first: int
+
+    @cached_property
+    def stages(self) -> Stages:
+        first = self.parts if self.parts < FEWEST_PARTS else self.first
+        return (batches(self.parts, None, Order.BY_AGE, growth_of(self.parts, first)),)
+
+    def check(self, problem: Problem) -> None:
+        check_table(problem, self.parts, self.parts)
+
+    def course(self, theta0: Array) -> Course:
+        exact = self.parts < FEWEST_PARTS
+        hold = Hold(since=0, exact=True) if exact else Hold()
+        return Course(Table.empty(self.parts, theta0), Progress(), hold)
+
+    def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Update:
+        n, part = problem.n_data, task.part
+        assert part is not None
+        place = place_of(part, self.parts)
+        first, last = place * n // self.parts, (place + 1) * n // self.parts
+        share = (last - first) * self.parts / n
+        g, value, finite = share_of(problem, view.theta, np.arange(first, last), share)
+        return Update(g, view.theta.copy(), value, part, finite, task.read)
+
+    def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
+        for update in updates:
+            if iterate.course.hold.since >= 0:
+                iterate = self._take_held(iterate, update, commit)
+            else:
+                iterate = self._take(iterate, update, commit)
+        return iterate
+
+    # The table's steps
+
+    def _take(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
+        """Enter an update, set theta, and see whether it is to be held."""
+        table, progress, hold = iterate.course
+        hold = hold._replace(judged=False, updates=hold.updates + 1)
+        if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
+            progress = self._step(iterate, progress, update, commit.version)
+        turned = progress.turned == commit.version
+        if turned and progress.turns > TURNS:
+            hold = hold._replace(since=commit.version, answered=0, exact=True, trial=False)
+        elif not turned and progress.seen == self.parts:
+            hold = self._hold_if_due(progress, hold, commit.version)
+        return iterate._replace(course=Course(table, progress, hold))
+
+    def _step(self, iterate: Iterate, progress: Progress, update: Update, version: int) -> Progress:
+        """Enter an update and set theta, in place; return how it goes."""
+        table: Table = iterate.course.table
+        if not update.finite:
+            return turn_back(iterate, table, progress, version)
+        iterate.initial.note_deviation(update.g)
+        progress = enter(table, progress, update)._replace(unpaired=progress.unpaired + 1)
+        if window_is_full(iterate, progress, self.first):
+            if iterate.memory.stored > 0 and harmful(iterate, progress):
+                return turn_back(iterate, table, progress, version)
+            progress = self._close(iterate, progress)
+        if progress.unpaired > UNPAIRED * self.parts:
+            iterate.initial.drop()
+            return turn_back(iterate, table, progress, version)
+        if not may_step(progress, self.first):
+            return progress
+        trusted = progress.bent and progress.last_stride > 0.0
+        return aim(iterate, table, progress, version, TRUST * progress.last_stride if trusted else math.inf)
+
+    def _close(self, iterate: Iterate, progress: Progress) -> Progress:
+        """Close a window that did no harm."""
+        bent, longest = progress.bend > BENT * progress.slopes, progress.longest
+        progress, admitted = close(iterate, iterate.course.table, progress)
+        forgiven = progress.windows + 1 >= FORGIVEN
+        return progress._replace(
+            bent=bent,
+            last_stride=longest,
+            windows=0 if forgiven else progress.windows + 1,
+            turns=max(0, progress.turns - 1) if forgiven else progress.turns,
+            unpaired=0 if admitted else progress.unpaired,
+        )
+
+    def _hold_if_due(self, progress: Progress, hold: Hold, version: int) -> Hold:
+        """Hold theta where the slope has become small, or where the table has gone on for long."""
+        slope = FIRST_SLOPE * progress.first_norm if math.isnan(hold.slope) else hold.slope
+        long = hold.updates >= FIRST_CHECK * 2**hold.checks * self.parts
+        if progress.norm > slope and not long:
+            return hold
+        return hold._replace(since=version, answered=0, trial=False, updates=0, checks=hold.checks + long)
+
+    # Points that are held
+
+    def _take_held(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
+        """Count an update at the point that is held, and judge that once all parts have answered."""
+        table, progress, hold = iterate.course
+        hold = hold._replace(judged=False)
+        late = update.read < hold.since or int(table.read[update.part]) >= hold.since
+        if not late and update.finite:
+            if not hold.exact:
+                iterate.initial.note_deviation(update.g)
+            progress, hold = enter(table, progress, update), hold._replace(answered=hold.answered + 1)
+        iterate = iterate._replace(course=Course(table, progress, hold))
+        if late or (update.finite and hold.answered < self.parts):
+            return iterate
+        at, value = _whole(table) if update.finite else (None, math.nan)
+        hold = hold._replace(judged=True, since=commit.version, answered=0)
+        iterate = iterate._replace(course=Course(table, progress, hold))
+        return (self._judge_trial if hold.trial else self._judge_arrival)(iterate, at, value, commit)
+
+    def _judge_trial(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
+        """Judge a trial of the safeguard; at the end of an exact phase the table goes on."""
+        table, progress, hold = iterate.course
+        before = iterate.trial.kept
+        trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
+        accepted = trial.kept > before
+        if accepted and trial.kept >= hold.until and trial.unseen == 0 and self.parts >= FEWEST_PARTS:
+            table.S[:], table.Y[:] = 0.0, 0.0
+            table.harmless[...] = iterate.base
+            progress = Progress(
+                seen=self.parts,
+                value=progress.value,
+                stride=trial.stride,
+                first_norm=progress.first_norm,
+                first_value=progress.first_value,
+                turned=progress.turned,
+            )
+            hold = hold._replace(
+                since=-1, exact=False, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0])
+            )
+        return iterate._replace(trial=trial, course=Course(table, progress, hold))
+
+    def _judge_arrival(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
+        """Judge the point to which the table's steps have led."""
+        table, progress, hold = iterate.course
+        trial, inverse = iterate.trial, _exact_inverse(iterate)
+        if at is not None and math.isnan(value):
+            value = commit.value(iterate.theta)
+        finite = at is not None and math.isfinite(value)
+        if trial.kept == 0:
+            trial = trial._replace(first_norm=progress.first_norm)
+            iterate = iterate._replace(trial=trial)
+            if not finite and iterate.theta.tobytes() == iterate.start.tobytes():
+                iterate.theta[...] = math.nan  # U is not finite at the start: the master ends the run
+                return iterate
+            if not finite or above_start(iterate, progress, finite, value, commit):
+                iterate.theta[...] = table.harmless[...] = iterate.start
+                inverse.forget()
+                return iterate._replace(course=Course(table, progress, hold._replace(exact=True)))
+            gained = True
+        else:
+            rounding = ROUNDING * float(np.finfo(iterate.theta.dtype).eps) * abs(trial.value)
+            lower = finite and value < trial.value - rounding
+            flatter = at is not None and _norm(at[0]) < LESS * _norm(iterate.at_base[0])
+            gained = lower or (finite and value <= trial.value + rounding and flatter)
+        if gained and at is not None:
+            trial = accept_as_base(iterate, inverse, at, value)
+            iterate = iterate._replace(trial=trial)
+        if gained and not hold.exact:
+            return self._go_on(iterate, commit.version)
+        trial = aim_from_base(iterate, inverse)
+        hold = hold._replace(
+            exact=True,
+            trial=True,
+            until=trial.kept + FIRST_PHASE * 2**hold.phases,
+            phases=hold.phases + 1,
+        )
+        return iterate._replace(trial=trial, course=Course(table, progress, hold))
+
+    def _go_on(self, iterate: Iterate, version: int) -> Iterate:
+        """Go on with the table from the point that was held, at which all entries are."""
+        table, progress, hold = iterate.course
+        if progress.moved >= 2:
+            progress = self._close(iterate, progress)
+        table.harmless[...] = iterate.base
+        bound = TRUST * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
+        progress = aim(iterate, table, progress, version, bound)
+        hold = hold._replace(since=-1, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
+        return iterate._replace(course=Course(table, progress, hold))
+
+    def standing(self, iterate: Iterate) -> Standing | None:
+        """Return where the method stands after a point was judged; None between two of them."""
+        return safeguard_standing(iterate) if iterate.course.hold.judged else None
+
+    def candidates(self, iterate: Iterate) -> tuple[Array, ...]:
+        """The last point that was held and accepted, the last mean that did no harm, and the start."""
+        return iterate.base, iterate.course.table.harmless, iterate.start
+
+    def rows_of(self, n_data: int, read: Counters, part: Counters) -> Rows:
+        return rows_of_parts(n_data, self.parts, place_of(part.astype(np.int64), self.parts))
+
+
+def _norm(g: Array) -> float:
+    return math.sqrt(sum_of_squares(g))
+
+
+def _exact_inverse(iterate: Iterate) -> InverseHessian:
+    """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
+    initial = ScatterInverse(iterate.initial, at_fault=True)
+    return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE, CONJUGACY))
+
+
+def _whole(table: Table) -> tuple[Array, float]:
+    """Return the gradient and U, summed in the parts' own order; the sums of the table are renewed."""
+    parts = len(table.read)
+    table.g_sum[:], table.z_sum[:] = 0.0, 0.0
+    for g, z in zip(table.g, table.z, strict=True):
+        add_one(table.g_sum, g)
+        add_one(table.z_sum, z)
+    value = 0.0
+    for each in table.values.tolist():
+        value += each
+    return (table.g_sum / parts).astype(table.g.dtype)[None], value / parts
+
+
+def growth_of(parts: int, first: int) -> Growth:
+    """Return how the parts of a table become active."""
+    return Growth(first, quick=max(first, parts // QUICK))
+
+
+def check_table(problem: Problem, parts: int, most: int) -> None:
+    """Raise `BadInput` where the rows cannot be cut into `most` parts, or the table does not fit."""
+    n, d = int(problem.n_data), int(problem.dim)
+    require(most <= n, f"{n} data points cannot be cut into {most} parts: use fewer.")
+    require(
+        16 * parts * d <= LARGEST_TABLE,
+        f"a table of {parts} gradients and points of {d} numbers is too large for the master: use "
+        "fewer parts.",
+    )
+
+
+def place_of(part: PartNumber, parts: int) -> PartNumber:
+    """Return where the rows of a part lie.
+
+    Parts with consecutive numbers lie far apart, so that the first few are a sample of all rows even where
+    these are sorted.
+    """
+    stride = max(1, round(GOLDEN * parts))
+    while math.gcd(stride, parts) > 1:
+        stride += 1
+    return part * stride % parts
