@@ -116,28 +116,13 @@ def test_a_recording_that_calls_a_rise_a_success_is_corrected_by_its_replay(tmp_
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        aq.AsyncSGD(h=1e-3, batch=6),
-        aq.SGD(h=5e-4, batch=6, momentum=0.5),
-        aq.Rennala(h=1e-3, batch=6, collect=2),
-        aq.DelayAdaptiveSGD(h=1e-3, batch=6, tau=4),
-        aq.ASLBFGS(h=1e-3, gamma=0.1, beta=1e9, memory=0, batch=20, overlap=10, initial_scale=0.1),
-        aq.MomentumLBFGS(h=1e-3, gamma=0.3, memory=0, batch=20, overlap=10, initial_scale=1.0),
-        aq.MBLBFGS(h=1e-3, memory=0, batch=20, overlap=10, initial_scale=1.0),
-    ],
-    ids=lambda algorithm: type(algorithm).__name__ if not isinstance(algorithm, type) else algorithm.__name__,
-)
-def test_minibatch_noise_explains_that_a_run_leaves_the_optimum(algorithm, dtype):
+@pytest.mark.parametrize("kind", [aq.AsyncSGD, aq.SGD])
+def test_minibatch_noise_does_not_excuse_that_an_optimizer_rises(kind, dtype):
     p = make_problem(dtype)
     start = at_the_optimum(p)
-    runs = [
-        aq.minimize(p, algorithm, engine=simulated(), theta0=start, commits=400, seed=seed)
-        for seed in range(3)
-    ]
-    assert all(run.fun > p.value(start) for run in runs), "there is no way but up"
-    assert [run.status for run in runs] == ["completed"] * 3
+    run = aq.minimize(p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=400)
+    assert (run.status, run.success) == ("diverged", False)
+    assert "use a smaller h or a larger batch" in run.message
 
 
 @pytest.mark.parametrize("d", [1, 3, 40])
@@ -153,22 +138,21 @@ def test_a_sampler_may_rise_by_a_few_times_d_over_beta(d):
         assert run.fun > p.value(start)
 
 
-class Steps(aq.AsyncSGD):
-    """A user's own algorithm that says nothing of its noise."""
+class WithoutTemperature(aq.SGLD):
+    """A user's own sampler that does not say what noise it adds."""
 
     temperature = None
-    noise_floor = None
 
 
-def test_an_algorithm_that_says_nothing_of_its_noise_may_not_rise():
+def test_a_sampler_that_does_not_state_its_temperature_may_not_rise():
     p = make_problem()
     start = at_the_optimum(p)
-    loud, silent = (
-        aq.minimize(p, kind(h=1e-3, batch=6), engine=simulated(), theta0=start, commits=600)
-        for kind in (aq.AsyncSGD, Steps)
+    stated, unstated = (
+        aq.minimize(p, kind(h=1e-3, beta=0.05, batch=60), engine=simulated(1), theta0=start, commits=400)
+        for kind in (aq.SGLD, WithoutTemperature)
     )
-    assert loud.theta.tobytes() == silent.theta.tobytes()
-    assert (loud.status, silent.status) == ("completed", "diverged")
+    assert stated.theta.tobytes() == unstated.theta.tobytes()
+    assert (stated.status, unstated.status) == ("completed", "diverged")
 
 
 class Downhill:

@@ -1,4 +1,4 @@
-"""Does a run that says success end above its start?  `python -m benchmarks.studies.outcomes.sweep`
+"""Does a run that says success end above its start?  `python -m benchmarks.studies.outcomes.sweep [SEED]`
 
 Every stochastic algorithm runs on six problems with steps from a thousandth of the stable one to ten thousand
 times it, on a simulated cluster.  Counted are the runs that say success although U at the end exceeds
@@ -43,19 +43,19 @@ class Ending(NamedTuple):
         return self.success and not self.end <= self.start + self.allowed
 
 
-def problems() -> dict[str, Any]:
+def problems(seed: int = 7) -> dict[str, Any]:
     """Six small problems: two quadratic, three with bounded or exploding gradients, one not convex."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     X = rng.standard_normal((200, 8))
     score = X @ rng.standard_normal(8)
     labels = (score + rng.logistic(size=200) > 0).astype(float)
     return {
-        "linear-gaussian": aq.LinearGaussian.random(10, 200, 2.0, seed=1),
+        "linear-gaussian": aq.LinearGaussian.random(10, 200, 2.0, seed=seed),
         "logistic": aq.LogisticRegression(X, labels),
         "softmax": aq.SoftmaxRegression(X, np.digitize(score + rng.logistic(size=200), [-1.0, 1.0])),
         "robust": aq.RobustRegression(X, score + rng.standard_t(2, 200)),
         "poisson": aq.PoissonRegression(X, rng.poisson(np.exp(0.3 * score))),
-        "phase-retrieval": PhaseRetrieval.random(6, 100, seed=3),
+        "phase-retrieval": PhaseRetrieval.random(6, 100, seed=seed),
     }
 
 
@@ -76,11 +76,14 @@ def algorithms(step: float) -> dict[str, Any]:
 
 
 def sweep(
-    factors: Sequence[float] = FACTORS, commits: int = 300, names: Sequence[str] | None = None
+    factors: Sequence[float] = FACTORS,
+    commits: int = 300,
+    names: Sequence[str] | None = None,
+    seed: int = 7,
 ) -> Iterator[Ending]:
     """Yield one ending per problem, algorithm and step."""
     engine = aq.Simulator(aq.Cluster(WORKERS, 2.0, 0.5))
-    for name, problem in problems().items():
+    for name, problem in problems(seed).items():
         theta0 = starting_point(problem, None, 0)
         start, d = float(problem.value(theta0)), int(problem.dim)
         stable = delay_limit(WORKERS - 1) / largest_curvature(problem, theta0)
@@ -88,7 +91,9 @@ def sweep(
             for kind, algorithm in algorithms(factor * stable).items():
                 if names is not None and kind not in names:
                     continue
-                run = aq.minimize(problem, algorithm, engine=engine, theta0=theta0, commits=commits, seed=1)
+                run = aq.minimize(
+                    problem, algorithm, engine=engine, theta0=theta0, commits=commits, seed=seed
+                )
                 beta = getattr(algorithm, "beta", np.inf)
                 rounding = 1e-13 * abs(start)
                 yield Ending(
@@ -100,7 +105,7 @@ def sweep(
 def main() -> int:
     """Print how the runs ended, step by step, and every false success."""
     warnings.simplefilter("ignore", aq.StabilityWarning)
-    found = list(sweep())
+    found = list(sweep(seed=int(sys.argv[1]) if len(sys.argv) > 1 else 7))
     print("step / stable   completed  diverged  above the start  false success")
     for factor in FACTORS:
         some = [o for o in found if o.factor == factor]

@@ -73,11 +73,6 @@ def largest_curvature(
     return estimate
 
 
-def preconditioned_curvature(problem: Problem, theta: Array, times_H: Callable[[Array, Array], Any]) -> float:
-    """Return sqrt(|H U'' H| |U''|), which bounds the largest eigenvalue of H U'' from above."""
-    return math.sqrt(largest_curvature(problem, theta, times_H) * largest_curvature(problem, theta))
-
-
 def gradient_at(problem: Problem, theta: Array) -> Array:
     """Return the gradient on all rows, or on a fixed stride of them where there are many."""
     g = np.zeros_like(theta)

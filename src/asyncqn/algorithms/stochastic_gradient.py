@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.scatter import Scatter, add_step, new_scatter, note_answer
-from asyncqn.algorithms.stability import delay_limit, largest_curvature, preconditioned_curvature
+from asyncqn.algorithms.stability import delay_limit, largest_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.vectors import add_one
 from asyncqn.parameters import Checked
@@ -78,21 +77,6 @@ class StochasticGradient(Checked):
         """The largest stable h for this curvature, where each gradient is W - 1 commits old."""
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
-    def rows_averaged(self, problem: Problem) -> float:
-        """How many rows the gradient of one commit averages over."""
-        return self.batch
-
-    def noise_floor(
-        self, problem: Problem, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
-    ) -> float:
-        metric = _metric_of(iterate)
-        if metric is None:
-            curvature = largest_curvature(problem, theta)
-        else:
-            curvature = preconditioned_curvature(problem, theta, metric)
-        limit, rows = self.step_limit(curvature, workers), self.rows_averaged(problem)
-        return minibatch_band(problem, theta, rows, self.h, limit, metric)
-
     def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
         curvature = largest_curvature(problem, theta0)
         limit = self.step_limit(curvature, workers)
@@ -111,19 +95,6 @@ class StochasticGradient(Checked):
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
         return {}
-
-
-def _metric_of(iterate: Any) -> Callable[[Array, Array], None] | None:
-    """Return the product with the metric of the scatter; None where steps are plain gradients."""
-    scatter = getattr(iterate, "scatter", None)
-    if scatter is None or not scatter.D.size:
-        return None
-
-    def times_metric(v: Array, out: Array) -> None:
-        out[...] = 0.0
-        add_step(out, 1.0, v, scatter)
-
-    return times_metric
 
 
 class ScatterIterate(NamedTuple):

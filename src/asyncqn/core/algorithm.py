@@ -76,10 +76,7 @@ class Algorithm(Protocol):
     * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
     * `advice(problem, theta0, workers, locals_)`: a sentence on what to change after a divergence;
     * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
-      dim * temperature above its start (`algorithms.noise`); without it, a run that rises has diverged;
-    * `noise_floor(problem, theta, workers, iterate, locals_)`: how far above a minimum at `theta`
-      minibatches may lift U, where the parameters are stable, else 0; `iterate` and `locals_` are the
-      states at the end;
+      dim * temperature above its start (`core.outcome.risen`); without it, a run that rises has diverged;
     * `finished(iterate)`: why the run ends as completed before its last commit; None: it goes on;
     * `results(iterate)`: arrays by name that the run reports besides theta, as `Run.results`;
     * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
@@ -139,7 +136,6 @@ ALGORITHM_EXTRAS = (
     "warnings",
     "advice",
     "temperature",
-    "noise_floor",
 )
 _EXTRAS = frozenset((*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS))
 

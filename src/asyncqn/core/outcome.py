@@ -73,12 +73,16 @@ def outcome_of(word: str) -> Outcome | None:
 def risen(start: float, end: float, noise: float, eps: float) -> bool:
     """Return whether U ended above its start by more than rounding and noise explain.
 
+    Only the noise that a sampler adds explains a rise.  An optimizer may not rise, not even by the noise of
+    its minibatches: what was asked for was a lower U, and a level of noise that is computed from the run's
+    own matrices would excuse the rise that a bad matrix caused.
+
     Parameters
     ----------
     start, end : float
         U at theta0 and at the point that the run reports.  An end that is not finite has risen.
     noise : float
-        How far the noise of the run itself may lift U (`algorithms.noise.explained_rise`).
+        How far the noise that a sampler adds may lift U (`thermal_rise`); 0 for an optimizer.
     eps : float
         The precision of theta's numbers.  Rounding is 10 eps times the larger of |start| and |end|.
     """
@@ -86,3 +90,13 @@ def risen(start: float, end: float, noise: float, eps: float) -> bool:
         return True
     rounding = _ROUNDING * eps * max(abs(start), abs(end))
     return end - start > rounding + noise
+
+
+def thermal_rise(dim: int, temperature: float) -> float:
+    """Return how far noise of this temperature, 1 / beta, may lift U above its start: "a few d / beta".
+
+    At a minimum of a quadratic the stationary law of beta (U - U_min) is half a chi-squared variable with
+    `dim` degrees of freedom.  All but 3 in 10,000 draws of one dimension, and more of several, lie within
+    this.
+    """
+    return (1.5 * dim + 5.0) * temperature

@@ -6,11 +6,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from asyncqn.algorithms.noise import explained_rise
 from asyncqn.algorithms.stability import advise
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master
-from asyncqn.core.outcome import Outcome, risen
+from asyncqn.core.outcome import Outcome, risen, thermal_rise
 from asyncqn.core.stopping import Ended, converged, slope_of
 from asyncqn.runs.draws import Draws
 from asyncqn.runs.run import Run
@@ -86,10 +85,10 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
     """Return the outcome and the message of a run that made all its commits and reports a U of `fun`.
 
     A stochastic run has diverged where U is above its start by more than its noise explains
-    (`core.outcome.risen`, `algorithms.noise`).  The start is judged by the problem of the end, where a
+    (`core.outcome.risen`).  The start is judged by the problem of the end, where a
     resumed run changed it.  A run that missed its target, or its convergence, was stopped by its last commit.
     """
-    master, _, locals_, _, message = finished
+    master, message = finished.master, finished.message
     standing, rule = master.standing(), master.stopping
     if standing is not None:
         message = f"{message[:-1]}; {slope_of(standing)}."
@@ -97,21 +96,22 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
         known = bool(master.records) and master.records[0]["commit"] == 0 and not manifest.get("segments")
         start = master.records[0]["fun"] if known else master.value(master.theta0)
         eps = float(np.finfo(master.theta0.dtype).eps)
-        if risen(start, fun, 0.0, eps):
-            noise = explained_rise(
-                *(master.algorithm, master.problem, master.theta0, start),
-                workers=master.workers,
-                commits=master.version,
-                iterate=master.iterate,
-                locals_=locals_,
-            )
-            if risen(start, fun, noise, eps):
-                return Outcome.DIVERGED, f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits"
+        if risen(start, fun, _noise(master), eps):
+            return Outcome.DIVERGED, f"U rose from {start:.6g} to {fun:.6g} in {master.version} commits"
     if rule.target is not None:
         return Outcome.STOPPED, f"{rule.metric} did not reach the target {rule.target:g}: {message}"
     if manifest.get("open_ended") and manifest.get("exact"):
         return Outcome.STOPPED, f"it has not converged: {message}"
     return Outcome.COMPLETED, message
+
+
+def _noise(master: Master) -> float:
+    """Return how far the noise that the algorithm adds may lift U; where beta changes, its lowest counts."""
+    temperature = extra(master.algorithm, "temperature")
+    if temperature is None:
+        return 0.0
+    steps = (0, master.version // max(master.workers, 1))
+    return thermal_rise(master.theta0.size, max(float(temperature(k)) for k in steps))
 
 
 def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float]:

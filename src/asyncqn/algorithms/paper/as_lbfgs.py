@@ -40,7 +40,6 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import Beta, beta_at
-from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.parameters import (
     BatchSize,
@@ -211,21 +210,6 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
 
     def temperature(self, k: int) -> float:
         return 1.0 / beta_at(self.beta, k)
-
-    def noise_floor(
-        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
-    ) -> float:
-        """The drift is -(h / gamma) H^2 grad U, stable while (h / gamma) |H U'' H| times the delay is < 1."""
-        if not locals_ or not 0.0 < self.gamma < delay_limit(max(workers - 1, 0)):
-            return 0.0
-        local, between = locals_[0], np.zeros_like(theta)
-
-        def times_H_twice(v: Array, out: Array) -> None:
-            self._times_H(local, v, between)
-            self._times_H(local, between, out)
-
-        limit = 1.0 / max(self._wildness(problem, theta, local) * self._delay(workers), 1e-300)
-        return minibatch_band(problem, theta, self.batch, self.h / self.gamma, limit, times_H_twice)
 
     def warnings(self, workers: int) -> list[str]:
         limit = delay_limit(workers - 1)

@@ -22,7 +22,6 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory, pair_totals
 from asyncqn.algorithms.parameters import (
     BatchSize,
@@ -35,7 +34,6 @@ from asyncqn.algorithms.parameters import (
     Sampling,
     Scale,
 )
-from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import Stages, rounds
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
@@ -151,16 +149,6 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
             y=vector(),
             read=np.array([-2]),
         )
-
-    def noise_floor(
-        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
-    ) -> float:
-        def times_H(v: Array, out: Array) -> None:
-            iterate.memory.product(v, out)
-            out += self.rho * v
-
-        limit = delay_limit(0) / max(preconditioned_curvature(problem, theta, times_H), 1e-300)
-        return minibatch_band(problem, theta, self.batch * max(workers, 1), self.h, limit, times_H)
 
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         now = task.stream.k & 1

@@ -111,9 +111,6 @@ class AsyncSAGA(StochasticGradient):
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
 
-    def rows_averaged(self, problem: Problem) -> float:
-        return int(problem.n_data) / self.parts
-
     def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Worker]) -> str:
         return f"the step h = {self.h:g} is too large; use a smaller h, or fewer parts with more rows each."
 

@@ -56,9 +56,6 @@ class Rennala(ScatterGradient):
         g = self.gradient(view, local, problem, task)
         return Update(np.multiply(g, -self.h))  # in an array of its own: the worker goes on before the commit
 
-    def rows_averaged(self, problem: Problem) -> float:
-        return self.batch * self.collect
-
     def step_limit(self, curvature: float, workers: int) -> float:
         return super().step_limit(curvature, 1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -55,12 +55,6 @@ class SGD(StochasticGradient):
 
     def step_limit(self, curvature: float, workers: int) -> float:
         return (1.0 - self.momentum) * super().step_limit(curvature, workers)
-
-    def noise_floor(
-        self, problem: Problem, theta: Array, workers: int, iterate: Any, locals_: Sequence[Any]
-    ) -> float:
-        # Momentum m lengthens steps by 1 / (1 - m), and the noise with them.
-        return super().noise_floor(problem, theta, workers, iterate, locals_) / (1.0 - self.momentum)
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         theta, u = iterate

@@ -20,7 +20,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from asyncqn.algorithms.annealing import ConstantBeta
-from asyncqn.algorithms.noise import minibatch_band
 from asyncqn.algorithms.pair_memory import CompactMemories, PairMemory
 from asyncqn.algorithms.paper.as_lbfgs import Iterate
 from asyncqn.algorithms.parameters import (
@@ -32,7 +31,6 @@ from asyncqn.algorithms.parameters import (
     Overlap,
     OverlappingBatches,
 )
-from asyncqn.algorithms.stability import delay_limit, preconditioned_curvature
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.errors import require
 from asyncqn.kernels.memory import correlate
@@ -108,21 +106,6 @@ class MomentumLBFGS(OverlappingBatches, CompactMemories):
 
     def temperature(self, k: int) -> float:
         return 1.0 / self.beta
-
-    def noise_floor(
-        self, problem: Problem, theta: Array, workers: int, iterate: Iterate, locals_: Sequence[Worker]
-    ) -> float:
-        """The drift is -(h / gamma) H grad U, with a delay of W - 1 commits and 1 / gamma of momentum."""
-        if not locals_:
-            return 0.0
-        memory = locals_[0].memory
-
-        def times_H(v: Array, out: Array) -> None:
-            memory.product(v, out)
-
-        delay = max(workers - 1, 0) + round(1.0 / self.gamma)
-        limit = delay_limit(delay) / max(preconditioned_curvature(problem, theta, times_H), 1e-300)
-        return minibatch_band(problem, theta, self.batch, self.h / self.gamma, limit, times_H)
 
     def init(self, theta0: Array) -> Iterate:
         return Iterate(theta0.copy(), np.zeros_like(theta0))
