@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
 
 
 def test_curvature_and_value_come_with_the_gradient_of_the_same_rows() -> None:
-    p = oracle.problem(3)
+    p = oracle.make_problem(3)
     problem = ProfiledFactorization(**oracle.arguments(p), rank=3, prior=0.7, alpha=0.2)
     theta = problem.initial(np.random.default_rng(0))
     every = np.arange(problem.n_data)

@@ -22,7 +22,7 @@ from asyncqn_recommender.problems.profiled_factorization import ProfiledFactoriz
 
 
 def shipped(dtype: Any) -> list[Any]:
-    ratings = factorization_oracles.arguments(factorization_oracles.problem(1))
+    ratings = factorization_oracles.arguments(factorization_oracles.make_problem(1))
     found = [
         aq.LinearGaussian.random(6, 40, dominant=1, dtype=dtype),
         aq.LinearGaussian.random(30, 3000, dtype=dtype),

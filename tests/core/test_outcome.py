@@ -187,14 +187,3 @@ def test_a_target_that_is_missed_stays_a_stop_after_a_resume(tmp_path):
     resumed = aq.resume(tmp_path)
     assert (resumed.status, resumed.message) == (whole.status, whole.message)
     assert whole.status == "stopped"
-
-
-def test_a_run_may_start_where_another_of_the_same_noise_ended():
-    p, algorithm = make_problem(), aq.AsyncSGD(h=1e-3, batch=6)
-    theta, rises = None, 0
-    for seed in range(8):
-        run = aq.minimize(p, algorithm, engine=simulated(), theta0=theta, commits=300, seed=seed)
-        rises += theta is not None and run.fun > p.value(theta)
-        assert run.status == "completed", run.message
-        theta = run.theta
-    assert rises >= 2, "the noise goes both ways"

@@ -217,7 +217,10 @@ def test_a_run_that_is_done_returns_without_a_worker_that_still_computes(
     problem = Stuck()
     try:
         with pytest.warns(UserWarning, match=r"^worker 1 did not answer at the end of the run"):
-            run = aq.minimize(problem, EVERY["async-sgd"], engine=aq.Threads(2), commits=100, check=False)
+            run = aq.minimize(
+                problem, EVERY["async-sgd"],
+                engine=aq.Threads(2), theta0=np.array([3.0]), commits=100, check=False,
+            )  # fmt: skip
     finally:
         problem.released.set()
     assert (run.status, run.nit) == ("completed", 100)

@@ -216,12 +216,12 @@ def test_gamma_is_the_divergence_of_h():
     """In one dimension Gamma = H' with H = s / y, so that H' = -s y' / y^2."""
     theta = np.linspace(-2.0, 2.0, 9)[:, None]
     s = LINE.steps[0][0]
-    b, depth = LINE.problem.directions[0][0], LINE.problem.depth
+    b, depth = LINE.model.directions[0][0], LINE.model.depth
 
     def second(x):
         return 1.0 + depth * b * b / np.cosh(b * x) ** 2
 
-    y = LINE.problem.gradient(theta) - LINE.problem.gradient(theta - s)
+    y = LINE.model.gradient(theta) - LINE.model.gradient(theta - s)
     H, divergence = LINE.with_divergence(theta)
     np.testing.assert_allclose(H[:, :, 0], s / y, rtol=1e-12)
     # A central difference of step 1e-4 errs by some 1e-8 times the third derivative.
@@ -231,7 +231,7 @@ def test_gamma_is_the_divergence_of_h():
 def test_h_of_theta_satisfies_the_secant_equation_of_its_newest_pair():
     theta = np.random.default_rng(0).standard_normal((7, 2))
     s = np.array(PLANE.steps[-1])
-    y = PLANE.problem.gradient(theta) - PLANE.problem.gradient(theta - s)
+    y = PLANE.model.gradient(theta) - PLANE.model.gradient(theta - s)
     np.testing.assert_allclose(times(PLANE(theta), y), np.tile(s, (7, 1)), atol=1e-12)
 
 

@@ -59,7 +59,7 @@ _MEANINGS = {
     Outcome.COMPLETED: "The run made all commits or passes that it was asked for, or its patience ran out.",
     Outcome.STOPPED: "The run ended at a limit, at the callback's wish, or without workers.",
     Outcome.STALLED: "No step lowers the objective any more, but the gradient is not small.",
-    Outcome.DIVERGED: "The objective or the iterate grew without explanation, or is not finite.",
+    Outcome.DIVERGED: "The objective ended above its start, or the iterate is beyond bounds or not finite.",
     Outcome.INTERRUPTED: "Ctrl-C (SIGINT) ended the run.",
     Outcome.TERMINATED: "SIGTERM ended the run.",
 }

@@ -40,9 +40,9 @@ def few_ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     )
     (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + rows)
     fetch(NAME, tmp_path / "ratings.csv", skip_bad=True)
-    movielens.problem.cache_clear()
+    movielens.model.cache_clear()
     yield
-    movielens.problem.cache_clear()
+    movielens.model.cache_clear()
 
 
 def easy(kind: str, **changes: Any) -> RatingsProblem:

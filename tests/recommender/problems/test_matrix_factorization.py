@@ -39,7 +39,7 @@ def gradient(problem: MatrixFactorization, theta: np.ndarray, rows: np.ndarray) 
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rank", RANKS)
 def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
-    p = oracle.problem(rank)
+    p = oracle.make_problem(rank)
     problem = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
     rng = np.random.default_rng(1)
     theta = problem.initial(rng)
@@ -55,7 +55,7 @@ def test_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> N
 
 
 def test_gradient_equals_finite_differences() -> None:
-    problem = model(oracle.problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2)
+    problem = model(oracle.make_problem(3, n=60, n_users=6, n_items=5), 3, prior=0.5, alpha=0.2)
     theta = problem.initial(np.random.default_rng(0))
     # Third derivatives of size 100 and h = 1e-5 leave 1e-8; U of size 100 rounds to 1e-14, over h 1e-9.
     np.testing.assert_allclose(
@@ -64,7 +64,7 @@ def test_gradient_equals_finite_differences() -> None:
 
 
 def test_mean_of_the_single_row_gradients_is_the_full_gradient() -> None:
-    problem = model(oracle.problem(4, n=80))
+    problem = model(oracle.make_problem(4, n=80))
     theta = problem.initial(np.random.default_rng(0))
     mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(80)], axis=0)
     # Each single gradient is up to 80 * 100 large, and 80 of them are averaged.
@@ -75,7 +75,7 @@ def test_mean_of_the_single_row_gradients_is_the_full_gradient() -> None:
 def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
     seed: int, start: int, length: int
 ) -> None:
-    problem = model(oracle.problem(0))
+    problem = model(oracle.make_problem(0))
     rng = np.random.default_rng(seed)
     theta = problem.initial(rng)
     rows = np.arange(start, min(start + length, 300))
@@ -89,7 +89,7 @@ def test_consecutive_rows_give_the_same_gradient_as_scattered_ones(
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_the_order_of_the_ratings_changes_only_roundings(seed: int | None) -> None:
-    p = oracle.problem(5)
+    p = oracle.make_problem(5)
     perm = np.random.default_rng(9).permutation(300)
     other = p._replace(users=p.users[perm], items=p.items[perm], values=p.values[perm])
     a, b = model(p), model(other, seed=seed)
@@ -115,7 +115,7 @@ def test_shuffling_keeps_every_rating_and_spreads_it_evenly() -> None:
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type) -> None:
-    problem = model(oracle.problem(6), dtype=dtype, seed=0)
+    problem = model(oracle.make_problem(6), dtype=dtype, seed=0)
     theta = problem.initial(np.random.default_rng(0))
     assert isinstance(problem, Problem)
     assert theta.dtype == dtype
@@ -128,7 +128,7 @@ def test_dtype_is_kept_and_equal_read_only_arguments_give_equal_bits(dtype: type
 
 
 def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None:
-    p, q = oracle.problem(7), oracle.problem(8, n=50)
+    p, q = oracle.make_problem(7), oracle.make_problem(8, n=50)
     problem = model(p, test=(q.users, q.items, q.values), seed=3)
     theta = problem.initial(np.random.default_rng(0))
     F, G = oracle.split(p, theta, 5)
@@ -142,7 +142,7 @@ def test_metrics_are_the_root_mean_squares_and_the_exact_gradient_norm() -> None
 
 
 def test_curvature_diagonal_is_the_second_derivative() -> None:
-    p = oracle.problem(9, n=60, n_users=6, n_items=5)
+    p = oracle.make_problem(9, n=60, n_users=6, n_items=5)
     problem = model(p, 3, alpha=0.1)
     theta = problem.initial(np.random.default_rng(0))
     everything = np.arange(60)
@@ -156,7 +156,7 @@ def test_curvature_diagonal_is_the_second_derivative() -> None:
 
 @pytest.mark.parametrize("mean", [3.5, -2.0, 0.0])
 def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
-    p = oracle.problem(10)
+    p = oracle.make_problem(10)
     problem = model(p._replace(values=p.values - p.values.mean() + np.float32(mean)))
     F, G = oracle.split(p, problem.initial(np.random.default_rng(0)), 5)
     # f.g has mean `mean` and, per entry, variance at most 2 |mean| 0.1^2 + K 0.1^4; rows are shared.
@@ -165,7 +165,7 @@ def test_initial_predicts_about_the_mean_rating(mean: float) -> None:
 
 
 def test_from_ratings_takes_any_object_with_the_columns_and_names_its_source() -> None:
-    p = oracle.problem(11)
+    p = oracle.make_problem(11)
     ratings = SimpleNamespace(**oracle.arguments(p))
     problem = MatrixFactorization.from_ratings(ratings, rank=4, prior=2.0, test=ratings, source={"name": "x"})
     assert problem.dim == 4 * (13 + 20)
@@ -212,14 +212,14 @@ def test_bad_input_is_one_sentence_about_what_is_wrong(change: dict[str, Any], s
 
 @pytest.mark.parametrize("rows", [[300], [-1, 5], [0, 2, 300], list(range(290, 301)), []])
 def test_rows_that_do_not_exist_are_refused(rows: list[int]) -> None:
-    problem = model(oracle.problem(0))
+    problem = model(oracle.make_problem(0))
     theta = problem.initial(np.random.default_rng(0))
     with pytest.raises(BadInput, match="row"):
         problem.grad(theta, np.array(rows, np.int64), np.empty_like(theta))
 
 
 def test_vectors_of_a_wrong_shape_or_type_are_refused() -> None:
-    problem = model(oracle.problem(0))
+    problem = model(oracle.make_problem(0))
     theta = problem.initial(np.random.default_rng(0))
     for wrong in (theta[:-1].copy(), theta.astype(np.float32), np.repeat(theta, 2)[::2]):
         with pytest.raises(BadInput, match="contiguous float64 vectors"):
@@ -227,7 +227,7 @@ def test_vectors_of_a_wrong_shape_or_type_are_refused() -> None:
 
 
 def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
-    problem = model(oracle.problem(0))
+    problem = model(oracle.make_problem(0))
     theta = problem.initial(np.random.default_rng(0))
     theta[0] = np.nan
     assert np.isnan(problem.value(theta))
@@ -236,7 +236,7 @@ def test_nan_in_theta_reaches_the_value_and_the_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
-    problem = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
     theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
@@ -246,6 +246,6 @@ def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: typ
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    problem = model(oracle.problem(3))
+    problem = model(oracle.make_problem(3))
     with pytest.raises(BadInput, match="row"):
         problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))

@@ -36,7 +36,7 @@ def solve_error(problem: ProfiledFactorization) -> float:
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rank", RANKS)
 def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtype: type) -> None:
-    p = oracle.problem(rank)
+    p = oracle.make_problem(rank)
     problem = model(p, rank, prior=0.7, alpha=0.3, dtype=dtype)
     rng = np.random.default_rng(0)
     theta = problem.initial(rng)
@@ -54,7 +54,7 @@ def test_solved_users_value_and_gradients_equal_the_numpy_oracle(rank: int, dtyp
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
-    p = oracle.problem(0)
+    p = oracle.make_problem(0)
     profiled, both = model(p), MatrixFactorization(**oracle.arguments(p), rank=5)
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal(profiled.dim)
@@ -67,7 +67,7 @@ def test_value_is_the_minimum_of_the_joint_value_over_users(seed: int) -> None:
 
 
 def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
-    p = oracle.problem(1, n=60, n_users=6, n_items=5)
+    p = oracle.make_problem(1, n=60, n_users=6, n_items=5)
     problem = model(p, 3, prior=0.5, alpha=0.2)
     theta = problem.initial(np.random.default_rng(0))
     # V's third derivatives are of size 1e3, so h = 1e-5 leaves 1e-7; V ~ 50 rounds to 1e-14, over h 1e-9.
@@ -77,7 +77,7 @@ def test_envelope_gradient_equals_finite_differences_of_the_value() -> None:
 
 
 def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric() -> None:
-    p, columns = oracle.problem(5), np.array([1.0, 1.0, 2.5, 4.0])
+    p, columns = oracle.make_problem(5), np.array([1.0, 1.0, 2.5, 4.0])
     plain, problem = (model(p, 4, prior=0.7, alpha=0.3, columns=c) for c in (None, columns))
     theta = problem.initial(np.random.default_rng(0))
     ridges = np.multiply.outer(oracle.row_ridges(p, 0.7, 0.3)[0], columns - 1.0).ravel()
@@ -101,7 +101,7 @@ def test_a_ridge_by_column_is_that_of_the_formula_in_value_gradient_and_metric()
 
 
 def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
-    problem = model(oracle.problem(2))
+    problem = model(oracle.make_problem(2))
     theta = problem.initial(np.random.default_rng(0))
     mean = np.mean([gradient(problem, theta, np.array([row])) for row in range(20)], axis=0)
     full = gradient(problem, theta, np.arange(20))
@@ -111,7 +111,7 @@ def test_mean_of_the_single_user_gradients_is_the_full_gradient() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
-    p = oracle.problem(3)
+    p = oracle.make_problem(3)
     plain, mixed = model(p), model(p, seed=seed)
     theta = plain.initial(np.random.default_rng(0))
     rows = np.array([0, 7, 7, 13])
@@ -121,7 +121,7 @@ def test_shuffling_the_users_only_renames_the_rows(seed: int) -> None:
 
 
 def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
-    p = oracle.problem(4)
+    p = oracle.make_problem(4)
     both = MatrixFactorization(**oracle.arguments(p), rank=2)
     theta = als(both, both.initial(np.random.default_rng(0)), sweeps=3000).theta
     profiled = model(p, 2)
@@ -133,7 +133,7 @@ def test_gradient_vanishes_where_the_joint_gradient_does() -> None:
 
 
 def test_metrics_agree_with_the_joint_problem() -> None:
-    p, q = oracle.problem(5), oracle.problem(6, n=50)
+    p, q = oracle.make_problem(5), oracle.make_problem(6, n=50)
     options: dict[str, Any] = {"alpha": 0.2, "test": (q.users, q.items, q.values), "seed": 1}
     profiled, both = model(p, **options), MatrixFactorization(**oracle.arguments(p), rank=5, **options)
     theta = profiled.initial(np.random.default_rng(0))
@@ -145,7 +145,7 @@ def test_metrics_agree_with_the_joint_problem() -> None:
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("rank", RANKS)
 def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None:
-    p = oracle.problem(7)
+    p = oracle.make_problem(7)
     problem = model(p, rank, prior=0.5, alpha=0.1, dtype=dtype, seed=2)
     rng = np.random.default_rng(0)
     theta = problem.initial(rng)
@@ -172,7 +172,7 @@ def test_inverse_metric_equals_the_dense_formula(rank: int, dtype: type) -> None
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_als_never_raises_the_value_and_threads_change_no_bit(threads: int, dtype: type) -> None:
-    p = oracle.problem(8, n=2000, n_users=60, n_items=40)
+    p = oracle.make_problem(8, n=2000, n_users=60, n_items=40)
     both = MatrixFactorization(**oracle.arguments(p), rank=5, alpha=0.1, dtype=dtype)
     theta = both.initial(np.random.default_rng(0))
     result = als(both, theta, sweeps=8, threads=threads, track=True)
@@ -185,7 +185,7 @@ def test_als_never_raises_the_value_and_threads_change_no_bit(threads: int, dtyp
 
 
 def test_als_users_equal_the_profiled_users() -> None:
-    p = oracle.problem(9)
+    p = oracle.make_problem(9)
     both, profiled = MatrixFactorization(**oracle.arguments(p), rank=5, seed=None), model(p)
     theta = als(both, both.initial(np.random.default_rng(0)), sweeps=2).theta
     F = theta[: profiled.dim].copy()
@@ -195,7 +195,7 @@ def test_als_users_equal_the_profiled_users() -> None:
 
 
 def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
-    p = oracle.problem(10)
+    p = oracle.make_problem(10)
     ratings = SimpleNamespace(**oracle.arguments(p))
     problem = ProfiledFactorization.from_ratings(ratings, rank=4, dtype=np.float32, source="mine")
     assert isinstance(problem, Problem)
@@ -218,7 +218,7 @@ def test_it_is_a_problem_made_from_ratings_and_keeps_its_dtype() -> None:
 
 
 def test_bad_input_is_refused_with_a_sentence() -> None:
-    p = oracle.problem(11)
+    p = oracle.make_problem(11)
     with pytest.raises(BadInput, match="rank must be an integer"):
         model(p, 0)
     with pytest.raises(BadInput, match="seed must be an integer of at least 0"):
@@ -246,7 +246,7 @@ def test_bad_input_is_refused_with_a_sentence() -> None:
 
 @pytest.mark.parametrize("dtype", REAL)
 def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: type) -> None:
-    problem = model(oracle.problem(3), prior=0.7, alpha=0.3, dtype=dtype)
+    problem = model(oracle.make_problem(3), prior=0.7, alpha=0.3, dtype=dtype)
     theta, n = problem.initial(np.random.default_rng(0)), problem.n_data
     for order in (np.arange(n), np.random.default_rng(1).permutation(n)):
         blocks = np.split(order, [1, n // 3, n // 2])
@@ -256,6 +256,6 @@ def test_values_of_blocks_weighted_by_their_sizes_add_up_to_the_value(dtype: typ
 
 @pytest.mark.parametrize("rows", [[], [-1, 0], [0, 10**6]])
 def test_the_value_of_rows_that_do_not_exist_is_refused(rows: list[int]) -> None:
-    problem = model(oracle.problem(3))
+    problem = model(oracle.make_problem(3))
     with pytest.raises(BadInput, match="row"):
         problem.value_rows(problem.initial(np.random.default_rng(0)), np.array(rows, np.int64))
