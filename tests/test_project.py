@@ -42,6 +42,7 @@ RANK = {
     "engines": 4,
     "checks": 5,
     "lab": 6,
+    "sklearn": 6,
     "cli": 8,
     "__init__": 9,
     "__main__": 9,

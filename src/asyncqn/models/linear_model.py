@@ -274,8 +274,8 @@ class LinearModel(Checked):
         squares, counts = self._column_squares
         unseen = np.ones((self._outputs, self._columns))
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
-        if self.intercept:
-            unseen[:, -1] = float(self.weights.mean()) if self.weights is not None else 1.0
+        if self.weights is not None:
+            unseen[:, len(squares) :] = float(self.weights.mean())
         return unseen.reshape(-1) * self._typical_weight
 
     def inverse_metric_from(
@@ -287,8 +287,7 @@ class LinearModel(Checked):
         what one row adds in dim numbers: a few rows say little about many numbers.
         """
         ridge = np.full(self.dim, self.prior)
-        if self.intercept:
-            ridge[self._columns - 1 :: self._columns] = 0.0
+        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior is on the features alone
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
         block = self._block if 0 < len(self._block) < self._columns else None

@@ -1,0 +1,151 @@
+"""What the estimators share: checks of their parameters and data, one call of `minimize`, predictions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from joblib import cpu_count
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from asyncqn.algorithms.defaults import TOLERANCE
+from asyncqn.core.algorithm import Standing
+from asyncqn.core.request import Progress
+from asyncqn.engines.threads import Threads
+from asyncqn.errors import require
+from asyncqn.minimize import minimize
+from asyncqn.models.feature_rows import SparseRows
+from asyncqn.models.linear_model import LinearModel
+from asyncqn.parameters import parameter, parameters_of
+from asyncqn.runs.run import Run
+from asyncqn.types import Array, Engine
+
+Estimator = TypeVar("Estimator", bound="LinearEstimator")
+Numbers = npt.NDArray[Any]
+
+Penalty = Annotated[float, parameter("Strength of the penalty on the coefficients", ge=0.0)]
+FitIntercept = Annotated[bool, parameter("Whether to fit an intercept, which is not penalised")]
+GradientTolerance = Annotated[float, parameter("Size of the gradient at which a fit ends", gt=0.0)]
+MaxIter = Annotated[int | None, parameter("Versions of theta at most; None: until it has converged", ge=1)]
+WarmStart = Annotated[bool, parameter("Whether to start from the coefficients of the last fit")]
+Verbose = Annotated[int, parameter("Print a line per evaluation where it is positive", ge=0)]
+EngineOrNone = Annotated[
+    Engine | None,
+    parameter("Where the workers run; None: threads", words="an engine, such as Threads(2), or None"),
+]
+WorkersOrNone = Annotated[
+    int | None,
+    parameter("Threads; None: one for small data, else one per processor", ge=1, le=1_000_000),
+]
+
+_ENTRIES_PER_THREAD = 1_000_000
+"""Entries of X from which a second thread saves more than its start and its messages cost."""
+_NO_EVALUATIONS = 2**62
+"""Commits between two evaluations of U, so that there are none; versions with a known U are recorded."""
+
+
+class LinearEstimator(BaseEstimator):  # type: ignore[misc]
+    """A linear model that scikit-learn's tools can clone, search and pickle; a subclass says which."""
+
+    fit_intercept: bool
+    tol: float
+    max_iter: int | None
+    warm_start: bool
+    verbose: int
+    engine: Engine | None
+    workers: int | None
+    seed: int
+    run_: Run
+    coef_: Numbers
+    intercept_: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All attributes but the data, which the run holds: pass the problem to `replay` after unpickling."""
+        state = dict(super().__getstate__())
+        if "run_" in state:
+            state["run_"] = replace(state["run_"], problem=None)
+        return state
+
+    # -- a fit
+
+    def _check_parameters(self) -> None:
+        """Raise `BadInput` where a parameter is wrong; `fit` does so, not `__init__`, as in scikit-learn."""
+        own: Any = type(self)
+        for name, about in parameters_of(own).items():
+            about.checked(name, getattr(self, name))
+        require(
+            self.engine is None or self.workers is None,
+            "give an engine or a number of workers, not both: an engine has its own workers.",
+        )
+
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: Any, **options: Any
+    ) -> tuple[Any, Numbers, Numbers | None]:
+        """X, y and the weights as arrays, checked by scikit-learn, with the names of the features kept."""
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **options
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, y, sample_weight
+
+    def _minimise(self, problem: LinearModel, theta0: Array | None, limit: float | None) -> Run:
+        """Minimise until the norm of the gradient is `limit` at most; None: `tol` times the first."""
+
+        def arrived(standing: Standing) -> str | None:
+            most = self.tol * standing.first_grad_norm if limit is None else limit
+            return f"the gradient is {standing.grad_norm:.1e}." if standing.grad_norm <= most else None
+
+        def tell(progress: Progress) -> None:
+            print(f"[{type(self).__name__}] iteration {progress.commit}, U = {progress.metrics['fun']:.8g}")
+
+        run = minimize(
+            problem,
+            engine=self._engine_for(problem),
+            theta0=theta0,
+            commits=self.max_iter,
+            seed=self.seed,
+            tol=min(TOLERANCE, self.tol),
+            stop=arrived,
+            evaluate=_NO_EVALUATIONS,
+            callback=tell if self.verbose else None,
+            check=False,
+        )
+        if not run.success:
+            warnings.warn(
+                f"{type(self).__name__} has not converged ({run.message.rstrip('.')}): scale the features or "
+                f"increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return run
+
+    def _engine_for(self, problem: LinearModel) -> Engine:
+        if self.engine is not None:
+            return self.engine
+        workers = self.workers
+        if workers is None:
+            X: Any = problem.X
+            entries = int(np.size(X.data if isinstance(X, SparseRows) else X)) * problem._outputs
+            workers = max(1, min(cpu_count(), entries // _ENTRIES_PER_THREAD))
+        return Threads(workers)
+
+    # -- predictions
+
+    def _scores(self, X: Any) -> Numbers:
+        """X @ coef_.T + intercept_."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        scores: Numbers = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return scores

@@ -1,0 +1,419 @@
+"""Ridge, PoissonRegressor and HuberRegressor, with scikit-learn's conventions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
+
+from asyncqn.errors import require
+from asyncqn.models.huber import HuberRegression
+from asyncqn.models.least_squares import LeastSquares
+from asyncqn.models.linear_model import LinearModel
+from asyncqn.models.poisson import PoissonRegression
+from asyncqn.parameters import Seed, parameter
+from asyncqn.sklearn.estimator import (
+    EngineOrNone,
+    FitIntercept,
+    GradientTolerance,
+    LinearEstimator,
+    MaxIter,
+    Numbers,
+    Penalty,
+    Verbose,
+    WarmStart,
+    WorkersOrNone,
+)
+from asyncqn.types import Array
+
+
+class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
+    """A linear model of one number per row."""
+
+    alpha: float
+
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        raise NotImplementedError
+
+    def _limit(self, total: float) -> float | None:
+        """The norm of the gradient at which a fit ends; None: `tol` times that of the first."""
+        raise NotImplementedError
+
+    def _first(self, problem: LinearModel) -> Array | None:
+        """Where a fit begins; None: at the problem's own start."""
+        return None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
+            The features.
+        y : array of n_samples numbers
+            The responses.
+        sample_weight : array of n_samples numbers, optional
+            How much each row counts; None: all the same.
+
+        Returns
+        -------
+        object
+            The estimator itself.
+        """
+        self._check_parameters()
+        X, y, weights = self._training_data(X, y, sample_weight, y_numeric=True)
+        problem = self._problem(X, y, weights)
+        total = len(y) if weights is None else float(weights.sum())
+        self.run_ = self._minimise(problem, self._start(problem), self._limit(total))
+        theta, d = self.run_.theta, X.shape[1]
+        self.coef_ = theta[:d].copy()
+        self.intercept_ = float(theta[d]) if self.fit_intercept else 0.0
+        self.n_iter_ = self.run_.nit
+        return self
+
+    def _start(self, problem: LinearModel) -> Array | None:
+        """The coefficients of the last fit, where they are wanted and fit."""
+        if not (self.warm_start and hasattr(self, "coef_") and len(self.coef_) == problem.X.shape[1]):
+            return self._first(problem)
+        last = [*self.coef_, *([self.intercept_] if self.fit_intercept else [])]
+        return np.array([*last, *self._further()], problem.dtype)
+
+    def _further(self) -> list[float]:
+        """What theta holds after coefficients and intercept."""
+        return []
+
+    def predict(self, X: Any) -> Numbers:
+        """Return the prediction of each row."""
+        return self._scores(X)
+
+
+class Ridge(_Regressor):
+    """Least squares with an l2 penalty.
+
+    It minimises the objective of `sklearn.linear_model.Ridge`, sum_i weight_i residual_i^2 + alpha |coef|^2.
+
+    Parameters
+    ----------
+    alpha : float, default 1.0
+        Strength of the penalty; 0: none.
+    fit_intercept : bool, default True
+        Whether to fit an intercept, which is not penalised.
+    tol : float, default 1e-8
+        A fit ends when the norm of the gradient is at most `tol` times that of the first.
+    max_iter : int, default 1000
+        Versions of the coefficients at most; None: until the fit has converged.
+    warm_start : bool, default False
+        Whether to start from the coefficients of the last fit, where they have the same shape.
+    verbose : int, default 0
+        Print a line per iteration where it is positive.
+    engine : asyncqn engine, optional
+        Where the workers run; None: threads of this process.
+    workers : int, optional
+        Number of threads; None: one for small data, else one per processor.
+    seed : int, default 0
+        Seed of the run.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        The coefficients.
+    intercept_ : float
+        The intercept; 0.0 without one.
+    n_iter_ : int
+        Versions of the coefficients that the fit made.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, where X was a data frame.
+    run_ : asyncqn.Run
+        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from asyncqn.sklearn import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> round(Ridge(alpha=1e-3).fit(X, y).score(X, y), 2)
+    0.52
+    """
+
+    def __init__(
+        self,
+        alpha: Penalty = 1.0,
+        *,
+        fit_intercept: FitIntercept = True,
+        tol: GradientTolerance = 1e-8,
+        max_iter: MaxIter = 1000,
+        warm_start: WarmStart = False,
+        verbose: Verbose = 0,
+        engine: EngineOrNone = None,
+        workers: WorkersOrNone = None,
+        seed: Seed = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.engine = engine
+        self.workers = workers
+        self.seed = seed
+
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        return LeastSquares(X, y, self.alpha, weights=weights, intercept=self.fit_intercept)
+
+    def _limit(self, total: float) -> float | None:
+        return None
+
+
+class PoissonRegressor(_Regressor):
+    """Poisson regression of counts with an l2 penalty: the mean is exp(x'coef + intercept).
+
+    It minimises the objective of `sklearn.linear_model.PoissonRegressor`, the mean of half the deviances of
+    the rows + alpha |coef|^2 / 2.
+
+    Parameters
+    ----------
+    alpha : float, default 1.0
+        Strength of the penalty; 0: none.
+    fit_intercept : bool, default True
+        Whether to fit an intercept, which is not penalised.
+    tol : float, default 1e-4
+        A fit ends when the norm of the gradient of the objective is at most `tol`.
+    max_iter : int, default 1000
+        Versions of the coefficients at most; None: until the fit has converged.
+    warm_start : bool, default False
+        Whether to start from the coefficients of the last fit, where they have the same shape.
+    verbose : int, default 0
+        Print a line per iteration where it is positive.
+    engine : asyncqn engine, optional
+        Where the workers run; None: threads of this process.
+    workers : int, optional
+        Number of threads; None: one for small data, else one per processor.
+    seed : int, default 0
+        Seed of the run.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        The coefficients.
+    intercept_ : float
+        The intercept; 0.0 without one.
+    n_iter_ : int
+        Versions of the coefficients that the fit made.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, where X was a data frame.
+    run_ : asyncqn.Run
+        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+
+    Notes
+    -----
+    For rates, pass counts / exposure as `y` and the exposures as `sample_weight`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asyncqn.sklearn import PoissonRegressor
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = PoissonRegressor(alpha=0.0).fit(X, np.array([1, 2, 4, 8]))
+    >>> bool(abs(model.coef_[0] - np.log(2.0)) < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: Penalty = 1.0,
+        fit_intercept: FitIntercept = True,
+        tol: GradientTolerance = 1e-4,
+        max_iter: MaxIter = 1000,
+        warm_start: WarmStart = False,
+        verbose: Verbose = 0,
+        engine: EngineOrNone = None,
+        workers: WorkersOrNone = None,
+        seed: Seed = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.engine = engine
+        self.workers = workers
+        self.seed = seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        total = len(y) if weights is None else float(weights.sum())
+        return PoissonRegression(X, y, self.alpha * total, weights=weights, intercept=self.fit_intercept)
+
+    def _limit(self, total: float) -> float | None:
+        return self.tol * total
+
+    def _first(self, problem: LinearModel) -> Array | None:
+        """The intercept of a model without features."""
+        mean = float(np.average(problem.y, weights=problem.weights))
+        require(
+            mean > 0.0 or not self.fit_intercept, "all counts are 0: the intercept would be minus infinity."
+        )
+        if not self.fit_intercept:
+            return None
+        start = np.zeros(problem.dim, problem.dtype)
+        start[-1] = np.log(mean)
+        return start
+
+    def predict(self, X: Any) -> Numbers:
+        """Return the expected count of each row."""
+        return np.exp(self._scores(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return D^2, the share of the deviance that the model explains.
+
+        Parameters
+        ----------
+        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
+            The features.
+        y : array of n_samples numbers
+            The counts.
+        sample_weight : array of n_samples numbers, optional
+            How much each row counts; None: all the same.
+
+        Returns
+        -------
+        float
+            1.0 for a perfect fit, 0.0 for one that is no better than the mean.
+        """
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+
+
+class HuberRegressor(_Regressor):
+    """Linear regression that is robust to outliers, with an l2 penalty.
+
+    It minimises the objective of `sklearn.linear_model.HuberRegressor`: sum_i weight_i [sigma + sigma
+    H(residual_i / sigma)] + alpha |coef|^2 over coefficients, intercept and scale sigma, where H(u) is u^2
+    up to `epsilon` and 2 epsilon |u| - epsilon^2 beyond.
+
+    Parameters
+    ----------
+    epsilon : float, default 1.35
+        A residual beyond `epsilon` scales is an outlier.
+    alpha : float, default 1e-4
+        Strength of the penalty; 0: none.
+    fit_intercept : bool, default True
+        Whether to fit an intercept, which is not penalised.
+    tol : float, default 1e-5
+        A fit ends when the norm of the gradient of the objective is at most `tol`, or 1e-8 of the first.
+    max_iter : int, default 1000
+        Versions of the coefficients at most; None: until the fit has converged.
+    warm_start : bool, default False
+        Whether to start from the coefficients of the last fit, where they have the same shape.
+    verbose : int, default 0
+        Print a line per iteration where it is positive.
+    engine : asyncqn engine, optional
+        Where the workers run; None: threads of this process.
+    workers : int, optional
+        Number of threads; None: one for small data, else one per processor.
+    seed : int, default 0
+        Seed of the run.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        The coefficients.
+    intercept_ : float
+        The intercept; 0.0 without one.
+    scale_ : float
+        The scale sigma, in units of y.
+    outliers_ : array of n_samples truth values
+        Which rows are outliers.
+    n_iter_ : int
+        Versions of the coefficients that the fit made.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of shape (n_features_in_,)
+        Names of the columns, where X was a data frame.
+    run_ : asyncqn.Run
+        The run; `asyncqn.replay(model.run_)` computes it again, bit by bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asyncqn.sklearn import HuberRegressor
+    >>> X = np.arange(20.0)[:, None]
+    >>> y = 3.0 * X[:, 0] + np.tile([0.1, -0.1], 10)
+    >>> y[7] = 1000.0
+    >>> model = HuberRegressor().fit(X, y)
+    >>> bool(abs(model.coef_[0] - 3.0) < 0.1), int(model.outliers_.sum())
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Annotated[float, parameter("Scales beyond which a residual is an outlier", gt=1.0)] = 1.35,
+        alpha: Penalty = 1e-4,
+        fit_intercept: FitIntercept = True,
+        tol: GradientTolerance = 1e-5,
+        max_iter: MaxIter = 1000,
+        warm_start: WarmStart = False,
+        verbose: Verbose = 0,
+        engine: EngineOrNone = None,
+        workers: WorkersOrNone = None,
+        seed: Seed = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.engine = engine
+        self.workers = workers
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : matrix of shape (n_samples, n_features), dense or sparse, or a data frame
+            The features.
+        y : array of n_samples numbers
+            The responses.
+        sample_weight : array of n_samples numbers, optional
+            How much each row counts; None: all the same.
+
+        Returns
+        -------
+        HuberRegressor
+            The estimator itself.
+        """
+        super().fit(X, y, sample_weight)
+        problem = self.run_.problem
+        assert isinstance(problem, HuberRegression)
+        self.scale_ = problem.scale(self.run_.theta)
+        residuals = np.abs(problem.y - self.predict(X))
+        self.outliers_ = residuals > self.epsilon * self.scale_
+        return self
+
+    def _problem(self, X: Any, y: Numbers, weights: Numbers | None) -> LinearModel:
+        return HuberRegression(
+            X, y, 2.0 * self.alpha, weights=weights, intercept=self.fit_intercept, epsilon=self.epsilon
+        )
+
+    def _limit(self, total: float) -> float | None:
+        return self.tol
+
+    def _further(self) -> list[float]:
+        return [float(self.run_.theta[-1])]
