@@ -150,6 +150,21 @@ def test_json_is_all_that_is_written_where_colorama_is_installed(tmp_path: Path)
     assert json.loads(done.stdout)["commits"] == 40
 
 
+def test_json_under_mpiexec_is_one_document_where_colorama_is_installed(mpirun: Any, tmp_path: Path) -> None:
+    (tmp_path / "colorama.py").write_text(COLORAMA)
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from asyncqn.cli.main import main\n"
+        "import asyncqn.cli.jobfile\n"
+        "from numba.core.errors import termcolor\n"
+        "termcolor().errmsg('a type that does not fit, as compiling tries many')\n"
+        f"main({['run', *SMALL[:4], *SMALL[6:], '--engine', 'mpi', '--json', '-q']})\n"
+    )
+    done = mpirun(3, ["-c", program])
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
+    assert json.loads(done.stdout)["workers"] == 2
+
+
 # -- modules of the current folder
 
 NAMES = ("socket", "signal", "threading", "random", "numpy", "numba", "json", "pickle", "selectors", "struct")

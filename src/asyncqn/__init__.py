@@ -1,6 +1,7 @@
 """asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
 
 import ast
+import logging
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -46,6 +47,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
 
     return find, lambda: sorted(homes), sorted(homes)
 
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who wants to hear us adds another
 
 __getattr__, _, _names = lazy_names(__name__)
 __all__ = sorted([*_names, "lazy_names"])

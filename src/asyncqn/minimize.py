@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import warnings
@@ -39,6 +40,7 @@ from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.runs.run import Run
 from asyncqn.types import Algorithm, Array, Callback, Engine, Problem, Progress, StoppingRule, extra
 
+_log = logging.getLogger("asyncqn.minimize")
 _START = 0x7E7A0
 
 Objective = Annotated[
@@ -178,15 +180,19 @@ def minimize(
         nullcontext() if checkpoints is None else closing(checkpoints),
         showing(callbacks, engine, progress, verbose, total, "minimize") as told,
     ):
-        return engine.minimize(
-            Request(
-                *(problem, algorithm, start, commits, seed),
-                *(evaluate, told, stopping, checkpoints, keep),
-                every_version=evaluate is not None,
-                open_ended=open_ended,
-                stop=stop,
-            )
+        request = Request(
+            *(problem, algorithm, start, commits, seed),
+            *(evaluate, told, stopping, checkpoints, keep),
+            every_version=evaluate is not None,
+            open_ended=open_ended,
+            stop=stop,
         )
+        names = type(algorithm).__name__, type(engine).__name__
+        _log.info("%s on %s begins: at most %d commits, seed %d", *names, commits, seed)
+        run = engine.minimize(request)
+    if run is not None:  # None: another rank of MPI has the run
+        _log.info("%s on %s ends, %s: %s U = %.6g", *names, run.status, run.message, run.fun)
+    return run
 
 
 def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: int, waits: bool) -> Algorithm:
@@ -261,12 +267,12 @@ def showing(
     None where there is nobody to call: engines save the work then.
     """
     from asyncqn.engines.simulator import Simulator
-    from asyncqn.view.progress import as_callback, shown
+    from asyncqn.view.progress import as_callback, logged, shown
 
-    with shown(progress, verbose, total, label) as advance:
-        told = list(callbacks)
-        if advance is not None:
-            told.insert(0, as_callback(advance, simulated=isinstance(engine, Simulator)))
+    simulated = isinstance(engine, Simulator)
+    with shown(progress, verbose, total, label) as advance, logged(_log, total, label) as log:
+        displays = [as_callback(each, simulated=simulated) for each in (advance, log) if each is not None]
+        told = [*displays, *callbacks]
 
         def call_all(progress: Progress) -> None:
             for each in told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -184,6 +185,7 @@ def rank() -> int:
 
 
 def faulty(case: str) -> None:
+    logging.basicConfig()
     engine = aq.MPI()
     if case == "before" and rank() == 2:
         raise LookupError("this rank has no data")

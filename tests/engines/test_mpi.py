@@ -155,7 +155,9 @@ def test_ranks_that_were_given_unlike_problems_say_so(mpirun: Mpirun) -> None:
 
 
 def test_a_killed_worker_is_dropped_under_ulfm_and_the_run_goes_on(mpirun: Mpirun) -> None:
-    line = told(mpirun(3, [JOBS, "faulty", "killed"], options=ULFM))["faulty"]
+    process = mpirun(3, [JOBS, "faulty", "killed"], options=ULFM)
+    line = told(process)["faulty"]
+    assert re.search(r"worker \d was lost after commit \d+: 1 of 2 workers, 1 lost", process.stderr)
     assert line["status"] == "completed"
     assert line["commits"] == 400
     assert line["engine"]["workers_lost"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -193,7 +194,9 @@ def test_fork_is_not_chosen_beside_what_does_not_survive_it(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs", "block-lbfgs pieces"])
-def test_a_killed_worker_is_counted_and_not_replaced_while_another_is_added(name: str) -> None:
+def test_a_killed_worker_is_announced_and_not_replaced_while_another_is_added(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = aq.Processes(2, start_method="fork")
     killed: list[int] = []
 
@@ -202,6 +205,8 @@ def test_a_killed_worker_is_counted_and_not_replaced_while_another_is_added(name
             killed.append(process_of(engine, 0))
             os.kill(killed[0], signal.SIGKILL)
         if killed and progress.workers == 1 and len(killed) == 1:
+            assert progress.workers_lost == 1
+            assert re.search(r"worker 0 was lost after commit \d+: 1 of 2 workers, 1 lost", caplog.text)
             killed.append(0)
             engine.add()
         if progress.workers == 2 and len(killed) == 2:

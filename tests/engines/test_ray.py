@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,7 +50,9 @@ def test_a_run_on_one_actor_equals_its_replay_bitwise(ray_local: Any, name: str)
 
 
 @pytest.mark.parametrize("name", ["as-lbfgs", "mb-lbfgs"])
-def test_a_killed_worker_is_replaced_by_a_new_one_while_another_joins(ray_local: Any, name: str) -> None:
+def test_a_killed_worker_is_replaced_by_a_new_one_while_another_joins(
+    ray_local: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = aq.Ray(2)
     killed: list[int] = []
 
@@ -65,6 +68,7 @@ def test_a_killed_worker_is_replaced_by_a_new_one_while_another_joins(ray_local:
     assert run.status == "stopped"
     about = run.manifest["engine"]
     assert (about["workers_lost"], about["workers_joined"]) == (1, 2)
+    assert re.search(r"worker 0 was lost after commit \d+: [12] of 2 workers, 1 lost", caplog.text)
     assert {0, 1} <= set(run.schedule.worker.tolist()) <= {0, 1, 2, 3}
     assert run.schedule.read[run.schedule.worker >= 2].min(initial=10**6) > 0
     # The counters of a lost worker went with it; all else comes again.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from asyncqn.cli.logs import logging_to
 from asyncqn.cli.output import Output
 from asyncqn.errors import BadInput
 
@@ -171,7 +172,9 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         made = {
             name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
         }
-        command(**made, **given)
+        out = next((value for value in made.values() if isinstance(value, Output)), Output())
+        with logging_to(out.log, out.log_level):
+            command(**made, **given)
 
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

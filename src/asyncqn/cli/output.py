@@ -39,6 +39,17 @@ class Output:
         bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")
     ] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")] = False
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Append what happens to this file: workers lost, checkpoints.", metavar="FILE"),
+    ] = None
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            help="debug, info, warning or error: the lowest level for --log; without --log, for stderr.",
+            metavar="LEVEL",
+        ),
+    ] = None
 
     @cached_property
     def console(self) -> CleanConsole:

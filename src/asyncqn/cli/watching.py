@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asyncqn.cli.output import Output
+from asyncqn.core.request import headcount
 
 if TYPE_CHECKING:
     from asyncqn.runs.checkpoint import Saved
@@ -67,11 +68,13 @@ def state(saved: Saved, living: bool) -> dict[str, Any]:
     recent = seen.schedule.worker[-RECENT:]
     stale = seen.schedule.staleness[-RECENT:]
     engine, numbers = seen.manifest["engine"], seen.numbers
+    wanted, simulated = int(engine.get("workers", 0)), engine.get("kind") == "simulator"
     return {
         **{key: value for key, value in numbers.items() if key not in ("status", "message")},
         "living": living,
         "engine": engine.get("kind"),
-        "workers": int(engine.get("workers", 0)) - numbers["workers_lost"] + numbers["workers_joined"],
+        "workers": wanted if simulated else len(saved.document["workers"]),
+        "workers_wanted": wanted,
         "workers_active": int(np.unique(recent).size),
         "staleness_recent": float(stale.mean()) if stale.size else 0.0,
     }
@@ -89,7 +92,5 @@ def line(now: dict[str, Any]) -> str:
     begun = f"commit {now['commits']:,} of {now['commits_wanted']:,} ({share:.0%}), time {now['time']:.5g}: "
     if now["engine"] == "simulator":  # its checkpoints leave out who computed what, for it is drawn again
         return f"{begun}{what}{slope}, {now['workers']} simulated workers"
-    return (
-        f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {now['workers_active']} of "
-        f"{now['workers']} workers"
-    )
+    there = headcount(now["workers"], now["workers_wanted"], now["workers_lost"])
+    return f"{begun}{what}{slope}, staleness {now['staleness_recent']:.1f}, {there}"

@@ -60,6 +60,12 @@ class Progress(NamedTuple):
     workers_lost: int = 0
 
 
+def headcount(alive: int, expected: int, lost: int) -> str:
+    """Return how many workers of how many there are, and how many were lost, in words."""
+    of = f"{alive} of {max(alive, expected)} workers"
+    return f"{of}, {lost} lost" if lost else of
+
+
 Callback: TypeAlias = Callable[[Progress], Any]
 StoppingRule: TypeAlias = Callable[[Standing], str | None]
 """Asked where a method with exact gradients stands; returns why the run has converged, or None to go on."""

@@ -31,6 +31,7 @@ every worker of `coordinator.returning` joins by its number, with the state that
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -44,7 +45,7 @@ from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, problem_stopped
 from asyncqn.core.outcome import Outcome
-from asyncqn.core.request import Request
+from asyncqn.core.request import Request, headcount
 from asyncqn.core.schedule import rows_computed
 from asyncqn.core.stages import check_stages, stage_at, time_share
 from asyncqn.core.stopping import Ended
@@ -63,6 +64,8 @@ from asyncqn.runs.segments import segments_after
 from asyncqn.runs.snapshot import restore_master
 from asyncqn.storage.serialise import to_json
 from asyncqn.types import Array
+
+_log = logging.getLogger("asyncqn.engines")
 
 LAST_WAIT = 30.0
 """Seconds for which workers are waited for after the end, at least."""
@@ -181,6 +184,11 @@ class Coordinator:
             ends = min(ends, min(busy, default=math.inf) + self.give_up_after)
         return ends
 
+    @property
+    def headcount(self) -> str:
+        """How many workers there are, and how many were lost, in words."""
+        return headcount(len(self.members), self.workers, self.lost_workers)
+
     def sent(self) -> tuple[Array, ...]:
         """The arrays of the iterate that workers read, in the order of `sent_fields`."""
         iterate: tuple[Array, ...] = self.master.iterate
@@ -208,7 +216,9 @@ class Coordinator:
         self.next_worker = max(self.next_worker, worker + 1)
         self.members[worker] = Member(self.steps_made.pop(worker, 0))
         self.master.alive = len(self.members)
-        self.joined_later += self.version > 0 and self.version != self.resumed_from
+        if self.version > 0 and self.version != self.resumed_from:
+            self.joined_later += 1
+            _log.info("worker %d joined after commit %d: %s", worker, self.version, self.headcount)
         return worker
 
     def ask(self, worker: int, now: float) -> list[Assign]:
@@ -270,8 +280,9 @@ class Coordinator:
             return []
         self._advance(now)
         self.gone.add(worker)
-        self.master.alive = len(self.members)
         self.lost_workers += 1
+        self.master.alive, self.master.lost = len(self.members), self.lost_workers
+        _log.warning("worker %d was lost after commit %d: %s.", worker, self.version, self.headcount)
         self.snapshots.forget(worker)
         orders = self._close_round()
         if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:

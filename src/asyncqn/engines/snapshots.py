@@ -30,16 +30,20 @@ class Snapshots:
         self._saved: Saved | None = None
         self.writing = False
         """Whether the last one is on its way to the disk; told by who writes it."""
+        self.soon = False
+        """Whether one is wanted before it is due."""
         self.owed: set[int] = set()
         """The workers that have not handed in their state yet."""
 
     def due(self, version: int) -> bool:
         """Whether a checkpoint is to begin after this commit."""
-        return self._due is not None and self._saved is None and not self.writing and self._due(version)
+        if self._due is None or self._saved is not None or self.writing:
+            return False
+        return self._due(version) or self.soon
 
     def begin(self, saved: Saved, workers: Iterable[int]) -> None:
         """Take the master's part; every worker owes its state now."""
-        self._saved, self.owed = saved, set(workers)
+        self._saved, self.owed, self.soon = saved, set(workers), False
 
     def hand_in(self, worker: int, arrays: Arrays) -> None:
         """A worker's state, as it is before it begins what it was assigned."""
@@ -48,7 +52,8 @@ class Snapshots:
             self.owed.discard(worker)
 
     def forget(self, worker: int) -> None:
-        """A worker is lost: the checkpoint does without it."""
+        """A worker is lost: the checkpoint does without it, and the next one, which says so, comes soon."""
+        self.soon = True
         if self._saved is not None and worker in self.owed:
             self.owed.discard(worker)
             del self._saved.document["workers"][str(worker)]

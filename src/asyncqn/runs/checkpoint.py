@@ -16,6 +16,7 @@ names a length; and `lock`, which the run that writes holds.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import signal
@@ -49,6 +50,7 @@ from asyncqn.storage import (
 )
 
 Arrays = dict[str, npt.NDArray[Any]]
+_log = logging.getLogger("asyncqn.runs")
 
 CHECKPOINT = Kind("asyncqn checkpoint", "checkpoint", "checkpoint.json", 3, ("arrays.npz",))
 """Formats 1 and 2 kept what grows in arrays.npz too, and 1 had no checksum of the document; both are read."""
@@ -291,6 +293,7 @@ class Checkpoints:
             files = {"arrays.npz": npz(saved.arrays)}
             write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
+            _log.info("checkpoint of commit %d written to %s", saved.commit, self.folder)
         except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
                 f"the checkpoint of commit {saved.commit} could not be written ({error}); the run goes on.",

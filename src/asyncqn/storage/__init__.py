@@ -10,6 +10,7 @@ from asyncqn.storage.logs import Log, LogEntry, LogFile, read_log
 from asyncqn.storage.opening import (
     check_input,
     check_output,
+    open_append,
     open_folder,
     open_input,
     open_own,
@@ -69,6 +70,7 @@ __all__ = [
     "move",
     "npy",
     "npz",
+    "open_append",
     "open_folder",
     "open_input",
     "open_own",

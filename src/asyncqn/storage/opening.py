@@ -17,7 +17,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
 from asyncqn.errors import BadInput, DamagedFile
@@ -83,6 +83,21 @@ def check_output(path: str | os.PathLike[str]) -> None:
         return
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(f"{_short(path)} is {_file_type(status)}: name a regular file to write to.")
+
+
+def open_append(path: str | os.PathLike[str]) -> TextIOWrapper:
+    """Open a text file that a user named, to append lines to it; it is made where it is missing.
+
+    Raises `BadInput` where it is anything but a regular file.
+    """
+    check_output(path)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SAFE, 0o666)
+    try:
+        _require_regular_input(path, os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return TextIOWrapper(os.fdopen(handle, "ab"), encoding="utf-8", errors="replace")
 
 
 def open_own(path: Path, folder: int | None = None) -> BufferedReader:

@@ -6,6 +6,7 @@ plain lines.  A display never fails a run: where its stream is closed, it falls 
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from asyncqn.core.request import Progress
+from asyncqn.core.request import Progress, headcount
 from asyncqn.kernels.jit import nothing_compiled_yet
 
 if TYPE_CHECKING:
@@ -215,6 +216,16 @@ def shown(progress: bool | None, verbose: bool, total: int | None, label: str) -
         yield advance
 
 
+@contextmanager
+def logged(logger: logging.Logger, total: int | None, label: str) -> Iterator[Advance | None]:
+    """Log the progress of a run, a line every few seconds; yields None where nobody hears the logger."""
+    if not logger.isEnabledFor(logging.INFO):
+        yield None
+        return
+    with displayed(lambda: Lines(label, total, logger.info, SECONDS_BETWEEN_LINES, first=True)) as advance:
+        yield advance
+
+
 def write_to_stderr(text: str) -> None:
     """Write a line to stderr."""
     print(text, file=sys.stderr, flush=True)
@@ -252,15 +263,18 @@ def as_callback(advance: Advance, *, simulated: bool) -> Callable[[Progress], No
     simulated : bool
         Whether the run is simulated.  A real one also shows commits per second, staleness and workers.
     """
-    before = 0, time.monotonic()
+    before, expected = (0, time.monotonic()), 0
 
     def progressed(progress: Progress) -> None:
-        nonlocal before
+        nonlocal before, expected
         now, metrics = (progress.commit, time.monotonic()), progress.metrics
         note = f"error {metrics['error']:.4g}" if "error" in metrics else f"U {metrics['fun']:.6g}"
         if not simulated:
             rate, before = (now[0] - before[0]) / max(now[1] - before[1], 1e-9), now
-            note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {progress.workers} workers"
+            workers, lost = progress.workers, progress.workers_lost
+            expected = max(expected, workers)
+            there = headcount(workers, expected, lost) if lost else f"{workers} workers"
+            note += f", {rate:.0f} commits/s, staleness {progress.staleness:.1f}, {there}"
         advance(progress.commit, note)
 
     return progressed
