@@ -34,6 +34,7 @@ RANK = {
     "core": 1,
     "types": 1,
     "storage": 1,
+    "table": 1,
     "cluster": 2,
     "algorithms": 2,
     "models": 2,

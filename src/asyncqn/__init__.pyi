@@ -58,9 +58,9 @@ from .runs.archive import load_run
 from .runs.draws import Draws
 from .runs.replay import replay
 from .runs.run import Run
-from .runs.table import Table
 from .sample import sample
 from .samples import Samples
+from .table import Table
 from .types import Algorithm, Engine, Problem
 
 __version__: str

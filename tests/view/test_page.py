@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asyncqn.core.schedule import Schedule
-from asyncqn.runs.table import Table
+from asyncqn.table import Table
 from asyncqn.view.page import page
 from asyncqn.view.seen import Seen
 from asyncqn.view.styles import ALGORITHM_STYLES

@@ -12,7 +12,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput
-from asyncqn.runs.table import Table
+from asyncqn.table import Table
 from asyncqn.view import plots as plotting
 from asyncqn.view.trace import trace_events, write_trace
 

@@ -90,8 +90,8 @@ class HuberRegression(LinearModel):
     @cached_property
     def _typical_scale(self) -> float:
         """The median absolute deviation of y as a standard deviation; where that is 0, the deviation of y."""
-        scale = float(np.median(np.abs(self.y - np.median(self.y)))) / _MEDIAN_DEVIATION
-        return scale or float(self.y.std()) or 1.0
+        scale = float(np.median(np.abs(self._y - np.median(self._y)))) / _MEDIAN_DEVIATION
+        return scale or float(self._y.std()) or 1.0
 
     @property
     def _least_scale(self) -> float:
@@ -107,7 +107,7 @@ class HuberRegression(LinearModel):
         """Zeros, with the median of y as the intercept and its median deviation as the scale."""
         theta = np.zeros(self.dim, self.dtype)
         if self.intercept:
-            theta[-2] = np.median(self.y)
+            theta[-2] = np.median(self._y)
         theta[-1] = np.sqrt(self._typical_scale)
         return theta
 
@@ -120,7 +120,7 @@ class HuberRegression(LinearModel):
     ) -> tuple[bool, float]:
         out = out if out.size else np.empty_like(theta)
         given = (float(self.epsilon), self._least_scale)
-        sums = (self.y, self._weights, self.prior, theta, rows, out, diagonal, bends)
+        sums = (self._y, self._weights, self.prior, theta, rows, out, diagonal, bends)
         room = np.zeros(theta.size + diagonal.size)
         data = self._rows
         found: tuple[bool, float]
@@ -135,9 +135,17 @@ class HuberRegression(LinearModel):
         bends, diagonal = np.zeros(self.n_data), np.zeros(self.dim)
         self._kernel_sums(theta, rows, np.empty_like(theta), diagonal, bends)
         own = np.zeros((len(S) - 1, len(S) - 1))
-        self._rows.second_moments((SQUARES, 1.0), self.y, bends, theta[:-1], rows, self._block[:-1], own)
+        self._rows.second_moments((SQUARES, 1.0), self._y, bends, theta[:-1], rows, self._block[:-1], own)
         S[:-1, :-1] = own
         S[-1, -1] = diagonal[-1] * len(rows) / self.n_data
+
+    @property
+    def further_names(self) -> tuple[str, ...]:
+        return (*super().further_names, "(scale)")
+
+    @staticmethod
+    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+        return y - offset, weights
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

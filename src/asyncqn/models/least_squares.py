@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.errors import require
 from asyncqn.kernels.losses import SQUARES
 from asyncqn.models.feature_rows import Loss, Vector
 from asyncqn.models.linear_model import LinearModel
+from asyncqn.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,17 @@ class LeastSquares(LinearModel):
     @property
     def _loss(self) -> Loss:
         return SQUARES, 1.0
+
+    def noise_variance(self, theta: Array) -> float | None:
+        """sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""
+        free = self.n_data - self.dim
+        require(free > 0, f"standard errors need more rows than coefficients, {self.dim}.")
+        squares = 2.0 * self.value(theta) - self.prior * float(np.square(theta[: self.X.shape[1]]).sum())
+        return squares / free
+
+    @staticmethod
+    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+        return y - offset, weights
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

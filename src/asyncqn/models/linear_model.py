@@ -1,6 +1,6 @@
 """What linear models share: U is a sum of losses of z_i = x_i'theta, and a Gaussian prior.
 
-    U(theta) = sum_i w_i loss(y_i, x_i'theta + intercept) + (prior / 2) |theta|^2
+    U(theta) = sum_i w_i loss(y_i, x_i'theta + intercept + offset_i) + (prior / 2) |theta|^2
 
 Rows are dense or sparse, the intercept is the last number of theta and outside the prior; a model of several
 classes has such a theta for each, one after the other.  Curvature comes in the same pass: the summary holds
@@ -10,6 +10,7 @@ the same sum over all rows, and how many rows the sample has.  From it H0 is mad
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -20,8 +21,19 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.shuffling import fill_strata
+from asyncqn.models.coefficients import coefficient_table, names_of_columns
 from asyncqn.models.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
-from asyncqn.models.parameters import Dim, Features, Prior, Recipe, Responses, Size, Weights
+from asyncqn.models.parameters import (
+    Dim,
+    FeatureNames,
+    Features,
+    Offset,
+    Prior,
+    Recipe,
+    Responses,
+    Size,
+    Weights,
+)
 from asyncqn.models.sampled_metric import (
     DENSE,
     InverseMetric,
@@ -52,6 +64,8 @@ class LinearModel(Checked):
     intercept: Annotated[bool, parameter("Whether theta ends with an intercept, outside the prior")] = field(
         default=False, kw_only=True
     )
+    offset: Offset = field(default=None, repr=False, kw_only=True)
+    feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
 
     kind: ClassVar[str]
     """Its name in `models.PROBLEMS`."""
@@ -59,14 +73,18 @@ class LinearModel(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rows = feature_rows(self.X)
+        given, rows = self.X, feature_rows(self.X)
         n = rows.shape[0]
         y = plain(self.y)
         require(y.shape == (n,), f"y must have one label per row of X, {n}, but has shape {y.shape}.")
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights, n))
+        if self.offset is not None:
+            object.__setattr__(self, "offset", self._checked_offset(n))
+        object.__setattr__(self, "feature_names", names_of_columns(given, self.feature_names, rows.shape[1]))
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
         object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
+        _ = self._responses_and_weights  # an offset that cannot be used is refused here
 
     _numbers_wanted: ClassVar[str] = "map yours to numbers."
 
@@ -79,6 +97,17 @@ class LinearModel(Checked):
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """y as the loss wants it; `BadInput` where it cannot be."""
         return y
+
+    def _checked_offset(self, n: int) -> Vector:
+        """The offset as numbers; `BadInput` where there cannot be one, or it is not one number per row."""
+        require(
+            self._without_offset is not None,
+            f"{type(self).__name__} takes no offset: least squares, robust, Huber and Poisson regression do.",
+        )
+        return one_number_per_row("offset", self.offset, n)
+
+    _without_offset: ClassVar[Callable[[Any, Vector, Vector, Vector], tuple[Vector, Vector]] | None] = None
+    """Returns responses and weights that give the same loss without the offset, from (y, weights, offset)."""
 
     @property
     def _loss(self) -> Loss:
@@ -153,8 +182,20 @@ class LinearModel(Checked):
         return self.X if isinstance(self.X, SparseRows) else DenseRows(self.X)
 
     @cached_property
+    def _responses_and_weights(self) -> tuple[Vector, Vector]:
+        """What kernels take: no weights where all are 1, and no offset."""
+        weights: Vector = _NONE if self.weights is None else self.weights
+        if self.offset is None or self._without_offset is None:
+            return self.y, weights
+        return self._without_offset(self.y, weights, self.offset)
+
+    @property
+    def _y(self) -> Vector:
+        return self._responses_and_weights[0]
+
+    @property
     def _weights(self) -> Vector:
-        return _NONE if self.weights is None else self.weights
+        return self._responses_and_weights[1]
 
     @property
     def _columns(self) -> int:
@@ -200,11 +241,67 @@ class LinearModel(Checked):
 
     def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
         """Whether sizes fit, and U; its gradient and the diagonal are written where there is room."""
-        return self._rows.sums(self._loss, self.y, self._weights, self.prior, theta, rows, out, diagonal)
+        return self._rows.sums(self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
         """Add sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
-        self._rows.second_moments(self._loss, self.y, self._weights, theta, rows, self._block, S)
+        self._rows.second_moments(self._loss, self._y, self._weights, theta, rows, self._block, S)
+
+    # -- coefficients by name
+
+    @checked
+    def coefficients(
+        self,
+        run: Annotated[Any, parameter("A run of this problem, or its theta")],
+        standard_errors: Annotated[bool, parameter("Whether to add standard errors")] = False,
+    ) -> Any:
+        """Return the coefficients of a run as a table, by the names of the columns.
+
+        Parameters
+        ----------
+        run : Run or array of dim numbers
+            A run of this problem, or a theta.
+        standard_errors : bool, default False
+            Whether to add standard errors, from the inverse of the Hessian at theta.
+
+        Returns
+        -------
+        pandas.DataFrame, or Table where pandas is not installed
+            A row per number of theta: its `name`, its `coefficient` and, on request, its `standard_error`.
+            Softmax regression has the `class`, too.
+
+        Notes
+        -----
+        A standard error is the root of a diagonal entry of H^-1, with H the Hessian of U; the prior counts
+        as the information that it is.  Least squares knows the noise only up to its variance, which is
+        estimated by sum_i w_i r_i^2 / (n - number of coefficients).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import asyncqn as aq
+        >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
+        >>> problem = aq.LeastSquares(X, y, prior=0.0, intercept=True, feature_names=["dose"])
+        >>> table = problem.coefficients(aq.minimize(problem), standard_errors=True)
+        >>> print(table.round(3).to_string(index=False))
+               name  coefficient  standard_error
+               dose          1.1           0.436
+        (intercept)          0.0           1.195
+        """
+        table = coefficient_table(self, np.asarray(getattr(run, "theta", run)), standard_errors)
+        try:
+            return table.to_pandas()
+        except ImportError:
+            return table
+
+    @property
+    def further_names(self) -> tuple[str, ...]:
+        """Names of the numbers of theta that belong to no column of X."""
+        return ("(intercept)",) if self.intercept else ()
+
+    def noise_variance(self, theta: Array) -> float | None:
+        """The factor by which H^-1 becomes the covariance of theta; None: it is no such covariance."""
+        return None
 
     # -- curvature
 
@@ -274,8 +371,8 @@ class LinearModel(Checked):
         squares, counts = self._column_squares
         unseen = np.ones((self._outputs, self._columns))
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
-        if self.weights is not None:
-            unseen[:, len(squares) :] = float(self.weights.mean())
+        if self._weights.size:
+            unseen[:, len(squares) :] = float(self._weights.mean())
         return unseen.reshape(-1) * self._typical_weight
 
     def inverse_metric_from(
@@ -296,12 +393,19 @@ class LinearModel(Checked):
         )
 
 
-def _checked_weights(weights: Any, n: int) -> Vector:
-    array = plain(weights)
-    require(array.shape == (n,), f"weights must be one per row of X, {n}, but have shape {array.shape}.")
-    require(array.dtype.kind in "biuf", f"weights must be numbers, not {array.dtype}.")
+def one_number_per_row(name: str, given: Any, n: int) -> Vector:
+    """The numbers as a vector of float64; `BadInput` where they are not one finite number per row."""
+    array = plain(given)
+    require(array.shape == (n,), f"{name} must be one per row of X, {n}, but have shape {array.shape}.")
+    require(array.dtype.kind in "biuf", f"{name} must be numbers, not {array.dtype}.")
     made = np.ascontiguousarray(array, np.float64)
-    sound = bool((made >= 0.0).all() and np.isfinite(made).all())
+    require(bool(np.isfinite(made).all()), f"{name} must be finite and not NaN: remove or fix those rows.")
+    return made
+
+
+def _checked_weights(weights: Any, n: int) -> Vector:
+    made = one_number_per_row("weights", weights, n)
+    sound = bool((made >= 0.0).all())
     require(sound, "weights must be finite and not negative: leave out rows that do not count.")
     require(bool(made.any()), "all weights are 0: at least one row must count.")
     return made

@@ -17,6 +17,7 @@ from asyncqn.errors import require
 from asyncqn.kernels.losses import LOGISTIC
 from asyncqn.models.feature_rows import Loss, Vector
 from asyncqn.models.linear_model import LinearModel
+from asyncqn.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,10 @@ class LogisticRegression(LinearModel):
         bits = bool(np.isin(y, (0, 1)).all())
         require(signs or bits, "labels must be 0 or 1, or all of them -1 or 1: map yours to these.")
         return y if signs else np.where(y == 1, 1.0, -1.0)
+
+    def noise_variance(self, theta: Array) -> float | None:
+        """1: a label has the variance that its probability says."""
+        return 1.0
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:

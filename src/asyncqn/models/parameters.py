@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from asyncqn.parameters import ARRAY, parameter
@@ -14,4 +15,11 @@ Recipe = Annotated[
 ]
 Features = Annotated[Any, ARRAY, parameter("A row of numbers per data point, dense or sparse")]
 Responses = Annotated[Any, ARRAY, parameter("One per row")]
+Offset = Annotated[
+    Annotated[Any, ARRAY] | None, parameter("Added to x'theta of each row, such as a log exposure; None: 0")
+]
+FeatureNames = Annotated[
+    Sequence[str] | None,
+    parameter("Names of the columns of X; None: those of a data frame"),
+]
 Weights = Annotated[Annotated[Any, ARRAY] | None, parameter("How much each row counts; None: all the same")]

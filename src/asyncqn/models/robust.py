@@ -49,6 +49,10 @@ class RobustRegression(LinearModel):
     def _loss(self) -> Loss:
         return ROBUST, float(self.width)
 
+    @staticmethod
+    def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
+        return y - offset, weights
+
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
         return z + rng.standard_t(2.0, len(z))

@@ -34,7 +34,6 @@ import numpy.typing as npt
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule
 from asyncqn.errors import BadInput, DamagedFile
-from asyncqn.runs.table import Table
 from asyncqn.storage import (
     LONGEST_DOCUMENT,
     FolderLock,
@@ -48,6 +47,7 @@ from asyncqn.storage import (
     require_real_folder,
     write_folder,
 )
+from asyncqn.table import Table
 
 Arrays = dict[str, npt.NDArray[Any]]
 _log = logging.getLogger("asyncqn.runs")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.schedule import Schedule, rows_computed
 from asyncqn.runs.draws import Draws
-from asyncqn.runs.table import Table
+from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from asyncqn.algorithms import algorithm_to_json
 from asyncqn.errors import BadInput, require
 from asyncqn.runs.checkpoint import Arrays, Saved, with_prefix
 from asyncqn.runs.data_digest import data_digest, is_reliable
-from asyncqn.runs.table import Table
+from asyncqn.table import Table
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 Entry = dict[str, Any]

@@ -14,8 +14,8 @@ from asyncqn.core.stopping import Best
 from asyncqn.core.worker import sample_update
 from asyncqn.errors import DamagedFile
 from asyncqn.runs.checkpoint import FINGERPRINT, Saved, flatten, with_prefix
-from asyncqn.runs.table import Table
 from asyncqn.storage import GrowingRows, Log
+from asyncqn.table import Table
 
 
 def save_master(master: Master) -> Saved:

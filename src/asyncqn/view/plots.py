@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
-from asyncqn.runs.table import Table
 from asyncqn.storage import write_whole
+from asyncqn.table import Table
 from asyncqn.view.styles import styles_of
 from asyncqn.view.trace import starts
 

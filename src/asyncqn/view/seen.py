@@ -12,7 +12,7 @@ from asyncqn.errors import BadInput
 from asyncqn.runs.archive import load_run
 from asyncqn.runs.checkpoint import GENERATIONS, Saved, with_prefix
 from asyncqn.runs.checkpoint_reading import load_checkpoint
-from asyncqn.runs.table import Table
+from asyncqn.table import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,83 @@
+"""Coefficients of a linear model by name, and their standard errors from the Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.errors import BadInput, require
+from asyncqn.models.feature_rows import DenseRows, SparseRows
+from asyncqn.models.sampled_metric import DENSE
+from asyncqn.table import Table
+
+if TYPE_CHECKING:
+    from asyncqn.models.linear_model import LinearModel
+
+
+def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple[str, ...] | None:
+    """The names that were given, or those of the columns of a data frame; None where there are none."""
+    names = given
+    if names is None and not isinstance(X, (DenseRows, SparseRows)):
+        names = getattr(X, "columns", None)
+    if names is None:
+        return None
+    found = tuple(str(name) for name in names)
+    require(
+        len(found) == columns,
+        f"feature_names must have one name per column of X, {columns}, but has {len(found)}.",
+    )
+    return found
+
+
+def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False) -> Table:
+    """The numbers of theta by name, class by class where there are several; with errors on request."""
+    require(
+        theta.shape == (problem.dim,),
+        f"the run must be one of this problem, with dim = {problem.dim} numbers in theta, not of shape "
+        f"{theta.shape}.",
+    )
+    features = problem.feature_names or tuple(f"x{j}" for j in range(problem.X.shape[1]))
+    names = [*features, *problem.further_names]
+    values = np.asarray(theta, np.float64).copy()
+    if names[-1] == "(scale)":
+        values[-1] = problem.scale(theta)  # type: ignore[attr-defined]
+    columns: dict[str, Any] = {}
+    classes = getattr(problem, "classes", None)
+    if classes is not None:
+        columns["class"] = np.repeat(np.asarray(classes).astype(str), len(names))
+    columns["name"] = np.array(names * problem._outputs)
+    columns["coefficient"] = values
+    if standard_errors:
+        columns["standard_error"] = _standard_errors(problem, np.asarray(theta, problem.dtype))
+    return Table(columns)
+
+
+def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Roots of the diagonal of the inverse Hessian of U, times the noise's deviation."""
+    variance = problem.noise_variance(theta)
+    if variance is None:
+        raise BadInput(
+            f"{type(problem).__name__} has no standard errors from its Hessian: logistic (of two classes), "
+            f"Poisson and least squares regression have them."
+        )
+    D = problem.dim
+    require(
+        D <= DENSE, f"standard errors need the whole Hessian, of at most {DENSE} coefficients, not of {D}."
+    )
+    H = np.zeros((D, D))
+    problem._second_moments(theta, np.arange(problem.n_data), H)
+    H = np.triu(H) + np.triu(H, 1).T
+    features = np.arange(problem.X.shape[1])
+    H[features, features] += problem.prior
+    scales = np.sqrt(np.where(H.diagonal() > 0.0, H.diagonal(), 1.0))
+    scaled = H / np.outer(scales, scales)
+    least = np.finfo(np.float64).eps * D
+    require(
+        bool(np.isfinite(H).all() and np.linalg.eigvalsh(scaled)[0] > least),
+        "the Hessian is singular at theta: remove columns that depend on others, or raise the prior.",
+    )
+    errors: npt.NDArray[np.float64] = np.sqrt(variance * np.linalg.inv(scaled).diagonal()) / scales
+    return errors
