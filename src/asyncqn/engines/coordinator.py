@@ -41,9 +41,9 @@ import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.handout import HandOut
-from asyncqn.cluster.waiting import ROUND, Answer, WaitingAnswers
+from asyncqn.cluster.waiting import EACH_ANSWER, ROUND, Answer, WaitingAnswers
 from asyncqn.core.execute import Finished
-from asyncqn.core.master import Master, problem_stopped
+from asyncqn.core.master import Master, new_tuple, problem_stopped
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request, headcount
 from asyncqn.core.schedule import rows_computed
@@ -255,14 +255,14 @@ class Coordinator:
         if timed:
             took = self.time - member.since if spent is None else spent
             self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
-        answer = Answer(worker, read, member.part, update)
+        answer = new_tuple(Answer, (worker, read, member.part, update, True))
         ready = self.waiting.add(answer, self.stage, self.version, self.time - member.since)
         orders: list[Assign] = []
         if ready is None:
             self._drop(answer)
         elif ready:
             self._commit(ready)
-            if self.stage.waits and not self.done:
+            if self.stage.closes is not EACH_ANSWER and not self.done:
                 orders = self._assign_waiting()
         else:
             orders = self._close_round()
@@ -314,12 +314,13 @@ class Coordinator:
             self.time = now
 
     def _assign(self, worker: int, member: Member) -> list[Assign]:
-        part = None if self.handout is None else self.handout.choose(worker, self.version, self.time)
-        if self.handout is not None and part is None:
-            member.waiting = True
-            return []
-        version = self.version
-        order = Assign(worker, version, member.k, part, worker in self.snapshots.owed)
+        version, part = self.master.version, None
+        if self.handout is not None:
+            part = self.handout.choose(worker, version, self.time)
+            if part is None:
+                member.waiting = True
+                return []
+        order = new_tuple(Assign, (worker, version, member.k, part, worker in self.snapshots.owed))
         member.k += 1
         member.read = member.last_read = version
         member.part, member.since, member.waiting = part, self.time, False

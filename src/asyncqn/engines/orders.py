@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from asyncqn.core.master import new_tuple
 from asyncqn.core.streams import Stream
 from asyncqn.runs.checkpoint import Arrays, flatten
 from asyncqn.types import Algorithm, Task, extra
@@ -30,7 +31,8 @@ class Assign(NamedTuple):
     hand_in: bool = False
 
     def task(self, seed: int) -> Task:
-        return Task(self.worker, self.read, Stream(seed, self.worker, self.k), self.part)
+        worker, read, k, part, _ = self  # `new_tuple`, because this is done at every step
+        return new_tuple(Task, (worker, read, new_tuple(Stream, (seed, worker, k)), part))
 
 
 @dataclass(slots=True)

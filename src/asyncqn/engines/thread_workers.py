@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from asyncqn.core.master import new_tuple
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.stages import Closes
 from asyncqn.engines.clock import Clock
@@ -240,7 +241,7 @@ class ThreadLink:
                 if coordinator.done or worker not in coordinator.members:
                     return None
                 all_.parked[worker].wait()
-            return Received(mail.pop(worker), all_.views[worker])
+            return new_tuple(Received, (mail.pop(worker), all_.views[worker]))
 
     def hand_in(self, arrays: Arrays) -> None:
         with self.lock:
