@@ -41,9 +41,9 @@ SHRINK = (0.1, 0.5)
 """Least and largest factor on a step that failed."""
 FIRST = 0.01
 """The first step has this share of |base|'s length, or promises to lower U by 1, if that is more."""
-LONGEST, LEAP = 10.0, 1e10
-"""A step is at most LONGEST times the longest so far, or times |base|; the first that knows any curvature
-at most LEAP times, which keeps it within what the master calls an explosion."""
+STEP_GROWTH, FIRST_STEP_GROWTH = 10.0, 1e10
+"""A step is at most STEP_GROWTH times the longest so far, or times |base|; the first that knows any curvature
+at most FIRST_STEP_GROWTH times, which keeps it within what the master calls an explosion."""
 BENT = 0.25
 """How far a rise may be from (a + b) / 2, in shares of |a| + |b|, to be called nearly quadratic."""
 UNSEEN, NEAR = 4, 1e-4
@@ -163,7 +163,7 @@ def advance(
         trial = _keep(walk, metric, at, trial.value + rise if drowned else value, trial)
         far = max(trial.stride, math.sqrt(sum_of_squares(base)))
         # The step after the first is the first that knows any curvature: let it go.
-        longest = (LONGEST if trial.kept > 2 else LEAP) * far
+        longest = (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far
         trial = _aim(walk, metric, trial, longest, 2.0 * length if straight else 0.0)
         return trial._replace(softness=math.inf) if straight and not drowned else trial
     np.subtract(theta, base, out=step)
@@ -292,7 +292,7 @@ def aim_from_base(walk: Walk, metric: Metric, trial: Trial | None = None) -> Tri
     """Set the next trial from the base; trial: what is known, where that is not what the walk says."""
     trial = walk.trial if trial is None else trial
     far = max(trial.stride, math.sqrt(sum_of_squares(walk.base)))
-    return _aim(walk, metric, trial, (LONGEST if trial.kept > 2 else LEAP) * far)
+    return _aim(walk, metric, trial, (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far)
 
 
 def rebase(

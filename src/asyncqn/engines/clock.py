@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-LONGEST = 0.05
-"""Seconds that a sleeper sleeps at most before it looks again whether the clock stood still."""
+POLLING_INTERVAL = 0.05
+"""Seconds between two looks of a sleeping thread at the clock, which may have been paused."""
 
 
 class Clock:
@@ -47,5 +47,5 @@ class Clock:
         while (seconds := self.remaining(until)) > 0.0:
             if unless():
                 return False
-            time.sleep(min(seconds, LONGEST))
+            time.sleep(min(seconds, POLLING_INTERVAL))
         return True

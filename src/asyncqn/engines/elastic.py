@@ -23,8 +23,8 @@ from asyncqn.types import extra
 StartTimeout = Annotated[
     float, parameter("Within how long workers must be ready", unit="s", gt=0.0, infinite=True)
 ]
-LONGEST_WAIT = 0.1
-"""Seconds after which a master looks up at the latest."""
+POLLING_INTERVAL = 0.1
+"""Seconds that a master waits for a message, at most, before it checks deadlines and signals."""
 
 
 class ElasticMaster(ABC):
@@ -63,7 +63,7 @@ class ElasticMaster(ABC):
         for number in (returning + [None] * coordinator.workers)[: coordinator.workers]:
             self._start(number)
         while self._starting() and time.monotonic() < until and not coordinator.done:
-            self._serve(LONGEST_WAIT)
+            self._serve(POLLING_INTERVAL)
         if not coordinator.members and not coordinator.done:
             raise WorkerFailed(self._why_nobody_came())
         if (late := self._starting()) and not coordinator.done:
@@ -80,8 +80,8 @@ class ElasticMaster(ABC):
     def _turn(self) -> None:
         """Serve who has arrived, and do what time demands."""
         coordinator = self.coordinator
-        wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else LONGEST_WAIT
-        self._serve(min(wait, LONGEST_WAIT))
+        wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
+        self._serve(min(wait, POLLING_INTERVAL))
         while not coordinator.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)

@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_MANY = 512
+_TIMES_BUFFERED = 512
 """Times of a worker that are kept before they are added up: to add each by itself would show in a commit."""
 
-_ALL, _EACH = 32, 8
+_ALWAYS_TIMED, _TIMED_EVERY = 32, 8
 
 
 def is_timed(computation: int) -> bool:
-    """Whether a worker's computation of this number, from 0, is measured: the first `_ALL`, and then one in
-    `_EACH`, since a thread's question for the time shows where a commit takes 30 microseconds."""
-    return computation < _ALL or computation % _EACH == 0
+    """Return whether a worker's computation of this number, from 0, is timed.
+
+    The first `_ALWAYS_TIMED` are, then one in `_TIMED_EVERY`: to read the clock at every commit would show
+    where a commit takes 30 microseconds.
+    """
+    return computation < _ALWAYS_TIMED or computation % _TIMED_EVERY == 0
 
 
 class Measured:
@@ -40,7 +43,7 @@ class Measured:
             self._new[worker], self._computed[worker] = [], {}
         new = self._new[worker]
         new.append((time, share))
-        if len(new) >= _MANY:
+        if len(new) >= _TIMES_BUFFERED:
             self._add_up(worker)
 
     def _add_up(self, worker: int) -> None:

@@ -14,7 +14,7 @@ from asyncqn.types import Algorithm, Array, Problem, Task
 
 _COMMITS = 3
 """The second step sees a pair of points, the third uses the curvature that was learned from it."""
-_FEW = 4096
+_WARM_UP_ROWS = 4096
 """Rows of a computation that is thrown away; as many as the largest batch that JAX compiles for."""
 
 
@@ -28,7 +28,7 @@ class FewRows:
         found = getattr(self._called, name)
         if name not in OF_ROWS or not callable(found):
             return found
-        return lambda theta, rows, *rest: found(theta, rows[:_FEW], *rest)
+        return lambda theta, rows, *rest: found(theta, rows[:_WARM_UP_ROWS], *rest)
 
 
 def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int) -> None:

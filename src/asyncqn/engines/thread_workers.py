@@ -27,11 +27,11 @@ from asyncqn.engines.worker_loop import Received, WorkerLoop
 from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
-LONGEST_WAIT = 0.2
-"""Seconds after which the watching thread looks up at the latest."""
-LAST_WAIT = 5.0
+POLLING_INTERVAL = 0.2
+"""Seconds that the watching thread waits, at most, before it checks deadlines and signals."""
+BROKEN_OFF_WAIT = 5.0
 """Seconds for which threads are waited for after the run broke off."""
-HURRY = 1.0
+SECOND_SIGNAL_WAIT = 1.0
 """Seconds for which they are waited for after a second Ctrl-C."""
 
 
@@ -80,12 +80,12 @@ class ThreadWorkers:
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
-        held = self.lock.acquire(timeout=HURRY)
+        held = self.lock.acquire(timeout=SECOND_SIGNAL_WAIT)
         self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
         if held:
             self._wake()
             self.lock.release()
-        self._wait_for(threads, LAST_WAIT)
+        self._wait_for(threads, BROKEN_OFF_WAIT)
 
     def _join_workers(self) -> dict[int, float]:
         """Join all who are there from the start; the numbers of all workers, and when they come."""
@@ -106,8 +106,8 @@ class ThreadWorkers:
         while not coordinator.done:
             with self.lock:
                 self.alarm = coordinator.deadline
-                wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else LONGEST_WAIT
-            self.alert.wait(min(wait, LONGEST_WAIT))
+                wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
+            self.alert.wait(min(wait, POLLING_INTERVAL))
             self.alert.clear()
             with self.lock:
                 coordinator.stop_where_interrupted()
@@ -123,11 +123,11 @@ class ThreadWorkers:
         until = time.monotonic() + seconds
         for worker, thread in threads.items():
             while thread.is_alive() and time.monotonic() < until:
-                thread.join(min(LONGEST_WAIT, seconds))
+                thread.join(min(POLLING_INTERVAL, seconds))
                 if self.coordinator.done and worker not in self.coordinator.members:
                     break
                 if self.coordinator.hurried:
-                    until = min(until, time.monotonic() + HURRY)
+                    until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
 
     def _give_up_silent(self, threads: dict[int, threading.Thread]) -> None:
         """Part with workers that compute for too long after the end; a thread cannot be ended."""

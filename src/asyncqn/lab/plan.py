@@ -29,9 +29,9 @@ from asyncqn.types import Algorithm, Engine, Problem, extra
 Make = Callable[[Problem, int], Algorithm]
 """The algorithm for a problem and so many workers."""
 
-LONGEST = 200_000
+DEFAULT_COMMIT_LIMIT = 200_000
 """Commits of a stochastic method after which the target counts as missed, when the user does not say."""
-FEWEST = 20
+MIN_RECORDED_COMMITS = 20
 """Commits that a recorded run has at least."""
 PAYS = 0.9
 """More workers pay where they take the time below this share of what fewer need."""
@@ -221,8 +221,12 @@ def _recorded(problem: Problem, algorithm: Algorithm, engine: Engine, seed: int,
         "evaluate": evaluate,
         "progress": False,
     }
-    run = minimize(problem, algorithm, commits=LONGEST, max_time=seconds, **options)
-    return run if run.nit >= FEWEST else minimize(problem, algorithm, commits=FEWEST, **options)
+    run = minimize(problem, algorithm, commits=DEFAULT_COMMIT_LIMIT, max_time=seconds, **options)
+    return (
+        run
+        if run.nit >= MIN_RECORDED_COMMITS
+        else minimize(problem, algorithm, commits=MIN_RECORDED_COMMITS, **options)
+    )
 
 
 def _makers(problem: Problem, given: Mapping[str, Make | Algorithm], workers: int) -> dict[str, Make]:
@@ -256,7 +260,7 @@ def _time_to(
 ) -> float:
     """When a run reaches its target; infinite where it ends before, if only because it has converged."""
     if commits is None and extra(algorithm, "standing") is None:
-        commits = LONGEST
+        commits = DEFAULT_COMMIT_LIMIT
     evaluate = _evaluate(algorithm)
     options |= {"commits": commits, "evaluate": evaluate, "progress": False}
     run = minimize(problem, algorithm, engine=engine, **options)

@@ -14,8 +14,8 @@ from asyncqn_recommender.kernels.ratings import mark_repeats
 if TYPE_CHECKING:
     from asyncqn_recommender.data.ratings import Ratings
 
-FEW = 200_000
-"""So many rows are sorted before a loop over them would be compiled."""
+COMPILE_FROM = 200_000
+"""From so many rows on a compiled loop is worth its compilation; fewer are sorted by NumPy."""
 POLICIES = ("error", "last", "first", "mean", "sum")
 
 
@@ -36,7 +36,7 @@ def check_policy(duplicates: str | None) -> None:
 
 def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
     """Which rows repeat the (user, item) pair of an earlier row."""
-    if len(ratings) <= FEW:
+    if len(ratings) <= COMPILE_FROM:
         pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
         _, first = np.unique(pairs, return_index=True)
         again = np.ones(len(ratings), dtype=bool)

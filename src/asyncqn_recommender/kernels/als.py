@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from asyncqn.types import Array
 
 
-FEW = 200_000
-"""So many ratings are sorted before a loop over them would be compiled."""
+COMPILE_FROM = 200_000
+"""From so many ratings on a compiled loop is worth its compilation; fewer are sorted by NumPy."""
 
 
 class Grouped(NamedTuple):
@@ -41,7 +41,7 @@ def grouped(keys: Any, others: Any, values: Any, n_rows: int) -> Grouped:
     np.cumsum(np.bincount(keys, minlength=n_rows), out=start[1:])
     if not (keys[1:] < keys[:-1]).any():
         return Grouped(start, _usable(others, np.int32), _usable(values, np.float32))
-    if len(keys) <= FEW:
+    if len(keys) <= COMPILE_FROM:
         order = np.argsort(keys, kind="stable")
         return Grouped(start, _usable(others[order], np.int32), _usable(values[order], np.float32))
     result = Grouped(start, np.empty(len(keys), np.int32), np.empty(len(keys), np.float32))

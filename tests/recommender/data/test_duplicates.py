@@ -105,6 +105,6 @@ def test_few_rows_and_many_are_searched_in_two_ways_with_one_answer(monkeypatch:
     columns = users.astype(np.int32), items.astype(np.int32), np.ones(300, np.float32)
     table = Ratings(*columns, np.arange(9), np.arange(40))
     sorted_ = duplicates.repeated_rows(table)
-    monkeypatch.setattr(duplicates, "FEW", 0)
+    monkeypatch.setattr(duplicates, "COMPILE_FROM", 0)
     np.testing.assert_array_equal(duplicates.repeated_rows(table), sorted_)
     assert 0 < sorted_.sum() < 300

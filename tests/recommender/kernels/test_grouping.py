@@ -18,8 +18,8 @@ def test_groups_are_those_of_a_stable_sort(keys: list[int]) -> None:
     column = np.array(keys, np.int32)
     others, values = np.arange(column.size, dtype=np.int32), np.arange(column.size, dtype=np.float32)
     order = np.argsort(column, kind="stable")
-    for few in (0, als.FEW):  # compiled, and not
-        with mock.patch.object(als, "FEW", few):
+    for few in (0, als.COMPILE_FROM):  # compiled, and not
+        with mock.patch.object(als, "COMPILE_FROM", few):
             found = grouped(column, others, values, 8)
         np.testing.assert_array_equal(found.start, np.searchsorted(column[order], np.arange(9)))
         np.testing.assert_array_equal(found.others, order)

@@ -43,7 +43,7 @@ from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
-from asyncqn.algorithms.safeguard import FIRST, LONGEST
+from asyncqn.algorithms.safeguard import FIRST, STEP_GROWTH
 from asyncqn.kernels.table import replace_entry
 from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit
@@ -226,7 +226,7 @@ def aim(
     progress = progress._replace(norm=norm)
     if not (0.0 < length < math.inf and norm < math.inf):
         return progress
-    most = math.inf if progress.stride == 0.0 else LONGEST * max(progress.stride, far)
+    most = math.inf if progress.stride == 0.0 else STEP_GROWTH * max(progress.stride, far)
     most = min(most, bound)
     if not known:
         promised = 0.5 * dot(g, step)

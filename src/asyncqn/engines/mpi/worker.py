@@ -37,8 +37,8 @@ UPDATE, REJECTED, STATE = 1, 2, 3
 """Kinds of messages from a worker."""
 ORDERS, ANSWERS, STATES = 1, 2, 3
 """Tags: messages of one tag arrive in the order in which they were sent."""
-LONGEST_WAIT = 0.02
-"""Seconds that a slowed worker sleeps at most before it looks whether the run is over."""
+POLLING_INTERVAL = 0.02
+"""Seconds that a slowed worker sleeps, at most, before it checks whether the run is over."""
 PIECE = 1 << 28
 """Bytes of a state that one message carries: counts of larger messages overflow in some MPIs."""
 
@@ -145,7 +145,7 @@ class Worker:
         while (left := until * self.unit - time.perf_counter()) > 0:
             if self.receiving.Test():
                 return False
-            time.sleep(min(left, LONGEST_WAIT) if math.isfinite(left) else LONGEST_WAIT)
+            time.sleep(min(left, POLLING_INTERVAL) if math.isfinite(left) else POLLING_INTERVAL)
         return True
 
     def _send_state(self, arrays: Arrays | None, final: bool = False) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
-from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
+from asyncqn.engines.elastic import POLLING_INTERVAL, ElasticMaster
 from asyncqn.engines.failures import Failure
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.processes.channel import (
@@ -39,7 +39,7 @@ from asyncqn.engines.processes.worker import NO_PART, NOBODY
 from asyncqn.engines.shared_memory import mapped, shared_memory
 from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
 
-HURRY = 1.0
+SECOND_SIGNAL_WAIT = 1.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
 
@@ -118,9 +118,9 @@ class ProcessMaster(ElasticMaster):
                 self._send(slot, STOP, slot.worker)
         until = time.monotonic() + coordinator.last_wait(self.clock.unit)
         while self.slots and time.monotonic() < until:
-            self._serve(LONGEST_WAIT)
+            self._serve(POLLING_INTERVAL)
             if coordinator.checkpoints is not None and coordinator.hurried:
-                until = min(until, time.monotonic() + HURRY)
+                until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
                 coordinator.checkpoints.hurry, hurried = False, True
         for slot in list(self.slots.values()):
             if not hurried:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
 from asyncqn.engines.copies import copied, copied_into
-from asyncqn.engines.elastic import LONGEST_WAIT, ElasticMaster
+from asyncqn.engines.elastic import POLLING_INTERVAL, ElasticMaster
 from asyncqn.engines.failures import Failure
 from asyncqn.engines.orders import Assign
 from asyncqn.engines.ray.worker import Answer, Reference, Worker, WorkerSetup
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at Ray's servers."""
-HURRY = 2.0
+SECOND_SIGNAL_WAIT = 2.0
 """Seconds for which workers are waited for after a second Ctrl-C."""
 
 
@@ -132,10 +132,10 @@ class RayMaster(ElasticMaster):
                 self._call(slot, "final_state", slot.worker)
         until, hurried = time.monotonic() + coordinator.last_wait(self.clock.unit), False
         while len(self.states) < len(self.at) and time.monotonic() < until:
-            self._serve(LONGEST_WAIT)
+            self._serve(POLLING_INTERVAL)
             self._give_up_silent()
             if coordinator.hurried and not hurried:
-                until, hurried = min(until, time.monotonic() + HURRY), True
+                until, hurried = min(until, time.monotonic() + SECOND_SIGNAL_WAIT), True
         for slot in list(self.at.values()):
             if slot.worker not in self.states and not hurried:
                 coordinator.give_up(slot.worker, self._now())
