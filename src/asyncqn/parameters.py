@@ -17,12 +17,10 @@ import dataclasses
 import difflib
 import inspect
 import math
-import os
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial, wraps
-from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
@@ -31,7 +29,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn import parameter_kinds as kinds
 from asyncqn.errors import BadInput, is_count, require
+from asyncqn.parameter_kinds import Kind, Refused, array_like, brief, real_array
 
 __all__ = [
     "Checked",
@@ -42,41 +42,18 @@ __all__ = [
     "Seed",
     "Workers",
     "array_like",
+    "brief",
     "check_seed",
     "checked",
     "from_json",
     "parameter",
     "parameters_of",
+    "real_array",
     "suggestion",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-LARGEST = 2**63 - 1
-"""The largest integer: beyond it a number fits into no array, and no array has that many elements."""
-
-
-class Refused(ValueError):
-    """A value that is not of a kind; its text, if any, stands for the value in the sentence."""
-
-
-class Kind(NamedTuple):
-    """What values a parameter takes."""
-
-    words: tuple[str, ...]
-    """Its alternatives, each with its article: ("a positive finite number", "None")."""
-    convert: Callable[[Any], Any]
-    """The value as the parameter is to hold it; raises `Refused`."""
-    in_files: Any
-    """The type of what a file says, as msgspec spells it; None where no file can say it."""
-    description: str = ""
-    """What the parameter means."""
-
-    @property
-    def sentence(self) -> str:
-        """What a value must be, in words."""
-        *others, last = self.words
-        return f"{', '.join(others)} or {last}" if others else last
 
 
 class Parameter(NamedTuple):
@@ -245,7 +222,7 @@ def kind_of(hint: Any) -> Kind:
     notes = [meta for meta in metas if isinstance(meta, msgspec.Meta)]
     if not own and typing.get_origin(hint) in (typing.Union, UnionType):  # limits are those of its numbers
         numbers = [part in (int, float) and bool(notes) for part in parts]
-        kind = _union(
+        kind = kinds.union(
             [kind_of(Annotated[part, *notes] if yes else part) for part, yes in zip(parts, numbers)]
         )
         in_files = kind.in_files if any(numbers) else _annotated(kind.in_files, notes)
@@ -262,156 +239,30 @@ def _annotated(hint: Any, notes: list[msgspec.Meta]) -> Any:
     return Annotated[hint, *notes] if notes and hint is not None else hint
 
 
-def _limits(note: msgspec.Meta) -> dict[str, Any]:
-    return {at: getattr(note, at) for at in ("gt", "ge", "lt", "le") if getattr(note, at) is not None}
-
-
 def _plain_kind(hint: Any, notes: list[msgspec.Meta]) -> Kind:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return Kind(("anything",), lambda value: value, Any)
     if hint in (None, NoneType):
-        return Kind(("None",), _none, NoneType)
+        return Kind(("None",), kinds.none, NoneType)
     if hint in (int, float):
-        return _number(hint, notes)
+        return kinds.number(hint, notes)
     if hint is bool:
-        return Kind(("True or False",), _bool, bool)
+        return Kind(("True or False",), kinds.boolean, bool)
     if hint is str:
-        return Kind(("a text",), partial(_text, [note.pattern for note in notes if note.pattern]), str)
+        return Kind(("a text",), partial(kinds.text, [note.pattern for note in notes if note.pattern]), str)
     if origin is Literal:
-        return Kind(tuple(repr(word) for word in parts), partial(_word, parts), hint)
+        return Kind(tuple(repr(word) for word in parts), partial(kinds.word, parts), hint)
     if origin in _COLLECTIONS or hint in _COLLECTIONS:
         return _COLLECTIONS[origin or hint](parts)
     if origin is Callable or hint is Callable:
-        return Kind(("a function",), partial(_that, callable), None)
+        return Kind(("a function",), partial(kinds.that, callable), None)
     if isinstance(origin or hint, type):
         return _instance(origin or hint)
     return Kind(("anything",), lambda value: value, Any)
 
 
-def brief(value: Any) -> str:
-    """A value on one line of at most 80 characters."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a user's class may do anything
-        text = f"an object of {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 # -- the kinds
-
-
-def _that(holds: Callable[[Any], bool], value: Any) -> Any:
-    if not holds(value):
-        raise Refused
-    return value
-
-
-def _none(value: Any) -> None:
-    if value is not None:
-        raise Refused
-
-
-def _bool(value: Any) -> bool:
-    return bool(_that(lambda given: isinstance(given, (bool, np.bool_)), value))
-
-
-def _text(patterns: Sequence[str], value: Any) -> str:
-    import re
-
-    if not isinstance(value, str) or not all(re.search(pattern, value) for pattern in patterns):
-        raise Refused
-    return str(value)
-
-
-def _path(value: Any) -> Any:
-    if not isinstance(value, (str, os.PathLike)) or "\0" in str(value):
-        raise Refused
-    return value
-
-
-def _word(words: tuple[Any, ...], value: Any) -> Any:
-    if not isinstance(value, str) or value not in words:
-        raise Refused
-    return str(value)
-
-
-def _dtype(value: Any) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(value)
-    except Exception:  # NumPy raises errors of many kinds here
-        raise Refused from None
-    return _that(lambda given: value is not None and given in (np.float64, np.float32), dtype)  # type: ignore[no-any-return]
-
-
-def _number(of: type[int] | type[float], notes: list[msgspec.Meta]) -> Kind:
-    """An integer of 64 bits, or a real number, within the limits."""
-    limits: dict[str, Any] = {}
-    for note in notes:
-        limits |= _limits(note)
-    infinite = not notes or any((note.extra or {}).get("infinite") for note in notes)
-    gt, ge, lt, le = (limits.get(at) for at in ("gt", "ge", "lt", "le"))
-    wanted: type[Any] = Integral if of is int else Real
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, wanted):
-            raise Refused
-        try:
-            number = of(value)
-        except (OverflowError, ValueError):
-            raise Refused(f"{brief(value)}, which is too large") from None
-        if of is int and not -LARGEST <= number <= LARGEST:
-            raise Refused(f"{brief(value)}, which has more than 64 bits")
-        if notes and (math.isnan(number) or (math.isinf(number) and not infinite)):
-            raise Refused
-        if (gt is not None and not number > gt) or (ge is not None and not number >= ge):
-            raise Refused
-        if (lt is not None and not number < lt) or (le is not None and not number <= le):
-            raise Refused(f"{number}, which is more than {le}" if of is int else "")
-        return number
-
-    words = _integer_words(ge, le) if of is int else _number_words(gt, ge, lt, le, infinite)
-    if not notes:
-        words = words[:1]
-    return Kind(words, convert, of)
-
-
-def _integer_words(least: int | None, most: int | None) -> tuple[str, ...]:
-    if least is None or most is None or most >= 1000:  # a limit that few ever meet is told to those who do
-        return ("an integer",) if least is None else (f"an integer of at least {least}",)
-    return (f"an integer from {least} to {most}",)
-
-
-def _number_words(gt: Any, ge: Any, lt: Any, le: Any, infinite: bool) -> tuple[str, ...]:
-    low = f"({gt:g}" if gt is not None else f"[{ge:g}" if ge is not None else None
-    high = f"{lt:g})" if lt is not None else f"{le:g}]" if le is not None else None
-    if low and high:
-        return (f"a number in {low}, {high}",)
-    finite = "" if infinite else "finite "
-    if gt == 0:
-        words = f"a positive {finite}number"
-    elif low is not None:
-        words = f"a {finite}number {'above' if gt is not None else 'of at least'} {low[1:]}"
-    else:
-        words = f"a {finite}number"
-    return (words, "infinity") if infinite else (words,)
-
-
-def _union(kinds: list[Kind]) -> Kind:
-    def convert(value: Any) -> Any:
-        reason = ""
-        for kind in kinds:
-            try:
-                return kind.convert(value)
-            except Refused as refusal:
-                reason = reason or str(refusal)
-        raise Refused(reason)
-
-    words = tuple(dict.fromkeys(word for kind in kinds for word in kind.words))
-    said = [kind.in_files for kind in kinds if kind.in_files is not None]
-    known = said and said != [NoneType]
-    told = next((kind.description for kind in kinds if kind.description), "")
-    return Kind(words, convert, typing.Union[tuple(said)] if known else None, told)  # noqa: UP007 - at run time
 
 
 def _sequence(parts: tuple[Any, ...]) -> Kind:
@@ -488,7 +339,7 @@ def _instance(cls: type[Any]) -> Kind:
             raise Refused(f"the class {value.__name__}: make an object of it, {value.__name__}(...)")
         if lacking:
             raise Refused("" if lacking == members else f"{brief(value)}, which has no {lacking[0]}")
-        return value if protocol else _that(lambda given: isinstance(given, cls), value)
+        return value if protocol else kinds.that(lambda given: isinstance(given, cls), value)
 
     return Kind((words,), convert, file_type(cls) if dataclasses.is_dataclass(cls) else None)
 
@@ -504,39 +355,13 @@ def _has(value: Any, name: str) -> bool:
     return True
 
 
-def real_array(value: Any) -> np.ndarray[Any, Any]:
-    """An array of real numbers or truth values; refused where it holds anything else, or masks some."""
-    try:
-        array = np.asanyarray(value)
-    except (ValueError, TypeError):
-        raise Refused("a ragged or unreadable array") from None
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        raise Refused("a masked array with masked entries: fill or remove them")
-    array = np.asarray(array)
-    if array.dtype.kind not in "biuf":
-        raise Refused(f"an array of {array.dtype}")
-    return array
-
-
-def array_like(value: Any) -> Any:
-    """An array, a frame, a tensor or a list; its numbers are looked at where it is used."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise Refused("a masked array with masked entries: fill or remove them")
-    if getattr(getattr(value, "dtype", None), "kind", "") == "c" or (
-        isinstance(value, (list, tuple)) and any(isinstance(each, complex) for each in value)
-    ):
-        raise Refused("an array of complex numbers")
-    keyed = isinstance(value, Mapping) and not hasattr(value, "tocsr")  # SciPy's DOK matrix is a dict
-    if keyed or isinstance(value, (str, bytes, type)) or not hasattr(value, "__len__"):
-        raise Refused
-    return value
-
-
 ARRAY = Kind(("an array",), array_like, None)
 REAL = Kind(("an array of real numbers",), real_array, tuple[float, ...])
 RealArray = Annotated[npt.ArrayLike, REAL]
 Precision = Annotated[
-    npt.DTypeLike, Kind(("float64 or float32",), _dtype, Literal["float64", "float32"]), parameter("Of theta")
+    npt.DTypeLike,
+    Kind(("float64 or float32",), kinds.precision, Literal["float64", "float32"]),
+    parameter("Of theta"),
 ]
 Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
 Workers = Annotated[int, parameter("How many workers there are", ge=1, le=1_000_000)]
@@ -557,8 +382,8 @@ CheckpointEvery = Annotated[
         infinite=True,
     ),
 ]
-Folder = Annotated[str | Path, Kind(("the path of a folder",), _path, str)]
-File = Annotated[str | Path, Kind(("the path of a file",), _path, str)]
+Folder = Annotated[str | Path, Kind(("the path of a folder",), kinds.path, str)]
+File = Annotated[str | Path, Kind(("the path of a file",), kinds.path, str)]
 
 
 def _with_infinities(value: Any) -> Any:
