@@ -181,7 +181,8 @@ def test_what_cannot_travel_to_a_new_interpreter_is_refused_and_forked_all_the_s
     problem.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(aq.BadInput, match=r"^Slope cannot be sent to other processes \(.*\): put it"):
         aq.minimize(problem, EVERY["sgd"], engine=aq.Processes(1, start_method="spawn"), commits=10)
-    run = aq.minimize(problem, EVERY["sgd"], engine=aq.Processes(1, start_method="fork"), commits=10)
+    engine = aq.Processes(1, start_method="fork")
+    run = aq.minimize(problem, EVERY["sgd"], engine=engine, commits=10, theta0=START)
     assert run.status == "completed"
 
 

@@ -9,6 +9,8 @@ JSON schema of job files.  Dataclasses derive from `Checked`; functions are deco
 
 A bool is no number.  NumPy's scalars are the Python numbers that they hold, and become these.  Integers have
 64 bits.  A number that is described is finite unless the description says otherwise, and never NaN.
+
+May import: errors.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import parameter_kinds as kinds
 from asyncqn.errors import BadInput, is_count, require
-from asyncqn.parameter_kinds import Kind, Refused, array_like, brief, real_array
+from asyncqn.parameters import kinds
+from asyncqn.parameters.kinds import Kind, Refused, array_like, brief, real_array
 
 __all__ = [
     "Checked",
