@@ -97,10 +97,29 @@ def test_numbers_of_workers_and_times_are_read():
 
 
 def test_a_target_that_nobody_reaches_is_told():
-    lowest = re.escape(f"(the lowest value recorded is {PROBLEM.optimum:.6g})")
-    with pytest.raises(BadInput, match=f"no algorithm reached.*{lowest}") as caught:
-        aq.plan(PROBLEM, target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, workers=(1,), **QUICK)
+    told: list[str] = []
+    with pytest.raises(BadInput, match="is below its minimum") as caught:
+        aq.plan(PROBLEM, target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, tell=told.append, **QUICK)
     assert one_sentence(caught.value)
+    assert told == [], "nothing was recorded"
+
+
+def test_a_target_that_cannot_be_reached_is_told_before_all_numbers_of_workers_are_simulated():
+    class Unknown:
+        """The same problem, of which nobody knows the minimum."""
+
+        dim, n_data, value, grad = PROBLEM.dim, PROBLEM.n_data, PROBLEM.value, PROBLEM.grad
+
+    told: list[str] = []
+    lowest = re.escape(f"(the lowest value seen is {PROBLEM.optimum:.6g})")
+    with pytest.raises(BadInput, match=f"no algorithm reached.*{lowest}") as caught:
+        aq.plan(Unknown(), target=PROBLEM.optimum - 1.0, algorithms=BLOCKS, tell=told.append, **QUICK)
+    assert one_sentence(caught.value)
+    assert told[-1] == "checking that the target can be reached"
+    assert not [sentence for sentence in told if sentence.startswith("simulating")]
+
+
+def test_a_column_that_is_not_there_is_told():
     with pytest.raises(BadInput, match="no column 'rmse' to plan for; it has commit"):
         aq.plan(PROBLEM, target=1.0, metric="rmse", algorithms=BLOCKS, workers=(1,), **QUICK)
 

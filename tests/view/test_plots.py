@@ -40,13 +40,6 @@ def test_several_runs_share_axes_with_units_and_can_be_told_apart_without_colour
     assert len(styles) == 3
 
 
-def test_the_axis_is_logarithmic_only_where_that_can_be_drawn_and_helps() -> None:
-    assert plotting.wants_log(np.array([1.0, 100.0, np.nan]))
-    assert not plotting.wants_log(np.array([1.0, 2.0]))
-    assert not plotting.wants_log(np.array([-1.0, 100.0]))
-    assert not plotting.wants_log(np.array([np.nan]))
-
-
 def test_staleness_bars_add_up_to_the_deliveries(run: aq.Run) -> None:
     wide = aq.simulate(aq.Cluster(workers=200, worker_std=0.5), aq.AsyncSGD(1.0, 1).stages, 3000, 0)
     for schedule in (run.schedule, wide):

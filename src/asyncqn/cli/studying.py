@@ -61,11 +61,16 @@ def run_study(request: StudyRequest, out: Output, *, budget: int | None, process
 
 def _show(out: Output, study: Study, request: StudyRequest, command: str) -> None:
     best, (metric, target) = study.best, request.problem.goal
+    shown = best if best is not None else study.nearest
+    for name, value in {} if shown is None else shown["parameters"].items():
+        out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
     if best is None:
         out.show(f"no trial reached {metric} {target:g} on every seed.")
+        if shown is not None:
+            lowest, seeds = shown["lowest"], request.problem.seeds
+            reached = f"{metric} {max(lowest):.4g} ({len(lowest)} of {seeds} seeds, {shown['status']})"
+            out.show(f"the nearest trial, with the parameters above, reached {reached}.")
     else:
-        for name, value in best["parameters"].items():
-            out.show(f"{name:>14} = {value:.4g}" if isinstance(value, float) else f"{name:>14} = {value}")
         times = best["times"]
         needed = f"median {median(times):.4g} {request.unit} over {len(times)} runs"
         out.show(f"time to {metric} {target:g}: {needed}")
@@ -75,6 +80,7 @@ def _show(out: Output, study: Study, request: StudyRequest, command: str) -> Non
     found = {
         "algorithm": request.problem.algorithm,
         "best": best,
+        "nearest": study.nearest,
         "trials": counts,
         "file": str(request.path),
     }

@@ -31,12 +31,27 @@ class Effect(NamedTuple):
 
 
 class Blame(NamedTuple):
-    """What `blame` finds."""
+    """What `blame` finds; printed, it is the table of `asyncqn blame`."""
 
     metric: str
     unchanged: float
     """The metric at the end, mean over the seeds."""
     effects: tuple[Effect, ...]
+    seeds: int
+    """How many seeds the means and intervals come from."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.metric} at the end: {self.unchanged:.6g} (mean of {self.seeds} seeds)",
+            f"{'without':<14}{'difference':>12}{'95 % interval':>26}{'error':>10}{'unpaired':>10}",
+        ]
+        for effect in self.effects:
+            interval = f"{effect.low:.4g} to {effect.high:.4g}"
+            lines.append(
+                f"{effect.what:<14}{effect.difference:>12.4g}{interval:>26}{effect.error:>10.2g}"
+                f"{effect.independent_error:>10.2g}"
+            )
+        return "\n".join(lines)
 
 
 @checked
@@ -64,6 +79,11 @@ def blame(
     ['staleness', 'worker 0']
     >>> found.effects[0].error < found.effects[0].independent_error
     True
+    >>> print(found)  # doctest: +ELLIPSIS
+    fun at the end: ... (mean of 4 seeds)
+    without         difference             95 % interval     error  unpaired
+    staleness ...
+    worker 0 ...
     """
     if metric not in run.metrics:
         raise BadInput(f"the run has no metric '{metric}': it has {', '.join(run.metrics)}.")
@@ -78,7 +98,7 @@ def blame(
             tell(done, table.size)
     names = ["staleness", *(f"worker {w}" for w in taken)]
     effects = tuple(_effect(name, table[:, 0], table[:, j + 1]) for j, name in enumerate(names))
-    return Blame(metric, float(table[:, 0].mean()), effects)
+    return Blame(metric, float(table[:, 0].mean()), effects, seeds)
 
 
 def _removable(run: Run) -> list[int]:

@@ -146,6 +146,7 @@ def plan(
         algorithms = {name: planned(name, run) for name, run in recorded.items()}
     makers = _makers(problem, algorithms or CANDIDATES, many)
     end: dict[str, Any] = {"target": target, "metric": metric}
+    _check_optimum(problem, target, metric)
     clusters: dict[str, Cluster] = {}
     lowest = math.inf
     for name, make in makers.items():
@@ -155,6 +156,9 @@ def plan(
             run = _recorded(problem, make(problem, many), engine(many), seed, record / len(makers))
         clusters[name] = Cluster.from_run(run)
         lowest = min(lowest, _lowest(run, name, metric))
+    if lowest > target:
+        say("checking that the target can be reached")
+        _check_reach(problem, makers, clusters, many, lowest, seed=seed, commits=commits, **end)
     predictions = []
     for name, make in makers.items():
         for count in sorted({*workers, many} if check else set(workers)):
@@ -165,11 +169,7 @@ def plan(
             predictions.append(found)
     asked = [p for p in predictions if p.workers in workers]
     best = min(asked, key=lambda p: (p.time, p.workers))
-    require(
-        best.time < math.inf,
-        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached (the lowest "
-        f"value recorded is {lowest:.6g}).",
-    )
+    require(best.time < math.inf, _unreached(target, metric, lowest))
     checked = None
     if check:
         say("checking the best for real")
@@ -185,6 +185,44 @@ def _check(seeds: int, workers: Sequence[int], record: float) -> None:
     sound = len(workers) > 0 and min(workers) >= 1
     require(sound, f"workers must be numbers of at least 1, not {workers!r}.")
     require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
+
+
+def _check_optimum(problem: Problem, target: float, metric: str) -> None:
+    """Refuse, before anything is recorded, a target below the known minimum."""
+    optimum = extra(problem, "optimum")
+    least = {"fun": optimum, "error": 0.0}.get(metric) if optimum is not None else None
+    require(
+        least is None or target >= least,
+        f"the target {target:g} of {metric} is below its minimum, {least}: give one that can be reached.",
+    )
+
+
+def _check_reach(
+    problem: Problem,
+    makers: Mapping[str, Make],
+    clusters: Mapping[str, Cluster],
+    workers: int,
+    lowest: float,
+    *,
+    target: float,
+    metric: str,
+    **options: Any,
+) -> None:
+    """Refuse a target that no algorithm reaches in one simulated run on the recorded number of workers."""
+    for name, make in makers.items():
+        algorithm, engine = make(problem, workers), Simulator(with_workers(clusters[name], workers))
+        run = _run_to(problem, algorithm, engine, target=target, metric=metric, **options)
+        lowest = min(lowest, _lowest(run, name, metric))
+        if lowest <= target:
+            return
+    raise BadInput(_unreached(target, metric, lowest))
+
+
+def _unreached(target: float, metric: str, lowest: float) -> str:
+    return (
+        f"no algorithm reached the target {target:g} of {metric}: give one that can be reached (the lowest "
+        f"value seen is {lowest:.6g})."
+    )
 
 
 def _lowest(run: Run, name: str, metric: str) -> float:
@@ -259,12 +297,19 @@ def _time_to(
     problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
 ) -> float:
     """When a run reaches its target; infinite where it ends before, if only because it has converged."""
+    run = _run_to(problem, algorithm, engine, commits=commits, **options)
+    return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
+
+
+def _run_to(
+    problem: Problem, algorithm: Algorithm, engine: Engine, *, commits: int | None, **options: Any
+) -> Run:
+    """A run to a target, which a stochastic method has missed after `LONGEST` commits."""
     if commits is None and extra(algorithm, "standing") is None:
         commits = DEFAULT_COMMIT_LIMIT
     evaluate = _evaluate(algorithm)
     options |= {"commits": commits, "evaluate": evaluate, "progress": False}
-    run = minimize(problem, algorithm, engine=engine, **options)
-    return run.time if run.metrics[options["metric"]][-1] <= options["target"] else math.inf
+    return minimize(problem, algorithm, engine=engine, **options)
 
 
 def _predicted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.storage import write_whole
 from asyncqn.view.plots import births, pick_metric, time_axis
 from asyncqn.view.seen import Seen
-from asyncqn.view.styles import styles_of
+from asyncqn.view.styles import styles_of_runs
 from asyncqn.view.trace import starts
 
 MOST_ROWS = 20_000
@@ -38,7 +39,9 @@ def page(runs: Mapping[str, Seen]) -> str:
     document = [{**_run(label, run), "color": colors[label]} for label, run in runs.items()]
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return files("asyncqn.view").joinpath("page.html").read_text("utf-8").replace("@DATA@", safe)
+    title = escape(f"{', '.join(runs)} - asyncqn")
+    template = files("asyncqn.view").joinpath("page.html").read_text("utf-8")
+    return template.replace("@TITLE@", title).replace("@DATA@", safe)
 
 
 def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
@@ -49,9 +52,7 @@ def _colors(runs: Mapping[str, Seen]) -> dict[str, str]:
         drawn[label] = run.manifest["algorithm"]["kind"]
     found: dict[str, str] = {}
     for drawn in together.values():
-        names = drawn if len(set(drawn.values())) == len(drawn) else {label: label for label in drawn}
-        styles = styles_of(names.values())
-        found |= {label: styles[name]["color"] for label, name in names.items()}
+        found |= {label: look["color"] for label, look in styles_of_runs(drawn).items()}
     return found
 
 
@@ -70,6 +71,7 @@ def _run(label: str, run: Seen) -> dict[str, Any]:
     ]
     return {
         "label": label,
+        "algorithm": str(made["algorithm"]["kind"]),
         "status": run.status,
         "message": run.message,
         "problem": _problem(run),
@@ -99,7 +101,7 @@ def _facts(run: Seen) -> dict[str, str]:
         "problem": _problem(run),
         "algorithm": f"{made['algorithm']['kind']}: {shown}" if shown else made["algorithm"]["kind"],
         "engine": f"{made['engine'].get('kind')}, {run.schedule.workers} workers, seed {made['seed']}",
-        "commits": f"{run.schedule.commits:,}, and {run.schedule.dropped:,} answers dropped",
+        "commits": f"{run.schedule.commits:,}, and {run.schedule.dropped:,} updates dropped",
         "objective": f"{run.fun:.6g}",
     }
     if stale.size:

@@ -18,7 +18,8 @@ from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.errors import BadInput, MissingExtra, require
 from asyncqn.storage import write_whole
 from asyncqn.table import Table
-from asyncqn.view.styles import styles_of
+from asyncqn.view.axes import axis_of
+from asyncqn.view.styles import styles_of, styles_of_runs
 from asyncqn.view.trace import starts
 
 if TYPE_CHECKING:
@@ -57,19 +58,13 @@ def pick_metric(table: Mapping[str, npt.NDArray[Any]]) -> str:
     return "error" if "error" in table else "fun"
 
 
-def wants_log(values: npt.NDArray[Any]) -> bool:
-    """Whether a logarithmic axis helps: all positive, and a span of more than a decade."""
-    finite = values[np.isfinite(values)]
-    return bool(finite.size and finite.min() > 0 and finite.max() > 10 * finite.min())
-
-
 def convergence(
     tables: Mapping[str, Table], *, metric: str | None = None, x_label: str = SIMULATED
 ) -> Figure:
     """The metric of one or several runs, by name, over time."""
     require(bool(tables), "there is no run to draw.")
     figure = new_figure()
-    _convergence(figure.add_subplot(), tables, metric, x_label)
+    _convergence(figure.add_subplot(), tables, metric, x_label, styles_of(tables))
     return figure
 
 
@@ -77,7 +72,8 @@ def overview(run: Run | Seen) -> Figure:
     """Convergence, staleness and the beginning of the timeline of one run on one page."""
     figure = new_figure(9.0, 8.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.25))
-    _convergence(figure.add_subplot(grid[0, 0]), {_name(run): run.metrics}, None, time_axis(run))
+    tables = {_name(run): run.metrics}
+    _convergence(figure.add_subplot(grid[0, 0]), tables, None, time_axis(run), styles_of(tables))
     draw_staleness(figure.add_subplot(grid[0, 1]), run.schedule)
     draw_timeline(figure.add_subplot(grid[1, :]), run.schedule, time_axis(run), births(run))
     figure.suptitle(
@@ -91,10 +87,10 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.6, 1.0))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
-    _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label)
+    styles = styles_of_runs({name: _name(run) for name, run in runs.items()})
+    _convergence(left, {name: run.metrics for name, run in runs.items()}, metric, x_label, styles)
     if target is not None:
         left.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    styles = styles_of(runs)
     for name, run in runs.items():
         counts = run.schedule.staleness_histogram()
         share = np.cumsum(counts) / max(int(counts.sum()), 1)
@@ -150,23 +146,31 @@ def _finish(axes: Any, title: str, x: str, y: str) -> None:
     axes.set_axisbelow(True)
 
 
-def _convergence(axes: Any, tables: Mapping[str, Table], metric: str | None, x_label: str) -> None:
+def _convergence(
+    axes: Any,
+    tables: Mapping[str, Table],
+    metric: str | None,
+    x_label: str,
+    styles: Mapping[str, dict[str, Any]],
+) -> None:
     metric = metric or pick_metric(next(iter(tables.values())))
-    styles = styles_of(tables)
+    axis = axis_of([table[metric] for table in tables.values() if metric in table])
     for number, (name, table) in enumerate(tables.items()):
         if metric not in table:
             raise BadInput(f"run '{name}' has no column '{metric}'; it has {', '.join(table.columns)}.")
         # Each line's markers start elsewhere, so that those of close lines do not hide each other.
         every = max(1, table.rows // 9)
         marks = {"markersize": 4.5, "markevery": (number * every // 3, every)}
-        axes.plot(table["time"], table[metric], label=name, linewidth=1.5, **marks, **styles[name])
-    if wants_log(np.concatenate([table[metric] for table in tables.values()])):
+        values = table[metric] if axis is None else axis.clip(table[metric])
+        axes.plot(table["time"], values, label=name, linewidth=1.5, **marks, **styles[name])
+    if axis is not None and axis.log:
         axes.set_yscale("log")
     axes.grid(alpha=0.25, which="both", linewidth=0.6)
     axes.margins(x=0.01)
     if len(tables) > 1:
         axes.legend(frameon=False)
-    _finish(axes, "convergence", x_label, LABELS.get(metric, metric))
+    cut = f"; values above {axis.high:.3g} are drawn at the edge" if axis is not None and axis.cut else ""
+    _finish(axes, f"convergence{cut}", x_label, LABELS.get(metric, metric))
 
 
 def draw_staleness(axes: Any, schedule: Schedule) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 STYLES: tuple[dict[str, Any], ...] = (
@@ -21,6 +21,20 @@ ALGORITHM_STYLES = {
     "block-lbfgs": STYLES[4],
     "momentum-lbfgs": STYLES[5],
 }
+
+
+def styles_of_runs(kinds: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the look of each of several runs that are drawn together, by its label.
+
+    Parameters
+    ----------
+    kinds : mapping of str to str
+        The name of the algorithm of each run, by the run's label.  An algorithm has its own look, unless two
+        of the runs have the same algorithm.
+    """
+    names = kinds if len(set(kinds.values())) == len(kinds) else {label: label for label in kinds}
+    found = styles_of(names.values())
+    return {label: found[name] for label, name in names.items()}
 
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from asyncqn.view.axes import Axis
+
 Floats = npt.NDArray[np.floating]
 
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -15,9 +17,13 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, log: bool) -> list[str]:
-    """y over x as lines of text, with the ranges of both; what is not finite is left out."""
-    x, level = _drawable(x, y, log)
+def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, axis: Axis | None) -> list[str]:
+    """y over x as lines of text, with the ranges of both; what is not finite is left out.
+
+    axis: of `axis_of`; None where there is nothing to draw.
+    """
+    log = axis is not None and axis.log
+    x, level = _drawable(x, y, axis)
     if not x.size:
         return ["(nothing to draw)"]
     across = _places(x, x, 2 * width)
@@ -35,10 +41,13 @@ def line_chart(x: Floats, y: Floats, *, width: int = 60, height: int = 10, log: 
     return _framed(drawn, x, level, log, middle=height > 4)
 
 
-def _drawable(x: Floats, y: Floats, log: bool) -> tuple[Floats, Floats]:
-    """The points that can be drawn, their heights as logarithms where asked for."""
-    keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) if log else True)
-    return x[keep].astype(float), np.log10(y[keep].astype(float)) if log else y[keep].astype(float)
+def _drawable(x: Floats, y: Floats, axis: Axis | None) -> tuple[Floats, Floats]:
+    """The points that can be drawn, moved into the axis, their heights as logarithms where it is one."""
+    if axis is None:
+        return x[:0], y[:0]
+    keep = np.isfinite(x) & np.isfinite(y)
+    level = axis.clip(y[keep].astype(float))
+    return x[keep].astype(float), np.log10(level) if axis.log else level
 
 
 def _places(values: Floats, among: Floats, count: int) -> npt.NDArray[np.int64]:
@@ -98,10 +107,11 @@ def histogram_bins(counts: npt.NDArray[np.int64], most: int = 12) -> tuple[list[
 
 
 def overlaid_chart(
-    curves: Mapping[str, tuple[Floats, Floats]], *, width: int = 72, height: int = 16, log: bool
+    curves: Mapping[str, tuple[Floats, Floats]], *, width: int = 72, height: int = 16, axis: Axis | None
 ) -> list[str]:
     """Several y over x in one frame, each drawn with its letter; where two meet, the later letter stands."""
-    kept = {letter: _drawable(x, y, log) for letter, (x, y) in curves.items()}
+    log = axis is not None and axis.log
+    kept = {letter: _drawable(x, y, axis) for letter, (x, y) in curves.items()}
     xs, ys = (np.concatenate([pair[side] for pair in kept.values()]) for side in (0, 1))
     if not xs.size:
         return ["(nothing to draw)"]

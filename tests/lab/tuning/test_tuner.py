@@ -172,6 +172,27 @@ def test_a_job_is_tuned_by_the_options_that_simulate_has(
     assert json.loads(capsys.readouterr().out)["status"] == "converged"
 
 
+def test_a_study_that_reaches_its_goal_in_no_trial_ends_with_the_nearest_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(JOB)
+    words = ["--metric", "error", "--target", "1e-30", "-p", "batch=5", "--workers", "4", "--max-time", "300"]
+    words += ["--budget", "4", "--seeds", "2", "--processes", "1"]
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as end:
+            main(["tune", "async-sgd", "own.toml", *words, *more])
+        assert end.value.code == 0
+    *lines, document = capsys.readouterr().out.splitlines()
+    nearest = json.loads(document)["nearest"]
+    trials = load_study(tmp_path / "runs" / "tuned" / "async-sgd-own.json").trials
+    assert max(nearest["lowest"]) == min(max(trial["lowest"]) for trial in trials)
+    assert f"h = {nearest['parameters']['h']:.4g}" in lines[0] + lines[1]
+    assert "no trial reached error 1e-30 on every seed." in lines
+    reached = f"reached error {max(nearest['lowest']):.4g} (1 of 2 seeds, {nearest['status']})."
+    assert f"the nearest trial, with the parameters above, {reached}" in lines
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

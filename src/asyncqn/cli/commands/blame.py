@@ -38,14 +38,7 @@ def blame(
             metric=metric,
             tell=lambda done, total: advance(done // total, f"{done} of {total} runs"),
         )
-    out.show(f"{found.metric} at the end: {found.unchanged:.6g} (mean of {seeds} seeds)")
-    out.show(f"{'without':<14}{'difference':>12}{'95 % interval':>26}{'error':>10}{'unpaired':>10}")
-    for effect in found.effects:
-        interval = f"{effect.low:.4g} to {effect.high:.4g}"
-        out.show(
-            f"{effect.what:<14}{effect.difference:>12.4g}{interval:>26}{effect.error:>10.2g}"
-            f"{effect.independent_error:>10.2g}"
-        )
+    out.show(str(found))
     out.result(
         {
             "run": str(run),

@@ -12,6 +12,8 @@ from asyncqn.cli.options import ViewOptions
 from asyncqn.cli.output import Output
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from asyncqn.view.seen import Seen
 
 
@@ -46,7 +48,7 @@ def compare(
     if out.json:
         out.result({"metric": metric, "target": goal, "runs": rows})
     else:
-        out.show("\n".join(report(seen, rows, metric, goal)))
+        out.show(report(seen, rows, metric, goal))
 
 
 def labels(folders: list[Path]) -> dict[str, Path]:
@@ -92,11 +94,13 @@ def compared(
     return rows, goal
 
 
-def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None) -> list[str]:
-    """The table and the overlaid curves as lines of text."""
-    import numpy as np
+def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal: float | None) -> Text:
+    """The table and the overlaid curves; a run's letter has the colour of its curve in figure and page."""
+    from rich.text import Text
 
-    from asyncqn.view.plots import time_axis, wants_log
+    from asyncqn.view.axes import axis_of
+    from asyncqn.view.plots import time_axis
+    from asyncqn.view.styles import styles_of_runs
     from asyncqn.view.terminal import overlaid_chart
 
     titles = ["", "run", "algorithm", "status", "workers", "commits", "staleness", f"best {metric}"]
@@ -114,6 +118,20 @@ def report(seen: dict[str, Seen], rows: list[dict[str, Any]], metric: str, goal:
         letter: (run.metrics["time"], run.metrics[metric])
         for letter, run in zip(letters, seen.values(), strict=True)
     }
-    log = wants_log(np.concatenate([y for _, y in curves.values()]))
+    axis = axis_of([y for _, y in curves.values()])
+    log = axis is not None and axis.log
     title = f"{metric} over {time_axis(next(iter(seen.values())))}{', logarithmic' if log else ''}"
-    return [*(line.rstrip() for line in lines), "", title, *overlaid_chart(curves, log=log)]
+    looks = styles_of_runs({row["run"]: row["algorithm"] for row in rows})
+    colors = {letter: looks[row["run"]]["color"] for letter, row in zip(letters, rows, strict=True)}
+    text = Text(f"{lines[0].rstrip()}\n")
+    for letter, line in zip(letters, lines[1:], strict=True):
+        text.append(letter, colors[letter]).append(f"{line[1:].rstrip()}\n")
+    text.append(f"\n{title}\n")
+    for line in overlaid_chart(curves, axis=axis):
+        frame, mark, drawn = line.partition("┤")
+        text.append(frame + mark)
+        for cell in drawn:
+            text.append(cell, colors.get(cell))
+        text.append("\n")
+    text.rstrip()
+    return text

@@ -74,7 +74,8 @@ def describe(run: Seen, folder: Path) -> dict[str, Any]:
 
 def report(run: Seen, folder: Path) -> list[str]:
     """The summary as lines of text."""
-    from asyncqn.view.plots import SIMULATED, pick_metric, time_axis, wants_log
+    from asyncqn.view.axes import axis_of
+    from asyncqn.view.plots import SIMULATED, pick_metric, time_axis
     from asyncqn.view.terminal import bar_chart, histogram_bins, line_chart
 
     schedule, made = run.schedule, run.manifest
@@ -97,11 +98,12 @@ def report(run: Seen, folder: Path) -> list[str]:
         return [*lines, "nothing was evaluated yet."]
     metric = pick_metric(run.metrics)
     values = run.metrics[metric]
-    log = wants_log(values)
+    axis = axis_of([values])
+    log = axis is not None and axis.log
     ending = f"U = {run.fun:.6g}" + (f", error = {numbers['error']:.4g}" if "error" in numbers else "")
     lines += [
         f"convergence: {metric} over time [{unit}]{', logarithmic' if log else ''}; at the end {ending}",
-        *line_chart(run.metrics["time"], values, log=log),
+        *line_chart(run.metrics["time"], values, axis=axis),
         "",
     ]
     if schedule.worker.size:
@@ -110,7 +112,7 @@ def report(run: Seen, folder: Path) -> list[str]:
             *bar_chart(*histogram_bins(schedule.staleness_histogram())),
             "",
             f"work per worker: {schedule.workers} workers, {schedule.commits:,} commits, "
-            f"{schedule.dropped:,} answers dropped; commits, mean staleness, mean cycle",
+            f"{schedule.dropped:,} updates dropped; updates committed, mean staleness, mean cycle",
             *_workers(run, unit),
             "",
         ]

@@ -28,6 +28,8 @@ class TimeToTarget(NamedTuple):
     """The metric at the end, to tell a near miss from a far one."""
     pairs: float | None = None
     """The share of curvature pairs that were accepted; None where none was offered."""
+    lowest: float | None = None
+    """The lowest value that the metric had; None where it was never finite."""
 
 
 def accepted_share(run: Run) -> float | None:
@@ -100,7 +102,8 @@ def time_to(
     )
     last = seen[-1] if seen and np.isfinite(seen[-1]) else float(np.finfo(np.float64).max)
     pairs = accepted_share(run)
+    lowest = min((value for value in seen if np.isfinite(value)), default=None)
     if reached:
-        return TimeToTarget("reached", float(reached[0].time), reached[0].commit, last, pairs)
+        return TimeToTarget("reached", float(reached[0].time), reached[0].commit, last, pairs, lowest)
     lost = run.status == "diverged" or not last <= hopeless * max(1.0, abs(seen[0]))
-    return TimeToTarget("diverged" if lost else "too slow", None, None, last, pairs)
+    return TimeToTarget("diverged" if lost else "too slow", None, None, last, pairs, lowest)

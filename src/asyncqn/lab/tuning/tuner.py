@@ -49,6 +49,15 @@ class Study:
         return next(iter(self.ranked), None)
 
     @property
+    def nearest(self) -> Trial | None:
+        """The trial that came nearest to the goal: by the lowest metric of its worst seed.
+
+        None where no trial had a finite metric, or the study was saved by a version that did not note it.
+        """
+        known = [t for t in self.trials if t.get("lowest") and all(v is not None for v in t["lowest"])]
+        return min(known, key=lambda trial: max(trial["lowest"]), default=None)
+
+    @property
     def best_time(self) -> float:
         """The median time of the best trial; infinite where there is none."""
         return median(self.best["times"]) if self.best else math.inf
@@ -93,10 +102,12 @@ def evaluate(problem: TuningProblem, parameters: dict[str, Any], best: float) ->
     """One trial: its times on the seeds, with a word on how it ended."""
     times: list[float | None] = []
     costs: list[float] = []
+    lowest: list[float | None] = []
     status = "complete"
     for k in range(problem.seeds):
         outcome = problem.outcome(parameters, min(problem.limit, 4.0 * best), k)
         times.append(outcome.time)
+        lowest.append(outcome.lowest)
         if outcome.time is None:
             status = outcome.status
             costs.append(math.log(problem.limit) + (3.0 if status == "diverged" else 1.0))
@@ -105,7 +116,8 @@ def evaluate(problem: TuningProblem, parameters: dict[str, Any], best: float) ->
         if outcome.time > PRUNE * best:
             status = "pruned" if k + 1 < problem.seeds else status
             break
-    return {"parameters": parameters, "times": times, "score": sum(costs) / len(costs), "status": status}
+    score = sum(costs) / len(costs)
+    return {"parameters": parameters, "times": times, "score": score, "status": status, "lowest": lowest}
 
 
 def tune(

@@ -1,0 +1,93 @@
+"""One rule for the axis of a metric: it survives zeros and explosions, in every picture of a run."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from asyncqn.cli.commands.compare import compared, report
+from asyncqn.core.schedule import Schedule
+from asyncqn.table import Table
+from asyncqn.view import plots
+from asyncqn.view.axes import axis_of
+from asyncqn.view.page import page
+from asyncqn.view.seen import Seen
+from asyncqn.view.styles import styles_of_runs
+
+
+def test_the_axis_is_logarithmic_where_that_can_be_drawn_and_helps() -> None:
+    assert axis_of([np.array([100.0, 1.0, np.nan])]) == (True, 1.0, 100.0, False)
+    assert axis_of([np.array([2.0, 1.0])]) == (False, 1.0, 2.0, False)
+    assert axis_of([np.array([100.0, -1.0])]) == (False, -1.0, 100.0, False)
+    assert axis_of([np.array([np.nan])]) is None
+    assert axis_of([]) is None
+
+
+def test_zeros_and_rounding_do_not_cost_the_logarithm() -> None:
+    axis = axis_of([np.array([5.0, 1e-3, 0.0, -1e-15])])
+    assert axis == (True, 1e-3, 5.0, False)
+    assert axis.clip(np.array([0.0, -1e-15, 5.0])).tolist() == [1e-3, 1e-3, 5.0]
+    assert axis_of([np.zeros(3)]) == (False, 0.0, 0.0, False)
+
+
+@pytest.mark.parametrize("explosion", [1e300, np.inf, np.nan])
+def test_an_explosion_does_not_flatten_the_others(explosion: float) -> None:
+    axis = axis_of([np.array([5.0, 1.0, 0.1]), np.array([5.0, 1e9, explosion])])
+    assert axis == (True, 0.1, 50.0, True)
+    assert axis_of([np.array([-5.0, -9.0]), np.array([-5.0, 1e200])]) == (False, -9.0, 0.0, True)
+
+
+def run_of(kind: str, fun: list[float]) -> Seen:
+    n = len(fun)
+    table = Table({"commit": np.arange(n), "time": np.arange(n) * 1.0, "fun": np.array(fun)})
+    about = {
+        "problem": {"name": "Mean", "dim": 1, "n_data": 3},
+        "algorithm": {"kind": kind, "parameters": None},
+        "engine": {"kind": "threads"},
+        "seed": 0,
+        "versions": {},
+    }
+    return Seen("completed", "done.", fun[-1], Schedule.serial(n - 1), table, {}, about, {})
+
+
+RUNS = {
+    "sgd": run_of("async-sgd", [9.0, 3.0, 0.5]),
+    "wild": run_of("as-lbfgs", [9.0, 1e8, 1e200]),
+    "exact": run_of("lbfgs", [9.0, 0.01, 0.0]),
+}
+
+
+def test_a_run_has_one_colour_in_terminal_figure_and_page() -> None:
+    looks = styles_of_runs({label: run.manifest["algorithm"]["kind"] for label, run in RUNS.items()})
+    colors = {label: look["color"] for label, look in looks.items()}
+    assert len(set(colors.values())) == 3
+    figure = plots.comparison(RUNS, "fun", None, plots.SECONDS)
+    assert {line.get_label(): line.get_color() for line in figure.axes[0].lines} == colors
+    for color in colors.values():
+        assert f'"color":"{color}"' in page(RUNS)
+    rows, goal = compared(RUNS, "fun", None)
+    text = report(RUNS, rows, "fun", goal)
+    drawn = {text.plain[span.start]: str(span.style) for span in text.spans}
+    assert {letter: drawn[letter] for letter in "abc"} == dict(zip("abc", colors.values(), strict=True))
+
+
+def test_the_comparison_is_drawn_on_a_logarithmic_axis_in_spite_of_zeros_and_explosions() -> None:
+    axes = plots.comparison(RUNS, "fun", None, plots.SECONDS).axes[0]
+    assert axes.get_yscale() == "log"
+    low, high = axes.get_ylim()
+    assert 1e-3 < low < 0.01
+    assert 90.0 < high < 1000.0
+    assert "values above 90 are drawn at the edge" in axes.get_title(loc="left")
+    rows, goal = compared(RUNS, "fun", None)
+    said = io.StringIO()
+    Console(width=120, file=said).print(report(RUNS, rows, "fun", goal))
+    assert "fun over time [s], logarithmic" in said.getvalue()
+    assert "90 ┤" in said.getvalue()
+
+
+def test_a_tab_names_its_runs() -> None:
+    assert "<title>sgd, wild, exact - asyncqn</title>" in page(RUNS)
+    assert "<title>&lt;b&gt; - asyncqn</title>" in page({"<b>": RUNS["sgd"]})
