@@ -18,8 +18,10 @@ holding
 A point is held when |mean g| has become small, and after 50, 100, 200, ... updates per part.  Where U has
 fallen there the table goes on from it.  Where U has risen theta returns to the last held point, and where
 neither U nor |g| fell it stays: an *exact phase* begins, in which the safeguard's trials are held one after
-the other, until 5, 10, 20, ... of them were accepted.  More than `TURNS` turns lead to one, too.  A table of
-fewer than `FEWEST_PARTS` parts never leaves it.
+the other, until 5, 10, 20, ... of them were accepted.  One also begins after more than `TURNS` turns since
+the last held point, and where a point is held for the number of updates and there was a turn before it: so
+both kinds of steps get their time, whichever is the better one.  A table of fewer than `FEWEST_PARTS` parts
+never leaves the exact phase.
 
 Where 4 updates per part bring no pair, the scatter is at fault: it is dropped, and the table turns back.
 
@@ -113,6 +115,8 @@ class Hold(NamedTuple):
     """Updates that the table has taken since a point was last held."""
     checks: int = 0
     """How often a point was held because of them."""
+    turns: int = 0
+    """Turns since a point was last held."""
     slope: float = math.nan
     """A point is held where |mean g| is at most this; NaN: none was held yet."""
 
@@ -171,8 +175,9 @@ class EndlessTable(Plan):
         if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
             progress = self._step(iterate, progress, update, commit.version)
         turned = progress.turned == commit.version
-        if turned and progress.turns > TURNS:
-            hold = hold._replace(since=commit.version, answered=0, exact=True, trial=False)
+        hold = hold._replace(turns=hold.turns + turned)
+        if turned and hold.turns > TURNS:
+            hold = hold._replace(since=commit.version, answered=0, exact=True, trial=False, turns=0)
         elif not turned and progress.seen == self.parts:
             hold = self._hold_if_due(progress, hold, commit.version)
         return iterate._replace(course=Course(table, progress, hold))
@@ -215,7 +220,15 @@ class EndlessTable(Plan):
         long = hold.updates >= FIRST_CHECK * 2**hold.checks * self.parts
         if progress.norm > slope and not long:
             return hold
-        return hold._replace(since=version, answered=0, trial=False, updates=0, checks=hold.checks + long)
+        return hold._replace(
+            since=version,
+            answered=0,
+            exact=long and hold.turns > 0,
+            trial=False,
+            updates=0,
+            checks=hold.checks + long,
+            turns=0,
+        )
 
     # Points that are held
 

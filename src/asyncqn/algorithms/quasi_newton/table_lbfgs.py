@@ -148,7 +148,8 @@ def table_algorithm(
     (250, 8)
     """
     n, d = int(problem.n_data), int(problem.dim)
-    rows = max(1.0, MESSAGES * message, MASTERS * workers * master, 16.0 * n * d / LARGEST_TABLE)
-    parts = max(1, min(n, int(n / rows)))
+    rows = max(1.0, MESSAGES * message, MASTERS * workers * master)
+    wanted = max(int(n / rows), workers)  # with fewer parts than workers, some would compute in vain
+    parts = max(1, min(n, wanted, LARGEST_TABLE // (16 * max(1, d))))
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts))
