@@ -177,7 +177,8 @@ class _Wild:
 
     def value(self, theta: np.ndarray) -> float:
         with np.errstate(over="ignore"):
-            return float(np.exp(50.0 * theta).sum() * self.n_data - 20.0 * self.n_data * theta.sum())
+            mean = 20.0 + 0.5 * (self.n_data - 1) / self.n_data - 0.5  # that of the rows, as in the gradient
+            return float(np.exp(50.0 * theta).sum() * self.n_data - mean * self.n_data * theta.sum())
 
     def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         with np.errstate(over="ignore"):

@@ -1,13 +1,13 @@
 """The lines that must hold: Table L-BFGS against tuned rivals and our other methods, on fresh draws.
 
-    python -m benchmarks.studies.laboratory.contest [--seconds 600] [--problems ...] [--laws ...] [--workers ...]
+    python -m benchmarks.studies.laboratory.contest [--seconds 600] [--problems ...] [--laws ...]
     python -m benchmarks.studies.laboratory.contest --seconds 0            prints the lines of what is stored
 
 Every run is a line of docs/results/laboratory/contest.jsonl, and what is there is not measured again: the
 command may be stopped at any time.  Draw k is measured with seed k + 1, for draws that nothing was chosen on.
 
-Rivals have the parameters that were found for the problem, W and law on draw 0 (`table`, `tuned`).  All methods
-get the same length of run.  Who does not arrive counts as if it had at the end of it.
+Rivals have the parameters that were found for the problem, W and law on draw 0 (`table`, `tuned`).  All
+methods get the same length of run.  Who does not arrive counts as if it had at the end of it.
 
 What must hold was fixed before any of these runs was made:
 
