@@ -44,7 +44,7 @@ class Slope:
     """U = sum_i (theta - y_i)^2 / 2 in plain Python, with only what a user must write."""
 
     def __init__(self, fail_at: int | None = None, poison: int | None = None) -> None:
-        self.y = np.linspace(-1.0, 1.0, 30)
+        self.y = np.linspace(1.0, 3.0, 30)  # zero, where runs start, is not the minimum
         self.calls, self.fail_at, self.poison = 0, fail_at, poison
 
     dim = 1

@@ -156,7 +156,7 @@ def test_a_new_interpreter_computes_the_same_and_shares_the_data(tmp_path: Path)
 
     gc.collect()  # errors that earlier tests raised, and what their tracebacks hold
     problem = Own()
-    problem.y = np.linspace(-1.0, 1.0, 30)
+    problem.y = np.linspace(1.0, 3.0, 30)
     engine = aq.Processes(2, start_method="spawn")
     run = aq.minimize(problem, EVERY["as-lbfgs"], engine=engine, commits=30, theta0=START, check=False)
     said = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
