@@ -23,6 +23,7 @@ from asyncqn import Table
 from asyncqn.errors import BadInput, NotFitted, require
 from asyncqn.parameters import Precision, Seed, Workers, checked, parameter, parameters_of
 from asyncqn.types import Array, Progress
+from asyncqn_recommender.data import Ratings
 from asyncqn_recommender.feedback import FEEDBACKS, LIST
 from asyncqn_recommender.files import load_model, save_model
 from asyncqn_recommender.learning import learn, matched, pairs, rating_table
@@ -41,6 +42,7 @@ from asyncqn_recommender.ranking import tables
 from asyncqn_recommender.updating import fold_in, partial_fit
 
 Self = TypeVar("Self", bound="Recommender")
+ColumnName = Annotated[str | None, parameter("Name of a column; None: the one with a common name")]
 
 
 class Recommender:
@@ -155,11 +157,16 @@ class Recommender:
         y: Any = None,
         *,
         validation: Any = None,
+        user: ColumnName = None,
+        item: ColumnName = None,
+        rating: ColumnName = None,
         duplicates: Policy = None,
         callback: Annotated[Callable[[Progress], Any] | None, parameter("Called after evaluations")] = None,
     ) -> Self:
         """Learn from ratings in any form `as_ratings` takes, or from pairs and ratings `y`.
 
+        user, item, rating: names of columns of a data frame or a file; None: the ones with common names.
+        Frames with these columns that are given to other methods are read so, too.
         duplicates: what becomes of several ratings of one item by one user, see `as_ratings`; clicks add up,
         and need no strengths; validation: ratings whose RMSE (clicks: NDCG at 10) is watched (and stops
         early, where asked for) instead of a split; callback: called after every evaluation, may raise
@@ -167,10 +174,12 @@ class Recommender:
         """
         self.check()
         begun = time.perf_counter()
-        train = rating_table(ratings, y, duplicates, clicks=self._of_clicks)
+        given = {"user": user, "item": item, "rating": rating}
+        self.columns_ = {role: name for role, name in given.items() if name is not None}
+        train = rating_table(ratings, y, duplicates, clicks=self._of_clicks, **self.columns_)
         held = None
         if validation is not None:
-            held = matched(rating_table(validation, clicks=self._of_clicks), train)
+            held = matched(self._table(validation), train)
         if held is None and self.early_stopping:
             train, held = train.split(self.validation_fraction, self.seed)
         old = getattr(self, "model_", None) if self.warm_start else None
@@ -183,6 +192,13 @@ class Recommender:
     @property
     def _of_clicks(self) -> bool:
         return self.feedback == "implicit"
+
+    def _table(self, ratings: Any, y: Any = None) -> Ratings:
+        """Ratings in any form; a frame with the columns that `fit` was told is read by these."""
+        names = getattr(self, "columns_", {})
+        has = getattr(ratings, "columns", None) if y is None else None
+        known = has is not None and set(names.values()) <= set(getattr(ratings, "column_names", has))
+        return rating_table(ratings, y, clicks=self._of_clicks, **(names if known else {}))
 
     # -- what was learned
 
@@ -251,7 +267,7 @@ class Recommender:
         `ratings`, or those rated at least `threshold`.  A model of clicks has lists alone, of 10 where
         no k is given.
         """
-        model, test = self._learned(), rating_table(ratings, y, clicks=self._of_clicks)
+        model, test = self._learned(), self._table(ratings, y)
         if self._of_clicks:
             return {"n": len(test)} | rank_quality(
                 model, test, LIST if k is None else k, threshold, self.workers
@@ -304,7 +320,7 @@ class Recommender:
         for the user's mean alone.  Clicks of a pair add up, those of unknown items are left out.
         """
         other = copy(self)
-        other.model_ = fold_in(self._learned(), rating_table(ratings, y, clicks=self._of_clicks))
+        other.model_ = fold_in(self._learned(), self._table(ratings, y))
         return other
 
     @checked
@@ -323,7 +339,7 @@ class Recommender:
         """
         if not hasattr(self, "model_"):
             return self.fit(ratings, y)
-        self.model_ = partial_fit(self.model_, rating_table(ratings, y, clicks=self._of_clicks), rounds)
+        self.model_ = partial_fit(self.model_, self._table(ratings, y), rounds)
         return self
 
     def save(self, path: str | Path) -> Path:

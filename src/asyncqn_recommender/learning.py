@@ -173,17 +173,17 @@ def pairs(table: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 
 def rating_table(
-    ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False
+    ratings: Any, y: Any = None, duplicates: str | None = None, *, clicks: bool = False, **names: str | None
 ) -> Ratings:
     """Ratings in any form `as_ratings` takes, or pairs with their ratings `y`; at least one.
 
-    clicks: pairs need no `y`.
+    clicks: pairs need no `y`; names: of columns, by their roles user, item, rating and time.
     """
     if y is not None:
         ratings = (*pairs(ratings), y)
     elif clicks and isinstance(ratings, np.ndarray):
         ratings = pairs(ratings)
-    found = as_ratings(ratings, duplicates=duplicates, clicks=clicks)
+    found = as_ratings(ratings, duplicates=duplicates, clicks=clicks, **names)
     require(len(found) > 0, "there are no ratings: give at least one.")
     return found
 

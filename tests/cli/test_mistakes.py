@@ -160,7 +160,12 @@ def test_a_missing_argument_says_which_and_where_to_read_more(capfd: pytest.Capt
         (("schema",), "'asyncqn schema' is now 'asyncqn run --schema'."),
         (("warm", "--all"), "'asyncqn warm' is now 'asyncqn run --warm defaults'."),
         (("fit", "ratings.csv"), "'asyncqn fit' is now 'asyncqn recommender fit'."),
-        (("serve",), "'asyncqn serve' is now 'asyncqn recommender serve'."),
+        (("serve",), "'asyncqn serve' is now 'asyncqn recommender share'."),
+        (
+            ("recommender", "serve", "model"),
+            "'asyncqn recommender serve' is now 'asyncqn recommender share', which gives ratings to workers; "
+            "a model over HTTP is examples/service.py, an app for any ASGI server.",
+        ),
         (("run", "--warm", "some"), "--warm must be defaults or all, not 'some'."),
         (
             ("recommender", "fit", "--rnk", "3"),

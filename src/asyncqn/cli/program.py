@@ -34,8 +34,13 @@ GROUPS = {
     "Plan": ("plan", "blame"),
 }
 """Where a command stands in the help; one that is named nowhere stands under "More"."""
-MOVED = {"watch": "show --follow", "schema": "run --schema", "warm": "run --warm defaults"}
-"""Commands of version 0.1 and 0.2 that are options of another now."""
+MOVED = {
+    "watch": "show --follow",
+    "schema": "run --schema",
+    "warm": "run --warm defaults",
+    "serve": "recommender share",
+}
+"""Commands of version 0.1 and 0.2 that have another name now, or are options of another."""
 
 WORDS = {"int": "N", "float": "X", "path": "PATH", "str": "TEXT"}
 """What stands for an option's value in the help, where the option does not say itself."""
@@ -130,6 +135,9 @@ class Program(TyperGroup):
         """The sentence for a command that does not exist, or has moved."""
         if self.package == COMMANDS and word in MOVED:
             return f"'{path} {word}' is now '{path} {MOVED[word]}'."
+        moved = getattr(import_module(self.package), "MOVED", {}) if self.package != COMMANDS else {}
+        if word in moved:
+            return f"'{path} {word}' is now '{path} {moved[word]}."
         for name, module in self.modules.items():
             if _is_group(module) and word in command_modules(module):
                 return f"'{path} {word}' is now '{path} {name} {word}'."

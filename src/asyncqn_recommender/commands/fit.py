@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SPLITS = ("random", "time", "user-time", "last")
 """A random share; the latest share of all ratings; of each user's; the last rating of each user."""
 
+USUAL_SHARE = 0.1
+"""Of a split by time, where no share is given."""
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -47,12 +50,15 @@ class ModelOptions:
 class SplitOptions:
     """What the command line says of the ratings that are kept for a test."""
 
-    test_fraction: Annotated[float, typer.Option(help="Share of the ratings kept for the test.")] = 0.0
+    test_fraction: Annotated[
+        float | None,
+        typer.Option(help="Share of the ratings kept for the test [0; with --split time or user-time 0.1]."),
+    ] = None
     split: Annotated[
         str,
         typer.Option(
             help="Which are kept: random, the latest (time), the latest of each user (user-time), or the "
-            "last one of each user (last, which needs no --test-fraction)."
+            "last one of each user (last, which takes no --test-fraction)."
         ),
     ] = "random"
     test_out: Annotated[
@@ -62,28 +68,38 @@ class SplitOptions:
 
     def check(self) -> None:
         """Refuse a split nobody knows, or one without its share, or a table of no test."""
-        split, share = self.split, self.test_fraction
+        split, share = self.split, self.share
         require(split in SPLITS, f"--split must be one of {', '.join(SPLITS)}, not {split!r}.")
         require(0.0 <= share < 1.0, f"--test-fraction must lie in [0, 1), not {share}.")
         require(
             split in ("random", "last") or share > 0.0,
-            f"--split {split} needs a share: add --test-fraction 0.1.",
+            f"--split {split} keeps a share: leave --test-fraction out, for 0.1, or raise it.",
         )
-        require(split != "last" or share == 0.0, "--split last takes no --test-fraction: leave it out.")
+        require(
+            split != "last" or self.test_fraction is None,
+            "--split last takes no --test-fraction: leave it out.",
+        )
         require(
             self.test_out is None or split == "last" or share > 0.0,
             "--test-out needs a test: add --test-fraction 0.1, or --split last.",
         )
 
+    @property
+    def share(self) -> float:
+        """The share of the ratings that is kept."""
+        if self.test_fraction is None:
+            return USUAL_SHARE if self.split in ("time", "user-time") else 0.0
+        return self.test_fraction
+
     def divided(self, ratings: Ratings, seed: int) -> tuple[Ratings, Ratings | None]:
         """Train and test ratings as the options say."""
         if self.split == "last":
             return ratings.split_last()
-        if not self.test_fraction:
+        if not self.share:
             return ratings, None
         if self.split == "random":
-            return ratings.split(self.test_fraction, seed)
-        return ratings.split_by_time(self.test_fraction, per_user=self.split == "user-time")
+            return ratings.split(self.share, seed)
+        return ratings.split_by_time(self.share, per_user=self.split == "user-time")
 
 
 def fit(

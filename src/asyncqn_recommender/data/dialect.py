@@ -12,6 +12,7 @@ from asyncqn_recommender.data.sources import Source, telling_unreadable
 
 _DELIMITERS = (",", "\t", ";", "|")
 _FIRST_BYTES = 1 << 16
+_WITH_COMMA = re.compile(r"[-+]?\d+,\d+")
 _ROW_OF_100K = re.compile(r"\d+\t\d+\t\d+(\.\d+)?(\t\d+)?")
 
 
@@ -37,6 +38,8 @@ class Dialect(NamedTuple):
     """Whether the time was asked for, so that a row without one is a bad row."""
     time_is_number: bool = False
     """Whether the first row tells its time by a number."""
+    decimal: str = "."
+    """What stands between the whole part of a rating and its fraction: a point, or a comma."""
 
 
 def detect(
@@ -96,7 +99,19 @@ def _with_header(
     whole = movielens and found[:3] == ["userId", "movieId", "rating"]
     is_number = time is not None and _tells_a_number(lines[1:], best, time)
     asked_for = asked.time is not None
-    return Dialect(best, True, skip, len(found), user, item, rating, whole, time, asked_for, is_number)
+    decimal = "," if rating is not None and _has_decimal_commas(lines[1:-1], best, rating) else "."
+    return Dialect(
+        best, True, skip, len(found), user, item, rating, whole, time, asked_for, is_number, decimal
+    )
+
+
+def _has_decimal_commas(lines: list[str], delimiter: str, place: int) -> bool:
+    """Whether ratings of the first rows are written as 3,5, and none as 3.5."""
+    try:
+        words = [row[place].strip() for row in csv.reader(lines, delimiter=delimiter) if len(row) > place]
+    except csv.Error:
+        return False
+    return any(_WITH_COMMA.fullmatch(word) for word in words) and not any("." in word for word in words)
 
 
 def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:

@@ -65,7 +65,7 @@ def scan(source: Source, dialect: Dialect, bad: BadRows) -> tuple[Ratings, npt.N
             if len(known) >= _REMEMBERED:
                 known.clear()
             word = "1" if rating is None else fields[rating]
-            known[word] = float(word)
+            known[word] = float(_plain(word, dialect))
             user_words.setdefault(fields[user], len(user_words))
             item_words.setdefault(fields[item], len(item_words))
         if dialect.time is not None:
@@ -144,14 +144,19 @@ def _fault(fields: list[str], dialect: Dialect) -> str | None:
             return f"the {role} id {word[:20]!r}... is longer than {LONGEST_ID} characters"
         if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
             return f"the {role} id is not valid UTF-8 text"
-    return None if dialect.rating is None else _rating_fault(fields[dialect.rating])
+    return None if dialect.rating is None else _rating_fault(fields[dialect.rating], dialect)
 
 
-def _rating_fault(word: str) -> str | None:
+def _plain(word: str, dialect: Dialect) -> str:
+    """A number as Python writes it."""
+    return word.replace(",", ".", 1) if dialect.decimal == "," else word
+
+
+def _rating_fault(word: str, dialect: Dialect) -> str | None:
     if not word.strip():
         return "the rating is missing"
     try:
-        value = float(word if word.isascii() and "_" not in word else "")
+        value = float(_plain(word, dialect) if word.isascii() and "_" not in word else "")
     except ValueError:
         return f"the rating {word[:40]!r} is not a number"
     if not math.isfinite(value) or abs(value) > _LARGEST:

@@ -284,7 +284,7 @@ def _telling(address: str, where: str) -> Iterator[None]:
         ) from None
     except flight.FlightUnavailableError:
         raise BadInput(
-            f"no data server answers at {where}: start one there with asyncqn recommender serve."
+            f"no data server answers at {where}: start one there with asyncqn recommender share."
         ) from None
     except flight.FlightTimedOutError:
         raise BadInput(f"the data server at {where} did not answer in time: try again.") from None

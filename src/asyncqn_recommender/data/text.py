@@ -116,7 +116,9 @@ def _parse(stream: IO[bytes], dialect: Dialect, kind: Any, waiting: list[weakref
             quote_char='"' if dialect.quoted else False,
             newlines_in_values=dialect.quoted,
         ),
-        convert_options=reader.ConvertOptions(column_types=wanted, include_columns=included),
+        convert_options=reader.ConvertOptions(
+            column_types=wanted, include_columns=included, decimal_point=dialect.decimal
+        ),
     )
 
 

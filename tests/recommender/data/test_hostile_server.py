@@ -190,7 +190,7 @@ def test_the_command_ends_at_a_signal_while_a_reader_stalls(number: int, code: i
         "-m",
         "asyncqn",
         "recommender",
-        "serve",
+        "share",
         f"set={tmp_path / 'set'}",
         "--json",
         "--quiet",

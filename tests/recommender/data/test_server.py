@@ -133,7 +133,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         "-m",
         "asyncqn",
         "recommender",
-        "serve",
+        "share",
         f"ours={tmp_path / 'set'}",
         "--json",
         "--quiet",

@@ -1,4 +1,4 @@
-"""`asyncqn recommender serve NAME...`: the data server, for workers on machines that share no disk."""
+"""`asyncqn recommender share SET...`: the data server, for workers on machines that share no disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asyncqn.cli import Output
 from asyncqn.errors import require
 
 
-def serve(
+def share(
     sets: Annotated[list[str], typer.Argument(help="Stored sets, or files as NAME=FILE.", metavar="SET...")],
     out: Output,
     host: Annotated[
@@ -19,7 +19,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
 ) -> None:
-    """Serve ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
+    """Give ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
     A word in the environment variable ASYNCQN_DATA_TOKEN must be shown by whoever reads.
     """
@@ -30,13 +30,13 @@ def serve(
     for word in sets:
         name, _, file = word.partition("=")
         require(
-            bool(name) and "/" not in name, f"{word[:200]!r} has no name to serve it by: write NAME={word}."
+            bool(name) and "/" not in name, f"{word[:200]!r} has no name to share it by: write NAME={word}."
         )
         named[name] = load(file or name)
     with DataServer(named, host=host, port=port) as server:
         out.result({"address": server.address, "sets": [f"{server.address}/{name}" for name in named]})
         for name in named:
-            out.show(f"serving {server.address}/{name}")
+            out.show(f"sharing {server.address}/{name}")
         sys.stdout.flush()  # whoever waits for the address reads a pipe
         with out.until_interrupted():
             server.wait()

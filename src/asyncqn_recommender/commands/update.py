@@ -1,0 +1,53 @@
+"""`asyncqn recommender update MODEL RATINGS`: learn from further ratings, of new users and items too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from asyncqn.cli import Output
+from asyncqn_recommender.commands._options import ReadingOptions, Source
+from asyncqn_recommender.commands.fit import check_places
+
+
+def update(
+    model: Annotated[Path, typer.Argument(help="Folder of a saved model.")],
+    data: Source,
+    reading: ReadingOptions,
+    output: Output,
+    out: Annotated[
+        Path | None, typer.Option(help="Save the model here [in its own folder].", metavar="DIR")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Times that rows of items and users are solved.")] = 2,
+) -> None:
+    """Learn from further ratings without fitting the rest again, and save the model.
+
+    Rows of users and items with new ratings are solved exactly, in turn. Of a pair rated before, the new
+    rating counts; clicks add up. After many updates, fit again.
+    """
+    from asyncqn_recommender.estimator import Recommender
+
+    check_places(out, None)
+    loaded = Recommender.load(model)
+    clicks = reading.clicks or loaded.feedback == "implicit"
+    found = replace(reading, clicks=clicks).read(data, output)
+    users, items = len(loaded.user_ids_), len(loaded.item_ids_)
+    before = None if clicks else loaded.rmse(found.ratings)
+    loaded.partial_fit(found.ratings, rounds=rounds)
+    numbers: dict[str, Any] = {
+        "ratings": len(found.ratings),
+        "new_users": len(loaded.user_ids_) - users,
+        "new_items": len(loaded.item_ids_) - items,
+        "rmse_before": before,
+        "rmse_after": None if clicks else loaded.rmse(found.ratings),
+        "skipped": found.skipped,
+        "repeated": found.repeated,
+        "model": str(loaded.save(out or model)),
+    }
+    for name, value in numbers.items():
+        if value is not None:
+            output.show(f"{name:<12} {f'{value:.6g}' if isinstance(value, float) else value}")
+    output.result(numbers)

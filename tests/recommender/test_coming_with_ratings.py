@@ -1,0 +1,107 @@
+"""What somebody needs who comes with ratings: files as they are, names of columns, and updates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli.calls import call
+
+from asyncqn.errors import BadInput
+from asyncqn_recommender import Recommender, as_ratings, synthetic_ratings
+
+RATINGS = synthetic_ratings(60, 40, 900, seed=0)
+
+
+def frame_of(ratings) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "user": ratings.user_ids[ratings.users],
+            "item": ratings.item_ids[ratings.items],
+            "rating": ratings.values,
+            "timestamp": np.arange(len(ratings)),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("user;item;rating\na;x;3,5\nb;x;4\nb;y;0,5\n", "semicolons"),
+        ("user\titem\trating\na\tx\t3,5\nb\tx\t4\nb\ty\t0,5\n", "tabs"),
+        ('user,item,rating\na,x,"3,5"\nb,x,4\nb,y,"0,5"\n', "commas and quotes"),
+        (
+            "user;item;rating\na;x;3,5\nb;x;4\nb;y;0,5\nb;z;bad\n",
+            "a bad row: the patient reader",
+        ),
+    ],
+)
+def test_decimal_commas_are_read(text: str, why: str, tmp_path: Path, capfd) -> None:
+    (tmp_path / "r.csv").write_text(text)
+    if "bad" in text:
+        with pytest.raises(BadInput, match="the rating 'bad' is not a number"):
+            as_ratings(tmp_path / "r.csv")
+        code, out, _ = call(
+            capfd, "recommender", "fit", tmp_path / "r.csv", "--skip-bad", "--json", "--rank", "1"
+        )
+        assert (code, json.loads(out)["skipped"]) == (0, 1)
+        return
+    assert sorted(as_ratings(tmp_path / "r.csv").values.tolist()) == [0.5, 3.5, 4.0]
+
+
+def test_points_stay_points_and_a_mixture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("user;item;rating\na;x;3.5\nb;x;4,5\n")
+    with pytest.raises(BadInput, match="line 3: the rating '4,5' is not a number"):
+        as_ratings(tmp_path / "r.csv")
+
+
+def test_columns_of_a_frame_may_have_any_names_and_are_remembered() -> None:
+    frame = frame_of(RATINGS)
+    odd = frame.rename(columns={"user": "reader", "item": "novel", "rating": "points"})
+    plain = Recommender(2, passes=3).fit(frame.drop(columns="timestamp"))
+    named = Recommender(2, passes=3).fit(odd, user="reader", item="novel", rating="points")
+    assert named.item_factors_.tobytes() == plain.item_factors_.tobytes()
+    assert named.rmse(odd) == plain.rmse(frame) == named.rmse(frame)
+    with pytest.raises(BadInput, match="there is no column 'stars' for the rating"):
+        Recommender(2).fit(odd, user="reader", item="novel", rating="stars")
+    with pytest.raises(BadInput, match="rating must be a text or None, not 3"):
+        Recommender(2).fit(odd, rating=3)
+
+
+def test_a_split_by_time_has_a_usual_share(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    frame_of(RATINGS).to_csv(tmp_path / "r.csv", index=False)
+    test = tmp_path / "test.csv"
+    words = ["recommender", "fit", tmp_path / "r.csv", "--rank", "2", "--split", "time", "--test-out", test]
+    code, out, err = call(capfd, *words, "--json", "-q")
+    assert code == 0, err
+    assert json.loads(out)["test_rmse"] > 0
+    held = pd.read_csv(test)
+    assert len(held) == round(0.1 * len(RATINGS))
+    assert held[held.columns[-1]].min() >= len(RATINGS) - len(held)
+    code, _, err = call(capfd, *words, "--test-fraction", "0")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--split time keeps a share: leave --test-fraction out, for 0.1" in err
+
+
+def test_a_saved_model_learns_from_further_ratings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    old, new = RATINGS.split(0.2, seed=1)
+    Recommender(2, passes=4).fit(old).save(tmp_path / "model")
+    more = frame_of(new)[["user", "item", "rating"]]
+    more.loc[len(more)] = [5001, 9001, 4.0]
+    more.to_csv(tmp_path / "new.csv", index=False)
+    words = ["recommender", "update", tmp_path / "model", tmp_path / "new.csv", "--json", "-q"]
+    code, out, err = call(capfd, *words, "--out", tmp_path / "later")
+    assert code == 0, err
+    numbers = json.loads(out)
+    assert (numbers["ratings"], numbers["new_users"], numbers["new_items"]) == (len(more), 1, 1)
+    assert numbers["rmse_after"] < numbers["rmse_before"]
+    by_hand = Recommender.load(tmp_path / "model").partial_fit(more)
+    later = Recommender.load(tmp_path / "later")
+    assert later.item_factors_.tobytes() == by_hand.item_factors_.tobytes()
+    assert call(capfd, *words)[0] == 0
+    assert 5001 in Recommender.load(tmp_path / "model").user_ids_
+    code, _, err = call(capfd, "recommender", "update", tmp_path / "nothing", tmp_path / "new.csv")
+    assert (code, err.count("\n")) == (2, 1)
