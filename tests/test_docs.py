@@ -21,9 +21,10 @@ import asyncqn_recommender
 from asyncqn.algorithms import ALGORITHMS
 from asyncqn.checks.testing import check_algorithm
 from asyncqn.cli.ending import BAD_INPUT, EXIT_CODES
-from asyncqn.cli.jobfile import PROBLEMS, load_job
+from asyncqn.cli.jobfile import load_job
 from asyncqn.cli.program import command_modules
 from asyncqn.engines.named import ENGINES
+from asyncqn.models import PROBLEMS
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = ("http://", "https://", "mailto:")
@@ -166,11 +167,14 @@ def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None
 
 def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "reference" / "job-file.md").read_text(encoding="utf-8")
-    (block,) = (b for b in blocks(text) if b.language == "toml")
+    block, of_a_file = (b for b in blocks(text) if b.language == "toml")
     path = tmp_path / "job.toml"
     path.write_text(block.body, encoding="utf-8")
     job = load_job(path)
     assert (job.run.commits, job.cluster.workers, type(job.algorithm).__name__) == (5000, 40, "ASLBFGS")
+    (tmp_path / "train.csv").write_text("age,dose,count,y\n" + "1,2,1,0\n2,1,3,1\n" * 5, encoding="utf-8")
+    path.write_text(of_a_file.body, encoding="utf-8")
+    assert (load_job(path).problem.n_data, load_job(path).problem.dim) == (8, 3)
     assert [kind for kind in (*PROBLEMS, *ALGORITHMS) if f"`{kind}`" not in text] == []
 
 

@@ -11,10 +11,11 @@ from oracles import Quadratic, one_sentence
 
 import asyncqn as aq
 from asyncqn.algorithms import ALGORITHMS
-from asyncqn.cli.jobfile import PROBLEMS, job_schema, load_job
+from asyncqn.cli.jobfile import job_schema, load_job
 from asyncqn.cli.main import main
 from asyncqn.engines.named import REAL_ENGINES
 from asyncqn.errors import BadInput
+from asyncqn.models import PROBLEMS
 from asyncqn.runs.archive import load_run
 
 MODULE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,14 @@ def test_a_wrong_offset_is_one_sentence(kind, offset, sentence):
     X, z, _ = frame()
     with pytest.raises(aq.BadInput, match=sentence):
         kind(X, (z > 0).astype(int), offset=offset).value(np.zeros(2))
+
+
+def test_a_problem_with_an_offset_can_be_made_again_with_another_prior():
+    X, z, _ = frame()
+    for rows in (X, sparse.csr_matrix(X)):
+        problem = aq.LeastSquares(rows, z, 0.0, offset=np.ones(len(z)))
+        again = replace(problem, prior=2.0)
+        assert again.value(np.ones(2)) == pytest.approx(problem.value(np.ones(2)) + 2.0, rel=1e-12)
 
 
 # -- names

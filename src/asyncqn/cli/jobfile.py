@@ -1,6 +1,6 @@
 """The job file: a TOML file, with values from the command line laid over it, becomes the objects of a run.
 
-    [problem]    kind = one of `PROBLEMS` and its parameters
+    [problem]    kind = one of `asyncqn.models.PROBLEMS`, and its parameters or a file of data
     [algorithm]  kind = one of `asyncqn.algorithms.ALGORITHMS` and its parameters
     [cluster]    the fields of `Cluster`
     [engine]     kind = one of `asyncqn.engines.named.REAL_ENGINES` and the fields of its class
@@ -52,10 +52,15 @@ LONGEST_JOB = 1 << 24
 """Bytes of a job file, at most."""
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {
-    kind: model.random if hasattr(model, "random") else model.from_stored for kind, model in MODELS.items()
-}
-"""How each problem is made from a section [problem]."""
+def maker_of(kind: str, arguments: Section) -> Callable[..., Problem]:
+    """Return what makes a problem from its section [problem]: of a file where `data` names one."""
+    model = MODELS[kind]
+    if "data" in arguments and hasattr(model, "from_file"):
+        make: Callable[..., Problem] = model.from_file
+    else:
+        make = model.random if hasattr(model, "random") else model.from_stored
+    return make
+
 
 DEFAULT_ALGORITHM, DEFAULT_ENGINE, DEFAULT_WORKERS = "as-lbfgs", "threads", 2
 """The workers are those of a real engine; the default cluster has its own."""
@@ -137,6 +142,9 @@ def load_job(
     if path is None:
         return _build({}, over, allow_imports)
     sections = _read(Path(path))
+    data = sections.get("problem", {}).get("data")
+    if isinstance(data, str):  # beside the job file, wherever the program is called
+        sections["problem"]["data"] = str(Path(path).parent / data)
     try:
         return _build(sections, over, allow_imports)
     except BadInput as error:
@@ -202,10 +210,10 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
     if is_own(kind):
         own: Problem = make_own(kind, arguments, "problem", allow_imports)
         return own
-    if not isinstance(kind, str) or kind not in PROBLEMS:
-        near = suggestion(str(kind), PROBLEMS).replace("it knows", "there are")
+    if not isinstance(kind, str) or kind not in MODELS:
+        near = suggestion(str(kind), list(MODELS)).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")
-    make = PROBLEMS[kind]
+    make = maker_of(kind, arguments)
     if "ratings" in parameters_of(make) and not arguments.get("ratings"):
         raise BadInput(f"problem '{kind}' needs ratings: the name of a stored set, or a file of ratings.")
     made: Problem = from_json(make, arguments, f"problem '{kind}'")
@@ -256,13 +264,25 @@ def _engine(given: Section, over: Section) -> dict[str, Any]:
     return {"kind": kind, **arguments_from_json(engine_class(kind), said, f"engine '{kind}'")}
 
 
+def _file_schema() -> dict[str, Any]:
+    """The schema of a section [problem] whose data are in a file."""
+    kinds = [kind for kind, model in MODELS.items() if hasattr(model, "from_file")]
+    described = msgspec.json.schema(file_type(MODELS[kinds[0]].from_file))
+    (section,) = described["$defs"].values()
+    section["description"] = "A problem whose rows are in a CSV, Parquet or libsvm file."
+    section["properties"]["kind"] = {"enum": kinds}
+    section["required"] = ["kind", *section.get("required", [])]
+    return dict(section)
+
+
 def job_schema() -> dict[str, Any]:
     """The JSON schema of a job file, for editors that complete and check TOML."""
     engines = {kind: partial(engine_class(kind), workers=DEFAULT_WORKERS) for kind in REAL_ENGINES}
     engines["mpi"] = partial(engine_class("mpi"))  # the launcher says how many
+    problems = {kind: maker_of(kind, {}) for kind in MODELS}
     problem, algorithm, engine = (
         Union[tuple(file_type(make, kind) for kind, make in table.items())]  # noqa: UP007 - made at run time
-        for table in (PROBLEMS, ALGORITHMS, engines)
+        for table in (problems, ALGORITHMS, engines)
     )
     sections = {"problem": problem, "algorithm": algorithm, "engine": engine}
     sections |= {"cluster": file_type(Cluster), "run": file_type(RunOptions)}
@@ -281,7 +301,7 @@ def job_schema() -> dict[str, Any]:
         "required": ["kind"],
         "additionalProperties": False,
     }
-    for name, more in (("problem", [own]), ("algorithm", [own, chosen])):
+    for name, more in (("problem", [_file_schema(), own]), ("algorithm", [own, chosen])):
         section = schema["$defs"]["Job"]["properties"][name]
         schema["$defs"]["Job"]["properties"][name] = {"anyOf": [section, *more]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "asyncqn job", **schema}

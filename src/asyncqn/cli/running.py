@@ -67,8 +67,12 @@ def show_run(
     *,
     simulated: bool = False,
     checkpoint: bool = False,
+    further: Callable[[Run], dict[str, Any]] = lambda run: {},
 ) -> int:
-    """Run with live progress, save, print; returns the exit code.  None: another rank has the run."""
+    """Run with live progress, save, print; returns the exit code.  None: another rank has the run.
+
+    further: called with the run when it has ended; what it returns is printed, too.
+    """
     label = "simulate" if simulated else "run"
     # A run with checkpoints hears signals itself; workers of real runs hear those of the terminal too.
     signals = ending_at_signals(simulated and not checkpoint)
@@ -83,7 +87,7 @@ def show_run(
     if save is not None:
         run.save(save)
     numbers = run.summary() if simulated else real_summary(run)
-    numbers = {**numbers, "run": None if save is None else str(save)}
+    numbers = {**numbers, **further(run), "run": None if save is None else str(save)}
     code = exit_code(run)
     if code:
         said = run.status in (Outcome.INTERRUPTED, Outcome.TERMINATED)  # their messages begin with the word

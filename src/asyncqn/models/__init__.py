@@ -1,6 +1,6 @@
 """Models, one per file, and how a saved run makes its model again.
 
-May import: errors, types, parameters, kernels, storage, registry, and of core what knows no run
+May import: errors, types, parameters, kernels, storage, registry, table, and of core what knows no run
 (streams); not algorithms.
 """
 
@@ -31,7 +31,8 @@ PROBLEMS = Registry(
 """Every model, by its name in files and on the command line; other packages add theirs by entry points.
 
 A model has `example(dtype)`, a small one for tests, and is made from a section [problem], and again from a
-saved run, by its `random`; or, where its data are in a file, by its `from_stored` and `from_source`."""
+saved run, by its `random`; or, where its data are in a file, by its `from_file`, or its `from_stored` and
+`from_source`."""
 
 
 def reference_of(problem: Problem) -> dict[str, Any] | None:
@@ -60,8 +61,10 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
             f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem."
         )
     model = PROBLEMS[kind]
-    if hasattr(model, "random"):
-        made: Problem = model.random(**arguments)
+    if "data" in arguments and hasattr(model, "from_file"):
+        made: Problem = model.from_file(**arguments)
+    elif hasattr(model, "random"):
+        made = model.random(**arguments)
     else:
         made = model.from_source(arguments.pop("source"), arguments)
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from asyncqn.errors import BadInput, require
 from asyncqn.models.feature_rows import DenseRows, SparseRows
 from asyncqn.models.sampled_metric import DENSE
+from asyncqn.parameters import checked, parameter
 from asyncqn.table import Table
 
 if TYPE_CHECKING:
@@ -30,6 +31,68 @@ def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple
         f"feature_names must have one name per column of X, {columns}, but has {len(found)}.",
     )
     return found
+
+
+class NamedCoefficients:
+    """The part of a linear model that knows its numbers by name."""
+
+    intercept: bool
+
+    @checked
+    def coefficients(
+        self,
+        run: Annotated[Any, parameter("A run of this problem, or its theta")],
+        standard_errors: Annotated[bool, parameter("Whether to add standard errors")] = False,
+    ) -> Any:
+        """Return the coefficients of a run as a table, by the names of the columns.
+
+        Parameters
+        ----------
+        run : Run or array of dim numbers
+            A run of this problem, or a theta.
+        standard_errors : bool, default False
+            Whether to add standard errors, from the inverse of the Hessian at theta.
+
+        Returns
+        -------
+        pandas.DataFrame, or Table where pandas is not installed
+            A row per number of theta: its `name`, its `coefficient` and, on request, its `standard_error`.
+            Softmax regression has the `class`, too.
+
+        Notes
+        -----
+        A standard error is the root of a diagonal entry of H^-1, with H the Hessian of U; the prior counts
+        as the information that it is.  Least squares knows the noise only up to its variance, which is
+        estimated by sum_i w_i r_i^2 / (n - number of coefficients).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import asyncqn as aq
+        >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
+        >>> problem = aq.LeastSquares(X, y, prior=0.0, intercept=True, feature_names=["dose"])
+        >>> table = problem.coefficients(aq.minimize(problem), standard_errors=True)
+        >>> print(table.round(3).to_string(index=False))
+               name  coefficient  standard_error
+               dose          1.1           0.436
+        (intercept)          0.0           1.195
+        """
+        table = coefficient_table(
+            cast("LinearModel", self), np.asarray(getattr(run, "theta", run)), standard_errors
+        )
+        try:
+            return table.to_pandas()
+        except ImportError:
+            return table
+
+    @property
+    def further_names(self) -> tuple[str, ...]:
+        """Names of the numbers of theta that belong to no column of X."""
+        return ("(intercept)",) if self.intercept else ()
+
+    def noise_variance(self, theta: npt.NDArray[Any]) -> float | None:
+        """The factor by which H^-1 becomes the covariance of theta; None: it is no such covariance."""
+        return None
 
 
 def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False) -> Table:

@@ -38,6 +38,13 @@ class DenseRows:
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    def take(self, rows: Rows) -> DenseRows:
+        """Return some of the rows, copied."""
+        return DenseRows(self.X[rows])
+
     def sums(
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
         diagonal: Vector,
@@ -92,9 +99,20 @@ class SparseRows:
     def shape(self) -> tuple[int, int]:
         return len(self.indptr) - 1, self.columns
 
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.data.dtype
+
+    def take(self, rows: Rows) -> SparseRows:
+        """Return some of the rows, copied."""
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(self.indptr.dtype)
+        starts = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
+        entries = starts + np.arange(indptr[-1])
+        return SparseRows(indptr, self.indices[entries], self.data[entries], self.columns)
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
@@ -161,6 +179,16 @@ def plain(data: Any) -> npt.NDArray[Any]:
     if all(getattr(kind, "kind", "O") in "biuf" for kind in np.ravel(kinds)):
         array = data.to_numpy(np.float64, na_value=np.nan)
     return array
+
+
+def one_number_per_row(name: str, given: Any, n: int) -> Vector:
+    """The numbers as a vector of float64; `BadInput` where they are not one finite number per row."""
+    array = plain(given)
+    require(array.shape == (n,), f"{name} must be one per row of X, {n}, but have shape {array.shape}.")
+    require(array.dtype.kind in "biuf", f"{name} must be numbers, not {array.dtype}.")
+    made = np.ascontiguousarray(array, np.float64)
+    require(bool(np.isfinite(made).all()), f"{name} must be finite and not NaN: remove or fix those rows.")
+    return made
 
 
 def _sparse(X: Any) -> SparseRows:

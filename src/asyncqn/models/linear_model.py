@@ -21,8 +21,18 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels.gram import pack_upper
 from asyncqn.kernels.shuffling import fill_strata
-from asyncqn.models.coefficients import coefficient_table, names_of_columns
-from asyncqn.models.feature_rows import DenseRows, Loss, SparseRows, Vector, feature_rows, plain
+from asyncqn.models.coefficients import NamedCoefficients, names_of_columns
+from asyncqn.models.feature_rows import (
+    DenseRows,
+    Loss,
+    SparseRows,
+    Vector,
+    feature_rows,
+    one_number_per_row,
+    plain,
+)
+from asyncqn.models.from_file import FromFile
+from asyncqn.models.held_out import HeldOut
 from asyncqn.models.parameters import (
     Dim,
     FeatureNames,
@@ -52,7 +62,7 @@ Model = TypeVar("Model", bound="LinearModel")
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel(Checked):
+class LinearModel(NamedCoefficients, FromFile, Checked):
     """A sum of losses of x_i'theta with a Gaussian prior; a subclass says which loss."""
 
     X: Features = field(repr=False)
@@ -66,6 +76,8 @@ class LinearModel(Checked):
     )
     offset: Offset = field(default=None, repr=False, kw_only=True)
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
+    held_out: HeldOut | None = field(default=None, init=False, repr=False)
+    """Rows of a file that were held out, see `from_file`."""
 
     kind: ClassVar[str]
     """Its name in `models.PROBLEMS`."""
@@ -247,62 +259,6 @@ class LinearModel(Checked):
         """Add sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
         self._rows.second_moments(self._loss, self._y, self._weights, theta, rows, self._block, S)
 
-    # -- coefficients by name
-
-    @checked
-    def coefficients(
-        self,
-        run: Annotated[Any, parameter("A run of this problem, or its theta")],
-        standard_errors: Annotated[bool, parameter("Whether to add standard errors")] = False,
-    ) -> Any:
-        """Return the coefficients of a run as a table, by the names of the columns.
-
-        Parameters
-        ----------
-        run : Run or array of dim numbers
-            A run of this problem, or a theta.
-        standard_errors : bool, default False
-            Whether to add standard errors, from the inverse of the Hessian at theta.
-
-        Returns
-        -------
-        pandas.DataFrame, or Table where pandas is not installed
-            A row per number of theta: its `name`, its `coefficient` and, on request, its `standard_error`.
-            Softmax regression has the `class`, too.
-
-        Notes
-        -----
-        A standard error is the root of a diagonal entry of H^-1, with H the Hessian of U; the prior counts
-        as the information that it is.  Least squares knows the noise only up to its variance, which is
-        estimated by sum_i w_i r_i^2 / (n - number of coefficients).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import asyncqn as aq
-        >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 3.0, 2.0, 5.0])
-        >>> problem = aq.LeastSquares(X, y, prior=0.0, intercept=True, feature_names=["dose"])
-        >>> table = problem.coefficients(aq.minimize(problem), standard_errors=True)
-        >>> print(table.round(3).to_string(index=False))
-               name  coefficient  standard_error
-               dose          1.1           0.436
-        (intercept)          0.0           1.195
-        """
-        table = coefficient_table(self, np.asarray(getattr(run, "theta", run)), standard_errors)
-        try:
-            return table.to_pandas()
-        except ImportError:
-            return table
-
-    @property
-    def further_names(self) -> tuple[str, ...]:
-        """Names of the numbers of theta that belong to no column of X."""
-        return ("(intercept)",) if self.intercept else ()
-
-    def noise_variance(self, theta: Array) -> float | None:
-        """The factor by which H^-1 becomes the covariance of theta; None: it is no such covariance."""
-        return None
-
     # -- curvature
 
     @property
@@ -391,16 +347,6 @@ class LinearModel(Checked):
         return metric_of(
             np.asarray(curvature, np.float64), ridge, self._unseen, self.n_data, self._outputs, block
         )
-
-
-def one_number_per_row(name: str, given: Any, n: int) -> Vector:
-    """The numbers as a vector of float64; `BadInput` where they are not one finite number per row."""
-    array = plain(given)
-    require(array.shape == (n,), f"{name} must be one per row of X, {n}, but have shape {array.shape}.")
-    require(array.dtype.kind in "biuf", f"{name} must be numbers, not {array.dtype}.")
-    made = np.ascontiguousarray(array, np.float64)
-    require(bool(np.isfinite(made).all()), f"{name} must be finite and not NaN: remove or fix those rows.")
-    return made
 
 
 def _checked_weights(weights: Any, n: int) -> Vector:

@@ -39,6 +39,7 @@ class LogisticRegression(LinearModel):
     """
 
     kind: ClassVar[str] = "logistic-regression"
+    score_name: ClassVar[str] = "accuracy"
     _numbers_wanted: ClassVar[str] = "map your labels to 0 and 1."
 
     @property
@@ -54,6 +55,20 @@ class LogisticRegression(LinearModel):
         bits = bool(np.isin(y, (0, 1)).all())
         require(signs or bits, "labels must be 0 or 1, or all of them -1 or 1: map yours to these.")
         return y if signs else np.where(y == 1, 1.0, -1.0)
+
+    @classmethod
+    def _labels(cls, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Two labels of any kind; the second in order is 1."""
+        classes = np.unique(y)
+        require(
+            len(classes) == 2,
+            f"logistic regression needs a label of two different values, not of {len(classes)}: "
+            f"softmax-regression is for more.",
+        )
+        return np.where(y == classes[1], 1.0, 0.0)
+
+    def _score(self, z: Vector, y: Vector) -> float:
+        return float(((z > 0.0) == (y > 0.0)).mean())
 
     def noise_variance(self, theta: Array) -> float | None:
         """1: a label has the variance that its probability says."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from asyncqn.errors import require
 from asyncqn.kernels.losses import POISSON
 from asyncqn.models.feature_rows import Loss, Vector
+from asyncqn.models.held_out import d2
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array
 
@@ -40,6 +41,7 @@ class PoissonRegression(LinearModel):
     """
 
     kind: ClassVar[str] = "poisson-regression"
+    score_name: ClassVar[str] = "d2"
 
     @property
     def _loss(self) -> Loss:
@@ -54,6 +56,9 @@ class PoissonRegression(LinearModel):
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         require(bool((y >= 0).all()), "counts must not be negative: remove or fix those rows.")
         return y
+
+    def _score(self, z: Vector, y: Vector) -> float:
+        return d2(z, y)
 
     def noise_variance(self, theta: Array) -> float | None:
         """1: a count has the variance that its mean says."""

@@ -47,6 +47,7 @@ class SoftmaxRegression(LinearModel):
     classes: npt.NDArray[Any] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "softmax-regression"
+    score_name: ClassVar[str] = "accuracy"
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if y.dtype == object:  # words of a data frame
@@ -61,6 +62,13 @@ class SoftmaxRegression(LinearModel):
         require(len(classes) >= 2, f"all labels are {classes[0]!s}: there must be at least two classes.")
         object.__setattr__(self, "classes", classes)
         return numbers.reshape(-1)
+
+    def _known(self, y: npt.NDArray[Any]) -> Vector:
+        place = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
+        return np.where(self.classes[place] == y, place, -1).astype(np.float64)
+
+    def _score(self, z: Vector, y: Vector) -> float:
+        return float((z.argmax(axis=1) == y).mean())
 
     @property
     def _outputs(self) -> int:

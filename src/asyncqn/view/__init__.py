@@ -1,4 +1,4 @@
 """What a run looks like: figures, charts for a terminal, a page, a trace, and a progress display.
 
-May import: errors, kernels, storage, core, runs.
+May import: table, errors, kernels, storage, core, runs.
 """

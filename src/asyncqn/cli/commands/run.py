@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asyncqn.cli.options import JobOptions, option
 from asyncqn.cli.output import Output, check_run_folder
+from asyncqn.cli.result import Result
 from asyncqn.cli.running import output_of_rank, show_run, under_mpiexec
 from asyncqn.errors import require
 
@@ -88,12 +90,25 @@ def make_engine(job: Job, slow: bool) -> Engine:
 
 
 _INSTEAD = "Instead of a run"
+_RESULT = "Result"
 
 
 def run(
     options: JobOptions,
     real: EngineOptions,
     out: Output,
+    theta: Annotated[
+        Path | None, option(_RESULT, "Write theta to this .npy file.", "--theta", metavar="FILE")
+    ] = None,
+    coefficients: Annotated[
+        Path | None,
+        option(
+            _RESULT,
+            "Of a linear model: write a table of coefficients by name to this .csv file.",
+            "--coefficients",
+            metavar="FILE",
+        ),
+    ] = None,
     schema: Annotated[
         bool, option(_INSTEAD, "Print the JSON schema of job files, for editors.", "--schema")
     ] = False,
@@ -135,9 +150,13 @@ def run(
     out, mistakes_at_rank_0 = output_of_rank(out, mpi=job.engine["kind"] == "mpi")
     with mistakes_at_rank_0():
         check_run_folder(options.save)  # before the work, not after it
+        result = Result(theta, coefficients)
+        result.check(job.problem)
         engine = make_engine(job, real.slow)
     algorithm = job.algorithm_for(engine.workers)
     out.say(f"{algorithm}\n{engine}")
     arguments = {**options.checkpoints(), **vars(job.run)}
     go = partial(minimize, job.problem, algorithm, engine=engine, **arguments)
-    raise typer.Exit(show_run(go, job.run.commits, options.save, out, mistakes_at_rank_0))
+    raise typer.Exit(
+        show_run(go, job.run.commits, options.save, out, mistakes_at_rank_0, further=result.write)
+    )

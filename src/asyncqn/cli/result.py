@@ -1,0 +1,59 @@
+"""What `asyncqn run` tells of a result beside the run: theta, coefficients, the held-out score."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asyncqn.errors import require
+from asyncqn.storage import check_output, npy, write_whole
+
+if TYPE_CHECKING:
+    from asyncqn.runs.run import Run
+    from asyncqn.types import Problem
+
+
+@dataclass(frozen=True)
+class Result:
+    """The files to write; None: none."""
+
+    theta: Path | None = None
+    coefficients: Path | None = None
+
+    def check(self, problem: Problem) -> None:
+        """Refuse, before the work, what cannot be written after it."""
+        from asyncqn.models.linear_model import LinearModel
+
+        for path in (self.theta, self.coefficients):
+            if path is not None:
+                check_output(path)
+        require(
+            self.coefficients is None or isinstance(problem, LinearModel),
+            "--coefficients is for linear models: use --theta for the numbers of any problem.",
+        )
+
+    def write(self, run: Run) -> dict[str, Any]:
+        """Write the files, and return what is to be printed."""
+        from asyncqn.models.coefficients import coefficient_table
+        from asyncqn.models.linear_model import LinearModel
+
+        said: dict[str, Any] = {}
+        if self.theta is not None:
+            said["theta"] = str(write_whole(self.theta, npy(run.theta)))
+        problem = run.problem
+        if not isinstance(problem, LinearModel):
+            return said
+        if self.coefficients is not None:
+            table = coefficient_table(problem, run.theta)
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(table.columns)
+            writer.writerows(zip(*(table[name].tolist() for name in table.columns)))
+            said["coefficients"] = str(write_whole(self.coefficients, text.getvalue()))
+        if problem.held_out is not None:
+            said["held_out_rows"] = len(problem.held_out.y)
+            said[f"held_out_{problem.score_name}"] = problem.score(run)
+        return said

@@ -1,0 +1,141 @@
+"""Linear models from files: the section [problem] of a job with `data`, rows held out and their score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from asyncqn.models.data_file import read_columns
+from asyncqn.models.feature_rows import Vector, feature_rows, one_number_per_row
+from asyncqn.models.held_out import HeldOut, r2
+from asyncqn.models.parameters import Prior
+from asyncqn.parameters import File, Precision, Seed, checked, parameter
+from asyncqn.types import Rows
+
+Model = TypeVar("Model", bound="FromFile")
+
+
+class FromFile:
+    """The part of a linear model that reads files and scores the rows it holds out."""
+
+    held_out: HeldOut | None
+    score_name: ClassVar[str] = "r2"
+    """What `score` returns."""
+
+    def __init__(self, X: Any, y: Any, prior: float, recipe: dict[str, Any] | None, **options: Any) -> None:
+        raise NotImplementedError
+
+    @property
+    def _outputs(self) -> int:
+        raise NotImplementedError
+
+    def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        raise NotImplementedError
+
+    @classmethod
+    @checked
+    def from_file(
+        cls: type[Model],
+        data: Annotated[File, parameter("A CSV, Parquet or libsvm file")],
+        label: Annotated[str | None, parameter("Column to predict; of libsvm files None")] = None,
+        features: Annotated[
+            Sequence[str] | None, parameter("Columns to predict from; None: all others")
+        ] = None,
+        weights: Annotated[str | None, parameter("Column of weights; None: all rows count once")] = None,
+        offset: Annotated[str | None, parameter("Column that is added to x'theta; None: nothing")] = None,
+        format: Annotated[
+            Literal["csv", "parquet", "libsvm"] | None, parameter("None: as the file's name says")
+        ] = None,
+        prior: Prior = 1.0,
+        intercept: Annotated[bool, parameter("Whether theta ends with an intercept")] = True,
+        holdout: Annotated[float, parameter("Share of the rows held out", ge=0.0, lt=1.0)] = 0.0,
+        seed: Seed = 0,
+        dtype: Precision = np.float64,
+    ) -> Model:
+        """Make the problem of a file; its held-out rows are scored by `score`.
+
+        Parameters
+        ----------
+        data : path
+            A CSV or Parquet file (extra `data`), or a libsvm file (extra `sklearn`).
+        label : str
+            The column to predict; a libsvm file begins each line with it, and names none.
+        features : list of str, optional
+            The columns to predict from; None: all that have no other role.
+        weights, offset : str, optional
+            Columns of weights of rows, and of what is added to x'theta.
+        format : "csv", "parquet" or "libsvm", optional
+            None: as the file's name says.
+        prior : float, default 1.0
+            Precision of the Gaussian prior.
+        intercept : bool, default True
+            Whether theta ends with an intercept, outside the prior.
+        holdout : float, default 0.0
+            Share of the rows that are drawn at random and held out.
+        seed : int, default 0
+            Of that draw.
+        dtype : float64 or float32
+            Of the features, and of theta.
+
+        Returns
+        -------
+        LinearModel
+            A run of it, saved, reads the file again to replay, and says if the file holds other data.
+        """
+        path = Path(data).absolute()
+        given = read_columns(path, format, label, features, weights, offset, dtype)
+        recipe: dict[str, Any] = {
+            "data": str(path), "label": label, "features": None if features is None else list(features),
+            "weights": weights, "offset": offset, "format": format, "prior": prior, "intercept": intercept,
+            "holdout": holdout, "seed": seed, "dtype": np.dtype(dtype).name,
+        }  # fmt: skip
+        rows, y = feature_rows(given.X), cls._labels(given.y)
+        held = held_out_rows(rows.shape[0], holdout, seed)
+        kept = np.setdiff1d(np.arange(rows.shape[0]), held)
+        options: dict[str, Any] = {"intercept": intercept, "feature_names": given.names}
+        for name, column in (("weights", given.weights), ("offset", given.offset)):
+            if column is not None:
+                options[name] = one_number_per_row(name, column, rows.shape[0])[kept]
+        problem = cls(rows.take(kept) if len(held) else rows, y[kept], prior, recipe, **options)
+        if len(held):
+            own = HeldOut(rows.take(held), problem._known(y[held]), _part(given.offset, held))
+            object.__setattr__(problem, "held_out", own)
+        return problem
+
+    @classmethod
+    def _labels(cls, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The labels of a file as the constructor takes them."""
+        return y
+
+    def _known(self, y: npt.NDArray[Any]) -> Vector:
+        """Responses of rows that were held out, as the loss takes them."""
+        return np.ascontiguousarray(self._checked_responses(y), np.float64)
+
+    def score(self, run: Any) -> float | None:
+        """Return how well a run, or a theta, predicts the rows held out; None where there are none.
+
+        The score is accuracy for labels, d2 (the share of the deviance that is explained) for counts, and r2
+        for other numbers.
+        """
+        if self.held_out is None:
+            return None
+        z = self.held_out.predictors(np.asarray(getattr(run, "theta", run)), self._outputs)
+        return self._score(z, self.held_out.y)
+
+    def _score(self, z: Vector, y: Vector) -> float:
+        return r2(z, y)
+
+
+def held_out_rows(n: int, share: float, seed: int) -> Rows:
+    """Rows drawn at random, in their order: a share of n, and never all."""
+    count = min(n - 1, round(share * n))
+    drawn = np.random.Generator(np.random.Philox(key=[seed, 0x401D])).permutation(n)[:count]
+    return np.sort(drawn)
+
+
+def _part(column: npt.NDArray[Any] | None, rows: Rows) -> Vector | None:
+    return None if column is None else np.asarray(column[rows], np.float64)
