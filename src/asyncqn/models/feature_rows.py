@@ -39,7 +39,7 @@ class DenseRows:
         return self.X.shape[0], self.X.shape[1]
 
     def __len__(self) -> int:
-        return self.X.shape[0]
+        return int(self.X.shape[0])
 
     def take(self, rows: Rows) -> DenseRows:
         """Return some of the rows, copied."""
