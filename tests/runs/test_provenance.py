@@ -16,6 +16,7 @@ from oracles import Quadratic
 from sealed import reseal
 
 import asyncqn
+import asyncqn_recommender
 from asyncqn import AsyncSGD, Cluster, LinearGaussian, Run, Simulator, minimize
 from asyncqn.errors import ReplayMismatch
 from asyncqn.runs.provenance import code_digest
@@ -50,6 +51,14 @@ def test_every_manifest_names_the_code() -> None:
     manifest = run_of(make_problem()).manifest
     assert manifest["code"] == code_digest()
     assert manifest["versions"]["asyncqn"] == asyncqn.__version__
+
+
+def test_a_problem_of_another_package_brings_the_digest_of_that_package() -> None:
+    assert "problem_code" not in run_of(make_problem()).manifest
+    run = run_of(asyncqn_recommender.MatrixFactorization.example())
+    assert run.manifest["problem_code"] == code_digest("asyncqn_recommender") != code_digest()
+    forged = altered(replace(run, manifest={**run.manifest, "problem_code": "0"}))
+    assert "the code of the package that the problem comes from changed" in mismatch(forged)
 
 
 def test_the_digest_follows_every_line_of_the_package_and_not_its_place(tmp_path: Path) -> None:

@@ -105,7 +105,17 @@ def run_manifest(request: Request, engine: EngineManifest, data: str | None = No
         **({"open_ended": True} if request.open_ended else {}),
         "versions": dict(versions()),
         "code": code_digest(),
+        **_plug_in_code(request.problem),
     }
+
+
+def _plug_in_code(problem: Problem) -> dict[str, str]:
+    """The digest of the package that a registered problem comes from, where that is not asyncqn itself."""
+    package, registered = (
+        type(problem).__module__.partition(".")[0],
+        getattr(problem, "kind", None) in PROBLEMS,
+    )
+    return {"problem_code": code_digest(package)} if registered and package != "asyncqn" else {}
 
 
 def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Document:

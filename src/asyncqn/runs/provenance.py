@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,12 +12,12 @@ import numpy as np
 
 
 @cache
-def code_digest() -> str:
-    """sha256 over the paths and contents of all Python files of asyncqn, in the order of their paths.
+def code_digest(package: str = "asyncqn") -> str:
+    """Return the sha256 of the paths and contents of all Python files of a package, in the order of paths.
 
     Line ends are those of Unix, so that a checkout on another system gives the same.
     """
-    root = Path(__file__).resolve().parent.parent
+    root = Path(sys.modules[package].__file__ or "").resolve().parent
     digest = hashlib.sha256()
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
         content = (root / name).read_bytes().replace(b"\r\n", b"\n")

@@ -160,6 +160,8 @@ def _cause(recorded: Run, again: Run) -> str:
         changed.append("asyncqn's own code may have changed, for the recording does not name it")
     elif old["code"] != new["code"]:
         changed.append("asyncqn's own code changed")
+    if old.get("problem_code", new.get("problem_code")) != new.get("problem_code"):
+        changed.append("the code of the package that the problem comes from changed")
     before, now = old["versions"], new["versions"]
     changed += [
         f"{name} {before.get(name)} is now {now[name]}" for name in now if before.get(name) != now[name]
