@@ -31,6 +31,7 @@ RANK = {
     "parameters": 0,
     "kernels": 0,
     "registry": 0,
+    "published": 0,
     "core": 1,
     "types": 1,
     "storage": 1,

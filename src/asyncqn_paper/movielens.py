@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asyncqn import Cluster, starting_point
+from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, starting_point
 from asyncqn.types import Algorithm, Array, Closes, Commit, Problem, Stream, Task
 from asyncqn_paper.settings import algorithm
 from asyncqn_recommender.data import known_names, load
@@ -21,12 +21,16 @@ SPREAD = 0.3
 """Standard deviation of a worker's time over its mean, our own choice."""
 
 # h of a-SGD, mb-L-BFGS and as-L-BFGS, then gamma and beta of as-L-BFGS, from the paper's table.
-TABLE = {
-    "1m": (1e-6, 5e-7, 2e-8, 1e-1, 1e3),
-    "10m": (2e-7, 1e-8, 1e-9, 3e-2, 1e3),
-    "20m": (1e-7, 1e-8, 1e-9, 1e-3, 1e3),
+_NAMES: dict[str, Any] = {"1m": "ml-1m", "10m": "ml-10m", "20m": "ml-20m"}
+_OURS = {size: ASLBFGS.from_paper(name) for size, name in _NAMES.items()}
+TABLE: dict[str, tuple[Any, ...]] = {
+    size: (
+        *(AsyncSGD.from_paper(name).h, MBLBFGS.from_paper(name).h),
+        *(_OURS[size].h, _OURS[size].gamma, _OURS[size].beta),
+    )
+    for size, name in _NAMES.items()
 }
-RANK, RHO, MEMORY = 5, 3.0, 3
+RANK, RHO, MEMORY = 5, _OURS["1m"].rho, _OURS["1m"].memory
 STARTS = {"prior": "from the prior N(0, 1)", "mean": "near the mean rating"}
 
 

@@ -6,29 +6,43 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from asyncqn import Cluster
+from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster
 from asyncqn.algorithms import make_algorithm
 from asyncqn.types import Algorithm
 
 Given = tuple[tuple[str, Any], ...]
 """Parameters as jobs carry them: in one order, and hashable."""
 
-N_Y, N_OMEGA = 600, 6
-MEMORY = {"memory": 3, "batch": N_OMEGA, "overlap": N_OMEGA // 3}
+_TABLE: dict[str, Any] = {
+    "async-sgd": AsyncSGD.from_paper("linear-gaussian"),
+    "mb-lbfgs": MBLBFGS.from_paper("linear-gaussian"),
+    "as-lbfgs": ASLBFGS.from_paper("linear-gaussian"),
+}
+N_OMEGA: int = _TABLE["as-lbfgs"].batch
+N_Y = 100 * N_OMEGA
+
+
+def _row(kind: str, *names: str) -> dict[str, Any]:
+    return {name: getattr(_TABLE[kind], name) for name in names}
+
+
+MEMORY = _row("as-lbfgs", "memory", "batch", "overlap")
 
 NAMES = {"async-sgd": "a-SGD", "mb-lbfgs": "mb-L-BFGS", "as-lbfgs": "as-L-BFGS"}
 
 PAPER: dict[str, dict[str, Any]] = {
-    "async-sgd": {"h": 1e-3, "batch": N_OMEGA},
-    "mb-lbfgs": {"h": 5e-2, "timeout": 10.0, **MEMORY},
-    "as-lbfgs": {"h": 4e-4, "gamma": 3e-2, "beta": 5e2, **MEMORY},
+    "async-sgd": _row("async-sgd", "h", "batch"),
+    "mb-lbfgs": _row("mb-lbfgs", "h", "timeout", *MEMORY),
+    "as-lbfgs": _row("as-lbfgs", "h", "gamma", "beta", *MEMORY),
 }
 """The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand."""
 
-MESSAGE = 10.0
-MASTER = {"mb-lbfgs": 30.0, "block-lbfgs": 30.0}
+MESSAGE = Cluster.from_paper().message
+_ROUND = Cluster.from_paper(algorithm="mb-lbfgs").master
+MASTER = {"mb-lbfgs": _ROUND, "block-lbfgs": _ROUND}
 """mu_m of the paper's table, and what we charge Block L-BFGS."""
-PRODUCTS = {"as-lbfgs": 60.0, "momentum-lbfgs": 30.0}
+_TWO_PRODUCTS = float(Cluster.from_paper().means()[0] - Cluster.from_paper(algorithm="async-sgd").means()[0])
+PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 """The 60 units that the table grants as-L-BFGS for its two products, and half of them for one."""
 
 

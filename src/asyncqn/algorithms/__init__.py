@@ -1,7 +1,7 @@
 """One algorithm per file, and their names in files and on the command line.
 
-May import: errors, types, parameters, kernels, storage, registry, and of core what knows no run (stages,
-streams); not models.
+May import: errors, types, parameters, kernels, storage, registry, published, and of core what knows no run
+(stages, streams); not models.
 """
 
 from __future__ import annotations

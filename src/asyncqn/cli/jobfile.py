@@ -16,6 +16,7 @@ prints the JSON schema of all this, for editors.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from asyncqn.parameters import (
     parameters_of,
     suggestion,
 )
+from asyncqn.published import PROBLEM, SETTINGS, VARIANCE, timing
 from asyncqn.storage import read_input
 from asyncqn.storage.serialise import is_own, make_own
 from asyncqn.types import Algorithm, Problem, extra
@@ -84,9 +86,9 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
     "momentum-lbfgs": {"h": 4e-4, "gamma": 0.2, "memory": 5, "batch": 15, "overlap": 12}
     | {"initial_scale": 0.007, "cosine_floor": 0.3},
 }
-"""They suit the default problem with 40 simulated workers and nothing else.  as-lbfgs has h, gamma, beta and
-M of the paper's table; its batches, overlap, H0 and floor were chosen from 80 random trials, so that pairs
-are used.  async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
+"""They suit the default problem with 40 simulated workers and nothing else; the paper's own are in
+`asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches,
+overlap, H0 and floor were chosen from 80 random trials, so that pairs are used.  async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
 
 DEFAULT_CLUSTER: dict[str, Any] = {
     "workers": 40,
@@ -132,23 +134,46 @@ def load_job(
     overrides: Mapping[str, Section] | None = None,
     *,
     allow_imports: bool = False,
+    sections: Mapping[str, Section] | None = None,
 ) -> Job:
     """The job in a TOML file (None: all defaults), with `overrides` by section laid over it.
+
+    sections: what stands in the place of a file's sections, where there is no file.
 
     The `kind` of another algorithm or engine in the overrides drops the file's parameters, which were
     not meant for it.  A mistake in the file is reported with the file's name.
     """
     over = {name: dict(section) for name, section in (overrides or {}).items()}
     if path is None:
-        return _build({}, over, allow_imports)
-    sections = _read(Path(path))
-    data = sections.get("problem", {}).get("data")
+        return _build(sections or {}, over, allow_imports)
+    read = _read(Path(path))
+    data = read.get("problem", {}).get("data")
     if isinstance(data, str):  # beside the job file, wherever the program is called
-        sections["problem"]["data"] = str(Path(path).parent / data)
+        read["problem"]["data"] = str(Path(path).parent / data)
     try:
-        return _build(sections, over, allow_imports)
+        return _build(read, over, allow_imports)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
+
+
+def paper_sections(name: str, kind: str | None) -> dict[str, dict[str, Any]]:
+    """The sections of an experiment of the paper, for one of its three algorithms."""
+    kind = kind or DEFAULT_ALGORITHM
+    require(
+        name == "linear-gaussian",
+        f"the paper simulates linear-gaussian alone, not {name!r}: its numbers for MovieLens are those of "
+        f"ASLBFGS.from_paper and its rivals.",
+    )
+    setting = SETTINGS[name]
+    require(
+        kind in setting.algorithms,
+        f"the paper has no numbers for {kind!r}; it has them for {', '.join(setting.algorithms)}.",
+    )
+    return {
+        "problem": dict(PROBLEM),
+        "algorithm": {"kind": kind, **setting.parameters(kind)},
+        "cluster": {"workers": setting.workers, "worker_std": math.sqrt(VARIANCE), **timing(name, kind)},
+    }
 
 
 def setting_of(path: str | Path | None, overrides: Mapping[str, Section]) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from asyncqn.cluster.laws import Law, TimeLaw, draw_times, law_to_json, mean_of,
 from asyncqn.errors import require
 from asyncqn.kernels.random import DELAYS, fill_normals
 from asyncqn.parameters import Checked, Kind, Refused, Workers, brief, checked, parameter
+from asyncqn.published import SETTINGS, VARIANCE, PaperName, timing
 from asyncqn.storage.serialise import Json, to_json
 
 Duration = Annotated[float, parameter("A time", unit="of time", ge=0.0)]
@@ -90,6 +91,46 @@ class Cluster(Checked):
         float | None, parameter("Of how many rows the times are; None: of any", unit="rows", gt=0.0)
     ] = None
     fixed: Annotated[float, parameter("What every computation takes on top", unit="of time", ge=0.0)] = 0.0
+
+    @classmethod
+    @checked
+    def from_paper(
+        cls,
+        name: PaperName = "linear-gaussian",
+        algorithm: Annotated[
+            Literal["as-lbfgs", "mb-lbfgs", "async-sgd"], parameter("Whose row of the table")
+        ] = "as-lbfgs",
+        *,
+        workers: Annotated[int | None, parameter("W; None: the paper's", ge=1, le=1_000_000)] = None,
+        variance: Annotated[float, parameter("sigma_w^2 of the workers' times", ge=0.0)] = VARIANCE,
+    ) -> Cluster:
+        """Return the simulated cluster of the paper.
+
+        Parameters
+        ----------
+        name : "linear-gaussian"
+            The experiment; those on MovieLens ran on real machines, whose times are not printed.
+        algorithm : "as-lbfgs", "mb-lbfgs" or "async-sgd", default "as-lbfgs"
+            Whose row of the table: the paper charges each algorithm its own times.
+        workers : int, optional
+            W; None: 40, as in the paper.
+        variance : float, default 200.0
+            sigma_w^2, which Fig. 2 varies and Fig. 3 sets to 200.
+
+        Returns
+        -------
+        Cluster
+            With mu_w, sigma_w, tau and mu_m of the table.
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> cluster = aq.Cluster.from_paper("linear-gaussian", "as-lbfgs", variance=100.0)
+        >>> cluster.workers, cluster.worker_mean, cluster.worker_std, cluster.message, cluster.master
+        (40, 70.0, 10.0, 10.0, 0.0)
+        """
+        times: dict[str, Any] = timing(name, algorithm)
+        return cls(workers or SETTINGS[name].workers, worker_std=math.sqrt(variance), **times)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,7 +56,8 @@ from asyncqn.algorithms.stability import delay_limit, largest_curvature, loop_de
 from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn.kernels.memory import langevin_update
 from asyncqn.kernels.vectors import add_two
-from asyncqn.parameters import parameter
+from asyncqn.parameters import checked, parameter
+from asyncqn.published import SETTINGS, PaperName, PaperRows
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
@@ -140,6 +141,32 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
     ] = "explicit"
 
     stages = ASYNCHRONOUS
+
+    @classmethod
+    @checked
+    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> ASLBFGS:
+        """Return as-L-BFGS with the numbers of the paper's table.
+
+        Parameters
+        ----------
+        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
+            The experiment.
+        n_data : int, optional
+            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
+
+        Returns
+        -------
+        ASLBFGS
+            Where the paper is silent, with our defaults (H0, the cautious constant).
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> algorithm = aq.ASLBFGS.from_paper("linear-gaussian")
+        >>> algorithm.h, algorithm.gamma, algorithm.beta, algorithm.memory, algorithm.batch, algorithm.overlap
+        (0.0004, 0.03, 500.0, 3, 6, 2)
+        """
+        return cls(**SETTINGS[name].parameters("as-lbfgs", n_data))
 
     @classmethod
     def example(cls, problem: Problem) -> ASLBFGS:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from asyncqn.algorithms.parameters import BatchSize, Sampling, StepSize
 from asyncqn.algorithms.stochastic_gradient import StochasticGradient
+from asyncqn.parameters import checked
+from asyncqn.published import SETTINGS, PaperName, PaperRows
 from asyncqn.types import Problem
 
 
@@ -29,6 +31,32 @@ class AsyncSGD(StochasticGradient):
     h: StepSize
     batch: BatchSize
     sampling: Sampling = "replacement"
+
+    @classmethod
+    @checked
+    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> AsyncSGD:
+        """Return a-SGD with the numbers of the paper's table.
+
+        Parameters
+        ----------
+        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
+            The experiment.
+        n_data : int, optional
+            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
+
+        Returns
+        -------
+        AsyncSGD
+            Where the paper is silent, with our defaults.
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> algorithm = aq.AsyncSGD.from_paper("linear-gaussian")
+        >>> algorithm.h, algorithm.batch
+        (0.001, 6)
+        """
+        return cls(**SETTINGS[name].parameters("async-sgd", n_data))
 
     @classmethod
     def example(cls, problem: Problem) -> AsyncSGD:

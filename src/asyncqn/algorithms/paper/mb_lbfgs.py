@@ -36,7 +36,8 @@ from asyncqn.algorithms.parameters import (
 )
 from asyncqn.core.stages import Stages, rounds
 from asyncqn.kernels.vectors import sum_of_squares
-from asyncqn.parameters import parameter
+from asyncqn.parameters import checked, parameter
+from asyncqn.published import SETTINGS, PaperName, PaperRows
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 
@@ -119,6 +120,32 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
     ] = False
 
     sent = ("theta",)
+
+    @classmethod
+    @checked
+    def from_paper(cls, name: PaperName, n_data: PaperRows = None) -> MBLBFGS:
+        """Return mb-L-BFGS with the numbers of the paper's table.
+
+        Parameters
+        ----------
+        name : "linear-gaussian", "ml-1m", "ml-10m" or "ml-20m"
+            The experiment.  The timeout of MovieLens is in seconds, as the clocks of real engines are.
+        n_data : int, optional
+            Observations N_Y, of which a batch has a hundredth; None: those of the paper.
+
+        Returns
+        -------
+        MBLBFGS
+            Where the paper is silent, with our defaults (H0, the quorum).
+
+        Examples
+        --------
+        >>> import asyncqn as aq
+        >>> algorithm = aq.MBLBFGS.from_paper("linear-gaussian")
+        >>> algorithm.h, algorithm.timeout, algorithm.memory, algorithm.batch, algorithm.overlap
+        (0.05, 10.0, 3, 6, 2)
+        """
+        return cls(**SETTINGS[name].parameters("mb-lbfgs", n_data))
 
     @classmethod
     def example(cls, problem: Problem) -> MBLBFGS:

@@ -1,0 +1,91 @@
+"""The numbers of the paper's tables, by the name of the experiment: the one place that holds them.
+
+Where the paper is silent (H0, the cautious constant, the quorum, the draw of the data), nothing stands here
+and the defaults of the classes apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from asyncqn.errors import BadInput
+from asyncqn.parameters import parameter
+
+Experiment = Literal["linear-gaussian", "ml-1m", "ml-10m", "ml-20m"]
+PaperName = Annotated[Experiment, parameter("Experiment of the paper")]
+PaperRows = Annotated[int | None, parameter("Observations N_Y; None: the paper's", ge=300, le=2**62)]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One experiment: its number of observations, its workers, and a row of the table per algorithm."""
+
+    n_data: int
+    """N_Y."""
+    workers: int
+    algorithms: Mapping[str, Mapping[str, float]]
+    rho: float = 0.0
+    """Added to H as rho I by both L-BFGS methods."""
+
+    def parameters(self, kind: str, n_data: int | None = None) -> dict[str, Any]:
+        """Parameters of an algorithm: M = 3, N_Omega = N_Y / 100, N_O = N_Omega / 3 and its row."""
+        batch = (self.n_data if n_data is None else n_data) // 100
+        own: dict[str, Any] = {**self.algorithms[kind], "batch": batch}
+        if kind != "async-sgd":
+            own |= {"memory": 3, "overlap": batch // 3}
+            if self.rho:
+                own["rho"] = self.rho
+        return own
+
+
+def _ratings(n_data: int, sgd: float, mb: float, timeout: float, own: tuple[float, float, float]) -> Setting:
+    """A row of the table of MovieLens, whose timeout is in milliseconds; ours is in seconds."""
+    h, gamma, beta = own
+    rows = {
+        "async-sgd": {"h": sgd},
+        "mb-lbfgs": {"h": mb, "timeout": timeout / 1000.0},
+        "as-lbfgs": {"h": h, "gamma": gamma, "beta": beta},
+    }
+    return Setting(n_data, 10, rows, rho=3.0)
+
+
+SETTINGS: dict[str, Setting] = {
+    "linear-gaussian": Setting(
+        600,
+        40,
+        {
+            "async-sgd": {"h": 1e-3},
+            "mb-lbfgs": {"h": 5e-2, "timeout": 10.0},
+            "as-lbfgs": {"h": 4e-4, "gamma": 3e-2, "beta": 5e2},
+        },
+    ),
+    "ml-1m": _ratings(1_000_209, 1e-6, 5e-7, 400.0, (2e-8, 1e-1, 1e3)),
+    "ml-10m": _ratings(10_000_054, 2e-7, 1e-8, 3400.0, (1e-9, 3e-2, 1e3)),
+    "ml-20m": _ratings(20_000_263, 1e-7, 1e-8, 4500.0, (1e-9, 1e-3, 1e3)),
+}
+"""N_Y of the MovieLens sets is their number of ratings."""
+
+PROBLEM: dict[str, Any] = {"kind": "linear-gaussian", "dim": 100, "n_data": 600, "noise_var": 10.0}
+"""The linear Gaussian problem: d, N_Y and sigma_x^2."""
+VARIANCE = 200.0
+"""sigma_w^2 of Fig. 3; Fig. 2 varies it."""
+MESSAGE = 10.0
+"""tau."""
+MASTER = {"mb-lbfgs": 30.0}
+"""mu_m."""
+PRODUCTS = {"as-lbfgs": 60.0}
+"""What mu_w grants as-L-BFGS for its two products with H, on top of the gradient."""
+
+
+def timing(name: str, kind: str) -> dict[str, Any]:
+    """The fields of `Cluster` for an algorithm of the paper; MovieLens was run on real machines."""
+    if name != "linear-gaussian":
+        raise BadInput(
+            f"the paper ran {name} on real machines and prints no times: fit a cluster to a run of your own "
+            f"by Cluster.from_run."
+        )
+    setting = SETTINGS[name]
+    mean = 1000.0 * (setting.n_data // 100) / setting.n_data + PRODUCTS.get(kind, 0.0)
+    return {"worker_mean": mean, "message": MESSAGE, "master": MASTER.get(kind, 0.0)}
