@@ -88,7 +88,8 @@ DEFAULT_PARAMETERS: dict[str, dict[str, Any]] = {
 }
 """They suit the default problem with 40 simulated workers and nothing else; the paper's own are in
 `asyncqn.published`.  as-lbfgs has h, gamma, beta and M of the paper's table; its batches,
-overlap, H0 and floor were chosen from 80 random trials, so that pairs are used.  async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
+overlap, H0 and floor were chosen from 80 random trials, so that pairs are used.
+async-sgd and mb-lbfgs have the best of three steps each; the others were only seen to run."""
 
 DEFAULT_CLUSTER: dict[str, Any] = {
     "workers": 40,
