@@ -40,7 +40,7 @@ PURPOSES = {
     "asyncqn.cli": "commands, pictures and pages",
 }
 SECTIONS = {
-    "Run": ("minimize", "sample", "samples", "resume", "lab", "core", "cluster", "runs"),
+    "Run": ("minimize", "sample", "samples", "resume", "lab", "core", "cluster", "runs", "table"),
     "Algorithms": ("algorithms",),
     "Problems and data": ("models",),
     "Engines": ("engines",),

@@ -9,6 +9,7 @@ import pytest
 import asyncqn as aq
 from asyncqn.cli.main import main
 from asyncqn_recommender import Recommender
+from asyncqn_recommender.demo_report import why_last
 
 
 def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_replay(
@@ -27,6 +28,15 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     assert beside == {"runs.html"}
     assert (tmp_path / "out" / "runs.html").exists()
     assert "{" not in re.sub(r"<style>.*?</style>", "", page, flags=re.S), "every place was filled in"
+    titles = [re.sub("<.*?>", "", title) for title in re.findall(r"<h[12]>(.*?)</h[12]>", page)]
+    assert titles[0].startswith("asyncqn: quasi-Newton optimization")
+    assert titles[1:] == [
+        *("Stragglers", "A replay", "The three algorithms of the paper, and ours", "A recommender"),
+        "Look closer",
+    ]
+    assert page.count('media="(prefers-color-scheme: dark)" srcset="data:image/png') == 2
+    times = [numbers["cluster"][name]["time"] for name in ("async-sgd", "mb-lbfgs", "as-lbfgs")]
+    assert ("Why as-lbfgs is last here" in page) == (times[-1] == max(times))
     assert (tmp_path / "out" / "convergence.png").read_bytes()[:4] == b"\x89PNG"
     # The start predicts the mean, with an RMSE near 1.14; how far the slow ones get depends on the machine.
     for name, row in numbers["runs"].items():
@@ -46,3 +56,11 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     run = aq.load_run(tmp_path / "out" / "runs" / "as-lbfgs")
     assert run.schedule.workers == 2
     assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").status in ("completed", "converged")
+
+
+@pytest.mark.parametrize(("sgd", "rounds", "mine", "last"), [(1, 2, 3, True), (1, 4, 3, False), (1, None, 3, False),
+                                                            (1, 2, None, True)])  # fmt: skip
+def test_the_report_says_why_as_lbfgs_is_last_only_where_it_is(sgd, rounds, mine, last) -> None:
+    times = {"async-sgd": sgd, "mb-lbfgs": rounds, "as-lbfgs": mine, "default": 1}
+    rows = {name: {"time": time, "rows": 6.0, "commits": 10} for name, time in times.items()}
+    assert bool(why_last(rows)) is last

@@ -134,6 +134,43 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
+DARK_PAPER, LIGHT_INK = "#14181c", "#e6e9ec"
+
+
+def darken(figure: Figure) -> Figure:
+    """Recolour a figure for a dark page, and return it: light text, and lines mixed with white."""
+    from matplotlib.colors import to_rgb
+
+    def lighter(color: Any) -> tuple[float, float, float]:
+        red, green, blue = to_rgb(color)
+        return (red + 1.0) / 2.0, (green + 1.0) / 2.0, (blue + 1.0) / 2.0
+
+    figure.set_facecolor(DARK_PAPER)
+    for text in figure.texts:
+        text.set_color(LIGHT_INK)
+    for axes in figure.axes:
+        axes.set_facecolor(DARK_PAPER)
+        axes.tick_params(which="both", colors=LIGHT_INK)
+        for spine in axes.spines.values():
+            spine.set_color(LIGHT_INK)
+        for line in axes.lines:
+            line.set_color(lighter(line.get_color()))
+            line.set_markerfacecolor(line.get_color())
+            line.set_markeredgecolor(line.get_color())
+        legend = axes.get_legend()
+        if legend is not None:
+            for handle, line in zip(legend.get_lines(), axes.lines):
+                handle.set_color(line.get_color())
+                handle.set_markerfacecolor(line.get_color())
+                handle.set_markeredgecolor(line.get_color())
+        writings = [*axes.texts, axes.xaxis.label, axes.yaxis.label]
+        writings += legend.get_texts() if legend is not None else []
+        axes.set_title(axes.get_title(loc="left"), fontsize="medium", loc="left", color=LIGHT_INK)
+        for text in writings:
+            text.set_color(LIGHT_INK)
+    return figure
+
+
 def _name(run: Run | Seen) -> str:
     return str(run.manifest["algorithm"]["kind"])
 

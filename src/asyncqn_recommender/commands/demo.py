@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import html
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +11,13 @@ from rich.table import Table as RichTable
 
 from asyncqn.cli import Output
 from asyncqn_recommender.commands.recommend import table as recommendations
+from asyncqn_recommender.demo_report import Story, words, write_report
 
 if TYPE_CHECKING:
     from asyncqn import Run
     from asyncqn.types import Progress
     from asyncqn_recommender.data import Ratings
     from asyncqn_recommender.estimator import Recommender
-    from asyncqn_recommender.model import Recommendation
 
 FAST, SLOW = 17, 3
 """Simulated workers that need about 10 units for six rows, and stragglers that need 100."""
@@ -52,9 +49,9 @@ def demo(
     import numpy as np
 
     from asyncqn import replay
-    from asyncqn.cli import new_figure, save_picture
+    from asyncqn.cli import new_figure
     from asyncqn.errors import require
-    from asyncqn.storage import check_place, write_whole
+    from asyncqn.storage import check_place
     from asyncqn_recommender.data import PRESETS, synthetic_ratings
 
     require(not output.exists() or output.is_dir(), f"{output} is a file: name a folder with --output.")
@@ -66,12 +63,12 @@ def demo(
     )
     simulated = _race_with_stragglers(out)
     cluster_rows = {name: _cluster_row(run) for name, run in simulated.items()}
-    story = RichTable("algorithm", f"time to an error of {GOAL:g}", "commits", "mean staleness", "largest")
+    shown = RichTable("algorithm", f"time to an error of {GOAL:g}", "commits", "mean staleness", "largest")
     for name, row in cluster_rows.items():
         time = "not reached" if row["time"] is None else f"{row['time']:,.0f}"
         mean, largest = f"{row['staleness_mean']:.1f}", f"{row['staleness_max']:,}"
-        story.add_row(name, time, f"{row['commits']:,}", mean, largest)
-    out.show(story)
+        shown.add_row(name, time, f"{row['commits']:,}", mean, largest)
+    out.show(shown)
     ratings = synthetic_ratings(*PRESETS[RATINGS])
     out.say(f"now for real, on {WORKERS} threads: {RATINGS}: {ratings}")
     train, test = ratings.split(0.1, SEED)
@@ -79,7 +76,6 @@ def demo(
     runs = _race(train, test, out)
     lowest = min(float(run.metrics["test_rmse"].min()) for run in runs.values())
     rows = {name: _row(run, TARGET * lowest) for name, run in runs.items()}
-    picture = save_picture(_picture(runs, TARGET * lowest), output / "convergence.png")
     model.save(output / "model")
     pages = _save(output, simulated, runs)
     again = replay(output / "runs" / REPLAYED)
@@ -88,11 +84,14 @@ def demo(
     user = train.user_ids[int(np.argsort(counts, kind="stable")[len(counts) // 2])].item()  # a typical one
     best = model.recommend(user, 10)
     facts = {"train_rmse": model.rmse(train), "test_rmse": model.rmse(test), "seconds": model.seconds_}
-    page = _report(runs, rows, picture.read_bytes(), ratings, facts, user, best, TARGET * lowest)
-    report = write_whole(output / "report.html", page)
+    told = {"fast": FAST, "slow": SLOW, "goal": GOAL, "workers": WORKERS, "seed": SEED, **facts}
+    story = Story(
+        simulated, cluster_rows, runs, rows, again, same, str(ratings), TARGET * lowest, user, best, told
+    )
+    report, picture = write_report(output, story)
     race = RichTable("algorithm", "commits", "mean staleness", f"s to RMSE {TARGET * lowest:.3f}", "RMSE")
     for name, row in rows.items():
-        race.add_row(name, *map(_words, row.values()))
+        race.add_row(name, *map(words, row.values()))
     out.show(race)
     out.show(
         f"replay of {REPLAYED}: {again.schedule.commits:,} commits of two threads computed again, "
@@ -155,6 +154,7 @@ def _cluster_row(run: Run) -> dict[str, Any]:
     return {
         "time": _time_to(run, "error", GOAL),
         "commits": run.schedule.commits,
+        "rows": run.passes * run.manifest["problem"]["n_data"] / max(1, len(run.schedule)),
         "staleness_mean": float(staleness.mean()),
         "staleness_max": int(staleness.max()),
     }
@@ -235,7 +235,7 @@ def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> 
     from asyncqn import Threads, minimize
 
     engine = Threads(WORKERS, max_staleness=OLDEST)
-    go = partial(minimize, problem, algorithm, engine=engine, seed=SEED)
+    go = partial(minimize, problem, algorithm, engine=engine, seed=SEED, progress=False)
     with out.progress(f"{name:<12}", commits) as advance:
 
         def look(progress: Progress) -> None:
@@ -250,67 +250,3 @@ def _run(name: str, problem: Any, algorithm: Any, commits: int, out: Output) -> 
         why = f"its {BUDGET:g} seconds were over" if run.status == "stopped" else run.message.rstrip(".")
         out.say(f"{name}: ended at commit {run.nit:,} of {commits:,}: {why}.")
     return run
-
-
-def _words(value: float | None) -> str:
-    if value is None:
-        return "not reached"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if value < 0.1 else f"{value:.3f}"
-
-
-def _picture(runs: dict[str, Run], target: float) -> Any:
-    from asyncqn.cli import convergence
-
-    tables = {name: run.metrics for name, run in runs.items()}
-    figure = convergence(tables, metric="test_rmse", x_label="time [s]")
-    axes = figure.axes[0]
-    axes.axhline(target, color="#1b1b1b", linewidth=0.8, alpha=0.5)
-    axes.text(
-        0.01,
-        target,
-        f"{target:.3f}: 1% above the lowest",
-        transform=axes.get_yaxis_transform(),
-        va="bottom",
-        fontsize="small",
-    )
-    # What one finishes in milliseconds takes another seconds.  The start, at time 0, is left of the axis.
-    axes.set_xscale("log", nonpositive="mask")
-    shown = [run.metrics["test_rmse"][run.metrics["time"] > 0.0] for run in runs.values()]
-    low, high = min(float(y.min()) for y in shown), max(float(y.max()) for y in shown)
-    axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-    axes.set_ylabel("RMSE on held-out ratings")
-    axes.set_title(f"{RATINGS}, rank {RANK}, {WORKERS} threads", fontsize="medium", loc="left")
-    return figure
-
-
-def _report(
-    runs: dict[str, Run],
-    rows: dict[str, dict[str, Any]],
-    picture: bytes,
-    ratings: Ratings,
-    facts: dict[str, float],
-    user: Any,
-    best: list[Recommendation],
-    target: float,
-) -> str:
-    """A page that needs nothing but itself."""
-    versions = next(iter(runs.values())).manifest["versions"]
-    cells = "".join(
-        f"<tr><td>{html.escape(name)}</td>{''.join(f'<td>{_words(v)}</td>' for v in row.values())}</tr>"
-        for name, row in rows.items()
-    )
-    items = "".join(
-        f"<tr><td>{html.escape(item.title or '')}</td><td>{html.escape(str(item.id))}</td>"
-        f"<td>{item.score:.2f}</td></tr>"
-        for item in best
-    )
-    parameters = "".join(f"<li><code>{html.escape(str(run.algorithm))}</code></li>" for run in runs.values())
-    page = files("asyncqn_recommender").joinpath("demo.html").read_text("utf-8")
-    told = {
-        "ratings": f"{len(ratings):,} ratings of {ratings.n_users:,} users on {ratings.n_items:,} items",
-        "picture": base64.b64encode(picture).decode(),
-        "user": html.escape(str(user)),
-        "versions": ", ".join(f"{name} {versions[name]}" for name in ("asyncqn", "numpy", "numba")),
-    }
-    told |= {"items": items, "rows": cells, "parameters": parameters}
-    return page.format(**told, **facts, workers=WORKERS, seed=SEED, target=target)
