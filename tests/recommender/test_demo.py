@@ -58,8 +58,10 @@ def test_the_demo_writes_a_report_that_needs_nothing_else_a_model_and_runs_that_
     assert aq.replay(tmp_path / "out" / "runs" / "staged-lbfgs").status in ("completed", "converged")
 
 
-@pytest.mark.parametrize(("sgd", "rounds", "mine", "last"), [(1, 2, 3, True), (1, 4, 3, False), (1, None, 3, False),
-                                                            (1, 2, None, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sgd", "rounds", "mine", "last"),
+    [(1, 2, 3, True), (1, 4, 3, False), (1, None, 3, False), (1, 2, None, True)],
+)
 def test_the_report_says_why_as_lbfgs_is_last_only_where_it_is(sgd, rounds, mine, last) -> None:
     times = {"async-sgd": sgd, "mb-lbfgs": rounds, "as-lbfgs": mine, "default": 1}
     rows = {name: {"time": time, "rows": 6.0, "commits": 10} for name, time in times.items()}
