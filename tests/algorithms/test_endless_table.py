@@ -13,6 +13,7 @@ import asyncqn as aq
 from asyncqn.algorithms.quasi_newton.centred_table import Progress, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.endless_table import FORGIVEN, TRUST
+from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse, ScatterMatrix
 from asyncqn.types import Commit
 
 PARTS = 10
@@ -176,3 +177,33 @@ def test_the_work_of_a_commit_does_not_grow_with_the_parts(monkeypatch: pytest.M
     run = aq.minimize(problem, aq.TableLBFGS(150, 20), engine=aq.Simulator(aq.Cluster(5, 1.0, 0.5)))
     assert run.status == "converged"
     assert 1 <= len(looks) <= run.nit / 150
+
+
+def test_where_a_prior_has_most_of_the_curvature_H0_does_without_the_scatter() -> None:
+    # The Hessian is about I, and the gradients of the rows scatter in other directions, 60 times as little.
+    rng = np.random.default_rng(3)
+    problem = aq.LinearGaussian(0.01 * rng.standard_normal((60, 40)), rng.standard_normal(60), 10.0)
+    algorithm, engine = aq.TableLBFGS(60, 60), aq.Simulator(aq.Cluster(60, 1.0, 0.3))
+    run = aq.minimize(problem, algorithm, engine=engine, theta0=10.0 * rng.standard_normal(40), max_passes=60)
+    assert run.status == "converged"
+
+
+def test_the_fit_of_the_scatter_is_that_of_its_matrix() -> None:
+    rng = np.random.default_rng(0)
+    for d in (4, 250):
+        state = ScatterMatrix.empty(np.zeros(d))
+        half = rng.standard_normal(d) + 2.0
+        for _ in range(600):
+            state.note_deviation(half * rng.standard_normal(d))
+        initial = ScatterInverse(state)
+        assert initial.gain(rng.standard_normal(d), rng.standard_normal(d)) == 0.0  # there is no F yet
+        assert state.renew(2.0, 1.5)
+        inverse = np.eye(d)
+        for row in inverse:
+            state.solve(row)
+        s, y = rng.standard_normal((2, d))
+        sFs, yHy = s @ np.linalg.inv(inverse) @ s, y @ inverse @ y
+        wanted = math.log((s @ s) * (y @ y) / (sFs * yHy))
+        assert initial.gain(s, y) == pytest.approx(wanted, rel=1e-8)
+        fitting = inverse @ y  # s = H0 y, which F^-1 fits exactly
+        assert initial.gain(fitting, y) >= 0.0

@@ -65,9 +65,9 @@ def contestants(name: str, law: str, workers: int, draw: int) -> dict[str, Any]:
 def cells(given: argparse.Namespace) -> Iterator[Cell]:
     """By draw first, so that a part of the study is a fair sample of it."""
     for draw in given.draws:
-        for law in given.laws:
-            for name in given.problems:
-                for workers in given.workers:
+        for name in given.problems:
+            for workers in given.workers:
+                for law in given.laws:
                     if name != "profiled" or workers <= 100:
                         yield name, law, workers, draw
 
@@ -78,29 +78,39 @@ def stored() -> list[dict[str, Any]]:
 
 def measure(given: argparse.Namespace) -> None:
     until = time.monotonic() + given.seconds
-    known = {tuple(line[key] for key in KEY) for line in stored()}
+    known = {tuple(line[key] for key in KEY): line for line in stored()}
     LINES.parent.mkdir(parents=True, exist_ok=True)
     for cell in cells(given):
         if time.monotonic() > until:
             return
-        name, law, workers, draw = cell
         for method, algorithm in contestants(*cell).items():
             if (*cell, method) in known:
                 continue
             if time.monotonic() > until:
                 return
-            begin, convex = time.process_time(), name in CONVEX
-            looks = FINE if convex else FINER
-            times, run = times_to(name, law, workers, algorithm, draw + 1, LENGTH[convex], looks, draw)
-            record = {
-                **dict(zip(KEY, (*cell, method), strict=True)),
-                "passes": [None if math.isinf(t) else round(t, 4) for t in times],
-                "status": run.status, "commits": run.nit, "seconds": round(time.process_time() - begin, 1),
-                "algorithm": algorithm_to_json(algorithm),
-            }  # fmt: skip
+            same = [
+                line for key, line in known.items()
+                if key[:4] == cell and line["algorithm"] == algorithm_to_json(algorithm)
+            ]  # fmt: skip
+            record = {**same[0], "method": method} if same else one_run(cell, method, algorithm)
+            known[(*cell, method)] = record
             with LINES.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print({k: v for k, v in record.items() if k != "algorithm"}, flush=True)
+
+
+def one_run(cell: Cell, method: str, algorithm: Any) -> dict[str, Any]:
+    """Measure a method in a cell."""
+    name, law, workers, draw = cell
+    begin, convex = time.process_time(), name in CONVEX
+    looks = FINE if convex else FINER
+    times, run = times_to(name, law, workers, algorithm, draw + 1, LENGTH[convex], looks, draw)
+    return {
+        **dict(zip(KEY, (*cell, method), strict=True)),
+        "passes": [None if math.isinf(t) else round(t, 4) for t in times],
+        "status": run.status, "commits": run.nit, "seconds": round(time.process_time() - begin, 1),
+        "algorithm": algorithm_to_json(algorithm),
+    }  # fmt: skip
 
 
 def times_of(lines: list[dict[str, Any]]) -> Times:

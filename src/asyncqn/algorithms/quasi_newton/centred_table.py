@@ -59,6 +59,8 @@ FAR = 1e6
 """A step further than this times 1 plus the largest number of the start has gone astray."""
 BELIEF = 2.0
 """How soon the scatter of the updates is believed, see `scatter_inverse`."""
+LEAD, FADING = 3.0, 0.9
+"""The scatter is not used where its lead over I is below minus this; the factor on it for every new pair."""
 TURNS = 5
 """After more turns than this a plan goes on with exact gradients."""
 
@@ -134,6 +136,13 @@ class Progress(NamedTuple):
     """Windows that did no harm since the last turn, or since a turn was forgiven."""
     unpaired: int = 0
     """Updates since the last pair that was admitted."""
+    lead: float = 0.0
+    """How much better F^-1 fits the pairs than I does: the sum of the logarithms, older ones fading."""
+
+    @property
+    def scattered(self) -> bool:
+        """Whether H0 is made of the scatter; it is c I where the pairs say that F misleads."""
+        return self.lead >= -LEAD
 
 
 class Update(NamedTuple):
@@ -182,9 +191,9 @@ def may_step(progress: Progress, first: int) -> bool:
     return progress.seen >= max(2.0, EARLY * first)
 
 
-def _initial(iterate: Iterate) -> ScatterInverse:
+def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
     """Return H0 as the table uses it."""
-    return ScatterInverse(iterate.initial, BELIEF, cautious=True)
+    return ScatterInverse(iterate.initial, BELIEF, cautious=True, trusted=progress.scattered)
 
 
 def harmful(iterate: Iterate, progress: Progress) -> bool:
@@ -200,7 +209,8 @@ def close(iterate: Iterate, table: Table, progress: Progress) -> tuple[Progress,
     """Learn a pair and begin another window; return whether the pair was admitted."""
     kind = iterate.theta.dtype
     s, y = ((total / progress.moved).astype(kind) for total in (table.S, table.Y))
-    admitted = InverseHessian(iterate.memory, _initial(iterate), PairRule(0.0, COSINE)).learn(s, y[None])
+    inverse = InverseHessian(iterate.memory, initial_of(iterate, progress), PairRule(0.0, COSINE))
+    admitted = inverse.learn(s, y[None])
     table.S[:], table.Y[:] = 0.0, 0.0
     if progress.rise <= 0.0:
         table.harmless[...] = table.z_sum / progress.seen
@@ -220,7 +230,7 @@ def aim(
     known = memory.stored > 0
     if not known:
         memory.scale[0] = len(table.read)
-    step = _initial(iterate).times(memory, g)
+    step = initial_of(iterate, progress).times(memory, g)
     step *= 0.5**progress.turns
     length, far, norm = (math.sqrt(sum_of_squares(v)) for v in (step, z, g))
     progress = progress._replace(norm=norm)
@@ -230,7 +240,7 @@ def aim(
     most = min(most, bound)
     if not known:
         promised = 0.5 * dot(g, step)
-        if not iterate.initial.known or math.isnan(progress.value):
+        if not (iterate.initial.known and progress.scattered) or math.isnan(progress.value):
             most = min(most, max(1.0 / norm, FIRST * far), max(1.0, far))
         elif promised > 0.0:
             most = min(most, length * 0.5 * abs(progress.value / progress.seen) / promised)
@@ -256,6 +266,7 @@ def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) 
         turned=version,
         first_norm=progress.first_norm,
         first_value=progress.first_value,
+        lead=progress.lead,
     )
 
 

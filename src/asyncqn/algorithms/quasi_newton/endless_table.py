@@ -23,7 +23,9 @@ the last held point, and where a point is held for the number of updates and the
 both kinds of steps get their time, whichever is the better one.  A table of fewer than `FEWEST_PARTS` parts
 never leaves the exact phase.
 
-Where 4 updates per part bring no pair, the scatter is at fault: it is dropped, and the table turns back.
+The scatter may mislead, as where a prior has most of the curvature.  Every pair compares F^-1 with I, and
+where I fits better for long, H0 = c I.  Where 4 updates per part bring no pair at all, the scatter is dropped
+and the table turns back.
 
 All of it, the constants included, is our own choice.
 """
@@ -41,6 +43,7 @@ import numpy as np
 from asyncqn.algorithms.pair_memory import PairRule
 from asyncqn.algorithms.parts import rows_of_parts
 from asyncqn.algorithms.quasi_newton.centred_table import (
+    FADING,
     TURNS,
     Progress,
     Table,
@@ -50,6 +53,7 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
     close,
     enter,
     harmful,
+    initial_of,
     may_step,
     turn_back,
     window_is_full,
@@ -203,8 +207,12 @@ class EndlessTable(Plan):
 
     def _close(self, iterate: Iterate, progress: Progress) -> Progress:
         """Close a window that did no harm."""
+        table, count = iterate.course.table, progress.moved
         bent, longest = progress.bend > BENT * progress.slopes, progress.longest
-        progress, admitted = close(iterate, iterate.course.table, progress)
+        gain = initial_of(iterate, progress).gain(table.S / count, table.Y / count)
+        progress, admitted = close(iterate, table, progress)
+        if admitted:
+            progress = _with_lead(iterate, progress, FADING * progress.lead + gain)
         forgiven = progress.windows + 1 >= FORGIVEN
         return progress._replace(
             bent=bent,
@@ -265,6 +273,7 @@ class EndlessTable(Plan):
                 first_norm=progress.first_norm,
                 first_value=progress.first_value,
                 turned=progress.turned,
+                lead=progress.lead,
             )
             hold = hold._replace(
                 since=-1, exact=False, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0])
@@ -335,9 +344,17 @@ def _norm(g: Array) -> float:
     return math.sqrt(sum_of_squares(g))
 
 
+def _with_lead(iterate: Iterate, progress: Progress, lead: float) -> Progress:
+    """Note how well the scatter fits; where it comes into use or goes out of it, c is that of another H0."""
+    changed = progress._replace(lead=lead)
+    if changed.scattered != progress.scattered:
+        ScatterInverse(iterate.initial, trusted=changed.scattered).follow(iterate.memory)
+    return changed
+
+
 def _exact_inverse(iterate: Iterate) -> InverseHessian:
     """Return H for exact steps; where they keep failing, it may be the scatter's fault."""
-    initial = ScatterInverse(iterate.initial, at_fault=True)
+    initial = ScatterInverse(iterate.initial, at_fault=True, trusted=iterate.course.progress.scattered)
     return InverseHessian(iterate.memory, initial, PairRule(0.0, COSINE, CONJUGACY))
 
 

@@ -147,6 +147,14 @@ class ScatterMatrix(NamedTuple):
         elif self.known:
             v /= self.factor[0]
 
+    def size(self, s: Array) -> float:
+        """Return s'F s, F as it is inverted."""
+        wide = s.astype(np.float64)
+        if not self.whole:
+            return float(dot(wide * wide, self.factor[0]))
+        image = (np.tril(self.factor) * wide[:, None]).sum(axis=0)
+        return float(dot(image, image))
+
     def drop(self) -> None:
         """Forget all updates: H0 = c I until there are others."""
         self.seen[0] = self.factored[0] = 0
@@ -165,12 +173,15 @@ class ScatterInverse(ScalarInverse):
         and fewer directions are taken to be flat.
     at_fault : bool, default False
         Whether the scatter is dropped, too, where steps kept failing.
+    trusted : bool, default True
+        Whether F is used at all; else H0 = c I.
     """
 
     state: ScatterMatrix
     belief: float = 1.0
     cautious: bool = False
     at_fault: bool = False
+    trusted: bool = True
 
     @classmethod
     def empty(cls, theta0: Array, summary_size: int) -> ScatterMatrix:
@@ -194,8 +205,22 @@ class ScatterInverse(ScalarInverse):
         return product
 
     def apply(self, memory: PairMemory, v: Array) -> None:
-        self.state.solve(v)
+        if self.trusted:
+            self.state.solve(v)
         v *= memory.scale[0]
+
+    def gain(self, s: Array, y: Array) -> float:
+        """Return how much better F^-1 fits a pair than I does, as the logarithm of the ratio of the fits.
+
+        The fit of a matrix D is (s'y)^2 / (s'D^-1 s  y'D y), which is 1 where s = c D y.
+        """
+        if not self.state.known:
+            return 0.0
+        s, y = s.astype(np.float64), y.astype(np.float64)
+        image = y.copy()
+        self.state.solve(image)
+        sFs, yHy, plain = self.state.size(s), dot(y, image), dot(s, s) * dot(y, y)
+        return math.log(plain / (sFs * yHy)) if sFs * yHy > 0.0 and plain > 0.0 else 0.0
 
     def follow(self, memory: PairMemory) -> None:
         """Set c by the newest pair."""
@@ -204,11 +229,12 @@ class ScatterInverse(ScalarInverse):
             return
         y = memory.pairs[1, newest].astype(np.float64)
         image = y.copy()
-        self.state.solve(image)
+        if self.trusted:
+            self.state.solve(image)
         size = dot(y, image)
         if 0.0 < size < math.inf:
             said, before = memory.products[0, newest] / size, float(memory.scale[0])
-            rises = self.cautious and self.state.known and said > before
+            rises = self.cautious and self.trusted and self.state.known and said > before
             memory.scale[0] = math.sqrt(before * said) if rises else said
 
     def forget(self, memory: PairMemory) -> None:
