@@ -129,3 +129,57 @@ def test_what_does_not_fit_the_module_is_said_before_the_run(recwarn: pytest.War
     assert own.n_data == 50, "a loss of one's own may bring the shapes together"
     assert aq.from_torch(one, nn.MSELoss(), X[:1], X[:1, :1]).n_data == 1
     assert not recwarn.list
+
+
+# -- datasets
+
+
+class Pairs(torch.utils.data.Dataset):
+    """A dataset that counts how often it is read."""
+
+    def __init__(self, X, y):
+        self.X, self.y, self.reads = X, y, 0
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return self.X[index], self.y[index]
+
+
+def test_datasets_are_read_once_and_give_the_problem_of_their_tensors():
+    X = torch.linspace(-1.0, 1.0, 30).reshape(10, 3)
+    y = X.sum(dim=1, keepdim=True)
+    module, loss = torch.nn.Linear(3, 1), torch.nn.MSELoss()
+    expected = aq.from_torch(module, loss, X, y)
+    theta = aq.starting_point(expected)
+    pairs = Pairs(X.numpy(), y.numpy())
+    for dataset in (torch.utils.data.TensorDataset(X, y), pairs):
+        problem = aq.from_torch(module, loss, dataset)
+        assert problem.value(theta) == expected.value(theta)
+    assert pairs.reads == 10
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "sentence"),
+    [
+        (torch.utils.data.DataLoader(Pairs(np.ones((4, 3)), np.ones(4))), None, "pass loader.dataset"),
+        (torch.utils.data.TensorDataset(torch.ones(4, 3)), None, "this TensorDataset has 1 tensor"),
+        (torch.utils.data.TensorDataset(torch.ones(4, 3), torch.ones(4)), np.ones(4), "pass it alone"),
+        (Pairs(np.ones((0, 3)), np.ones(0)), None, "the dataset is empty"),
+        (Pairs([np.ones(3), np.ones(2)], [1.0, 2.0]), None, "all of one shape"),
+        (torch.ones(4, 3), None, "y is missing"),
+    ],
+)
+def test_what_is_no_dataset_of_pairs_is_refused_in_a_sentence(X, y, sentence):
+    with pytest.raises(aq.BadInput, match=sentence):
+        aq.from_torch(torch.nn.Linear(3, 1), torch.nn.MSELoss(), X, y)
+
+
+def test_reading_a_dataset_on_a_terminal_shows_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    X = np.ones((5, 3), np.float32)
+    aq.from_torch(torch.nn.Linear(3, 1), torch.nn.MSELoss(), Pairs(X, X[:, :1]))
+    assert "reading the dataset" in capsys.readouterr().err

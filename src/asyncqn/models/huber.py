@@ -35,7 +35,7 @@ _LEAST_SCALE = 1e-6
 """The least scale, as a share of the deviation of y."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HuberRegression(LinearModel):
     """Regression with outliers whose scale is estimated: Huber's loss and a Gaussian prior.
 
@@ -77,6 +77,10 @@ class HuberRegression(LinearModel):
     )
 
     kind: ClassVar[str] = "huber-regression"
+
+    @property
+    def _chosen(self) -> tuple[str, ...]:
+        return (f"epsilon {self.epsilon:g}",)
 
     @property
     def _columns(self) -> int:

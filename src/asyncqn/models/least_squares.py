@@ -18,7 +18,7 @@ from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeastSquares(LinearModel):
     """Ridge regression: squares of residuals, with noise of variance 1, and a Gaussian prior.
 

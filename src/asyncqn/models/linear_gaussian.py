@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from asyncqn.errors import require
 from asyncqn.kernels import linear_gaussian as kernels
+from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import chosen, misfit
 from asyncqn.parameters import REAL, Checked, Precision, RealArray, Seed, checked, parameter
@@ -23,7 +24,7 @@ NoiseVariance = Annotated[float, parameter("Variance of an observation", unit="y
 Eigenvalue = Annotated[float, parameter("Of the posterior precision; the prior's share is 1", ge=1.0)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearGaussian(Checked):
     """Bayesian linear regression, whose optimum and posterior are known.
 
@@ -43,6 +44,9 @@ class LinearGaussian(Checked):
     precision: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum_theta: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum: float = field(init=False)
+
+    def __repr__(self) -> str:
+        return one_line(self, f"noise variance {self.noise_var:g}")
 
     def __post_init__(self) -> None:
         super().__post_init__()

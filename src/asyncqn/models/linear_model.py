@@ -33,6 +33,7 @@ from asyncqn.models.feature_rows import (
 )
 from asyncqn.models.from_file import FromFile
 from asyncqn.models.held_out import HeldOut
+from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import (
     Dim,
     FeatureNames,
@@ -61,7 +62,7 @@ _NONE: Vector = np.zeros(0)
 Model = TypeVar("Model", bound="LinearModel")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearModel(NamedCoefficients, FromFile, Checked):
     """A sum of losses of x_i'theta with a Gaussian prior; a subclass says which loss."""
 
@@ -97,6 +98,28 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
         object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
         _ = self._responses_and_weights  # an offset that cannot be used is refused here
+
+    def __repr__(self) -> str:
+        outputs = f"{self._outputs} classes" if self._outputs > 1 else ""
+        source = (self.recipe or {}).get("data", "")
+        return one_line(
+            self,
+            f"{self.X.shape[1]:,} {'sparse ' * isinstance(self.X, SparseRows)}features",
+            outputs,
+            f"prior {self.prior:g}",
+            *self._chosen,
+            *(name for name in ("intercept", "weights", "offset") if self._has(name)),
+            f"of {source}" if source else "",
+        )
+
+    def _has(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is not None and value is not False
+
+    @property
+    def _chosen(self) -> tuple[str, ...]:
+        """Further parameters, in words."""
+        return ()
 
     _numbers_wanted: ClassVar[str] = "map yours to numbers."
 

@@ -20,7 +20,7 @@ from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogisticRegression(LinearModel):
     """Logistic regression with a Gaussian prior.
 

@@ -17,13 +17,14 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import mixture as kernels
+from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Recipe, Size
 from asyncqn.models.validation import misfit
 from asyncqn.parameters import REAL, Checked, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Checked):
     """Centres of a mixture of Gaussians of equal weight and scale: a problem with many minima.
 
@@ -41,6 +42,9 @@ class Mixture(Checked):
     scale: Annotated[float, parameter("Standard deviation of the prior of the centres", gt=0.0)]
     recipe: Recipe = None
     """The arguments of `random` that made it, from which a saved run can make it again."""
+
+    def __repr__(self) -> str:
+        return one_line(self, f"scale {self.scale:g}")
 
     def __post_init__(self) -> None:
         super().__post_init__()

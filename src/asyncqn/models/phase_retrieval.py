@@ -17,13 +17,14 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels import phase_retrieval as kernels
+from asyncqn.models.one_line import one_line
 from asyncqn.models.parameters import Dim, Recipe, Size
 from asyncqn.models.validation import misfit
 from asyncqn.parameters import REAL, Checked, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhaseRetrieval(Checked):
     """A signal from the squares of linear measurements: a problem with many minima, whose optimum is 0.
 
@@ -42,6 +43,9 @@ class PhaseRetrieval(Checked):
     y: Array = field(init=False, repr=False)
 
     optimum = 0.0
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
     def __post_init__(self) -> None:
         super().__post_init__()

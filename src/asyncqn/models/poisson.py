@@ -22,7 +22,7 @@ from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PoissonRegression(LinearModel):
     """Poisson regression of counts, with a logarithmic link and a Gaussian prior.
 

@@ -21,7 +21,7 @@ from asyncqn.models.linear_model import LinearModel
 from asyncqn.parameters import parameter
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RobustRegression(LinearModel):
     """Regression with outliers: the smooth Huber loss and a Gaussian prior.
 
@@ -44,6 +44,10 @@ class RobustRegression(LinearModel):
     ] = field(default=1.0, kw_only=True)
 
     kind: ClassVar[str] = "robust-regression"
+
+    @property
+    def _chosen(self) -> tuple[str, ...]:
+        return (f"width {self.width:g}",)
 
     @property
     def _loss(self) -> Loss:

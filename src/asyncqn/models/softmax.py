@@ -23,7 +23,7 @@ from asyncqn.types import Array, Rows
 _CLASSES_WANTED = "labels name classes, as whole numbers or words, one per row of X"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxRegression(LinearModel):
     """Softmax regression of two or more classes with a Gaussian prior.
 

@@ -19,6 +19,12 @@ class Stored:
     """The arguments from which it can be made again, besides columns that differ."""
     source: Any
     dtype: np.dtype[Any]
+    n_users: int
+    n_items: int
+    rank: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_users:,} users, {self.n_items:,} items, rank {self.rank})"
 
     def reference(self) -> dict[str, Any] | None:
         if self.source is None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from asyncqn.core.problem import read_only
 from asyncqn.errors import require
+from asyncqn.models.one_line import one_line
 from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.types import Array, Problem, Rows, extra
 
@@ -115,6 +116,10 @@ class Constrained:
         self._between = np.isfinite(low) & np.isfinite(high)
         self._low, self._high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
         self._width = np.where(self._between, self._high - self._low, 1.0)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+        return one_line(self, shown, f"of {self.problem!r}")
 
     @property
     def dtype(self) -> Any:

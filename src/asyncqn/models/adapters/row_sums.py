@@ -14,6 +14,7 @@ import numpy as np
 
 from asyncqn.errors import require
 from asyncqn.kernels.vectors import sum_of_squares
+from asyncqn.models.one_line import one_line
 from asyncqn.types import Array, Rows
 
 
@@ -23,6 +24,13 @@ class RowSums:
     def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
         require(n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}.")
         self.n_data, self.dim, self.dtype, self.prior = n_data, dim, dtype, prior
+
+    def __repr__(self) -> str:
+        return one_line(self, *self._words(), f"prior {self.prior:g}" if self.prior else "")
+
+    def _words(self) -> tuple[str, ...]:
+        """What is summed, in words."""
+        return ()
 
     def losses(self, theta: Array, rows: Rows) -> float:
         """The sum of f_i(theta) over `rows`."""

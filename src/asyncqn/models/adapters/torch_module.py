@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
@@ -19,9 +20,9 @@ import numpy as np
 
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.models.adapters.row_sums import RowSumsWithValue
-from asyncqn.models.parameters import Features, Prior, Responses
+from asyncqn.models.parameters import Features, Prior
 from asyncqn.models.validation import chosen
-from asyncqn.parameters import checked, parameter
+from asyncqn.parameters import ARRAY, checked, parameter
 from asyncqn.types import Array, Rows
 
 CHUNK = 4096
@@ -32,17 +33,35 @@ CHUNK = 4096
 def from_torch(
     module: Annotated[Any, parameter("A torch.nn.Module")],
     loss: Annotated[Any, parameter("Of an answer and y: one of torch's, or a number per row")],
-    X: Features,
-    y: Responses,
+    X: Annotated[Features, parameter("Rows, or a Dataset of pairs (x, y)")],
+    y: Annotated[Annotated[Any, ARRAY] | None, parameter("One per row; None: X is a Dataset")] = None,
     *,
     prior: Prior = 0.0,
 ) -> TorchSum:
     """A problem from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
 
-    loss: one of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
-    is taken; or your own function that returns one number per row.  The start is what the module holds now;
-    `problem.load(run.theta)` puts the answer into the module.  float32 stays float32.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its parameters that require a gradient are theta; the start is what it holds now.
+    loss : torch loss or function
+        One of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
+        is taken; or your own function that returns one number per row.
+    X : tensor, array, or torch.utils.data.Dataset
+        The rows; or a dataset of pairs (x, y), such as a `TensorDataset`, which is read once, into memory.
+        No DataLoader: asyncqn draws its own samples.
+    y : tensor or array, optional
+        One per row; None where X is a dataset.
+    prior : float, default 0.0
+        Precision of the Gaussian prior on theta.
 
+    Returns
+    -------
+    TorchSum
+        The problem; `problem.load(run.theta)` puts the answer into the module.  float32 stays float32.
+
+    Examples
+    --------
     >>> import torch
     >>> import asyncqn as aq
     >>> X = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(-1, 1)
@@ -58,6 +77,14 @@ def from_torch(
         isinstance(module, torch.nn.Module),
         f"module must be a torch.nn.Module, not a {type(module).__name__}.",
     )
+    if isinstance(X, torch.utils.data.DataLoader):
+        raise BadInput(
+            "X must be the data, not a DataLoader, which draws batches: pass loader.dataset."
+        )
+    if isinstance(X, torch.utils.data.Dataset):
+        require(y is None, "the dataset holds X and y: pass it alone, without y.")
+        X, y = _read_dataset(torch, X)
+    require(y is not None, "y is missing: pass X and y, or a Dataset of pairs (x, y).")
     return TorchSum(module, _summed(torch, loss), X, y, prior)
 
 
@@ -94,6 +121,9 @@ class TorchSum(RowSumsWithValue):
         self._copies = threading.local()
         with _one_thread(torch), torch.no_grad():
             self._check_first_rows(parameters)
+
+    def _words(self) -> tuple[str, ...]:
+        return (type(self.module).__name__, f"{self._X.dtype}".removeprefix("torch."))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_copies"}
@@ -197,6 +227,41 @@ class TorchSum(RowSumsWithValue):
         if not hasattr(self._copies, "module"):
             self._copies.module = copy.deepcopy(self.module)
         return self._copies.module
+
+
+def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
+    """X and y of a dataset of pairs, read item by item, with a progress bar on a terminal."""
+    wanted = "a Dataset must give pairs (x, y) of tensors or numbers, all of one shape"
+    if isinstance(dataset, torch.utils.data.TensorDataset):
+        require(
+            len(dataset.tensors) == 2,
+            f"{wanted}: this TensorDataset has {len(dataset.tensors)} tensor"
+            f"{'s' * (len(dataset.tensors) != 1)}.",
+        )
+        return dataset.tensors[0], dataset.tensors[1]
+    count = len(dataset)
+    require(count > 0, "the dataset is empty: it needs at least one pair (x, y).")
+    xs, ys = [], []
+    for index in _with_bar(count):
+        item = dataset[index]
+        require(isinstance(item, (tuple, list)) and len(item) == 2, f"{wanted}: item {index} is no pair.")
+        xs.append(torch.as_tensor(item[0]))
+        ys.append(torch.as_tensor(item[1]))
+    try:
+        return torch.stack(xs), torch.stack(ys)
+    except RuntimeError as error:
+        raise BadInput(f"{wanted}: {str(error).splitlines()[0].rstrip('.')}.") from None
+
+
+def _with_bar(count: int) -> Iterable[int]:
+    """The numbers below `count`; on a terminal, with a progress bar that vanishes at the end."""
+    if not sys.stderr.isatty():
+        return range(count)
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(range(count), "reading the dataset", console=console, transient=True)
 
 
 def _torch() -> Any:
