@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 import subprocess
 import sys
@@ -274,3 +275,15 @@ def test_importing_asyncqn_does_not_import_scikit_learn_and_its_lack_is_a_senten
         "asyncqn.sklearn needs the package 'scikit-learn': install it with pip install 'asyncqn[sklearn]'.\n"
     )
     assert (done.stdout, done.stderr) == (wanted, "")
+
+
+@pytest.mark.parametrize("name", ours.__all__)
+def test_the_example_of_an_estimator_runs(name):
+    kind = getattr(ours, name)
+    (test,) = doctest.DocTestFinder(recurse=False).find(kind, name, globs={})
+    assert test.examples
+    report = []
+    doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    assert "".join(report) == ""
+    described = kind.__doc__.split("Parameters\n")[1].split("Attributes\n")[0]
+    assert [parameter for parameter in kind().get_params() if f"    {parameter} : " not in described] == []

@@ -78,9 +78,7 @@ def from_torch(
         f"module must be a torch.nn.Module, not a {type(module).__name__}.",
     )
     if isinstance(X, torch.utils.data.DataLoader):
-        raise BadInput(
-            "X must be the data, not a DataLoader, which draws batches: pass loader.dataset."
-        )
+        raise BadInput("X must be the data, not a DataLoader, which draws batches: pass loader.dataset.")
     if isinstance(X, torch.utils.data.Dataset):
         require(y is None, "the dataset holds X and y: pass it alone, without y.")
         X, y = _read_dataset(torch, X)
