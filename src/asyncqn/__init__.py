@@ -13,13 +13,18 @@ __version__ = "0.2.0.dev0"
 def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose `__init__.pyi` lists its names.
 
-    A name is imported from the module that the stub names, when it is first asked for.  So whoever imports
-    the package pays for what is used: numba, the slowest import, waits until something is computed.
+    A name is imported from the module that the stub names, when it is first used. Importing the package is
+    therefore cheap: numba, the slowest import, waits until something is computed.
 
     Parameters
     ----------
     package : str
         The `__name__` of the package that is being imported.
+
+    Returns
+    -------
+    tuple
+        `__getattr__`, `__dir__` and `__all__` of the package.
 
     Examples
     --------

@@ -21,8 +21,10 @@ __all__ = [
 
 
 class AsyncqnError(Exception):
-    """Something the user can fix; the command line prints its text alone and exits with 2.
+    """An error that the user can fix; the command line prints its message alone and exits with code 2.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> try:
     ...     aq.Cluster(workers=0)
@@ -35,6 +37,8 @@ class AsyncqnError(Exception):
 class BadInput(AsyncqnError, ValueError):
     """A parameter, an array or a file that cannot be used as it is.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> try:
     ...     aq.AsyncSGD(h=1e-4, batch=0)
@@ -49,8 +53,10 @@ class NotFitted(BadInput, AttributeError):
 
 
 class DamagedFile(AsyncqnError):
-    """A run, model or checkpoint that is incomplete, altered or not ours.
+    """A run, a model or a checkpoint that is incomplete, altered, or not written by asyncqn.
 
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> import asyncqn as aq
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -66,6 +72,8 @@ class DamagedFile(AsyncqnError):
 class ReplayMismatch(AsyncqnError):
     """A replay that computed other bits than the recorded run.
 
+    Examples
+    --------
     >>> import dataclasses
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -95,6 +103,8 @@ class MissingExtra(AsyncqnError, ImportError):
 class StabilityWarning(UserWarning):
     """Parameters that are predicted to make a run unstable.
 
+    Examples
+    --------
     >>> import warnings
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
@@ -108,8 +118,10 @@ class StabilityWarning(UserWarning):
 
 
 class SamplingWarning(UserWarning):
-    """Draws that should not be used as they are: chains disagree, diverge, or say too little.
+    """Draws that should not be used as they are: chains disagree, diverge, or carry too little information.
 
+    Examples
+    --------
     >>> import warnings
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)

@@ -37,16 +37,43 @@ def resume(
     progress: ShowProgress = None,
     verbose: Verbose = False,
 ) -> Run:
-    """Go on from the newest whole checkpoint in `folder`, which goes on receiving checkpoints.
+    """Continue a run from its newest complete checkpoint; the same folder receives further checkpoints.
 
-    The problem and the algorithm are rebuilt where the checkpoint knows how, else must be given, and must
-    be those of the checkpoint.
-    engine: by default the one that wrote it; the simulator's checkpoints need the simulator.
-    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
-    change: go on with another problem, or with other parameters of the same algorithm, from this commit on;
-    `runs.segments` says what is carried over.  The run records its segments, and its replay follows them.
-    progress, verbose: as in `minimize`.  A `Patience` is the checkpoint's own.
+    Parameters
+    ----------
+    folder : path
+        Folder of the checkpoints.
+    problem : Problem, optional
+        The checkpoint's problem; by default it is rebuilt, where the checkpoint describes it.
+    algorithm : Algorithm, optional
+        The checkpoint's algorithm; by default it is rebuilt, where the checkpoint describes it.
+    engine : Engine, optional
+        Where the workers run; by default the engine that wrote the checkpoint. A simulator's checkpoint
+        needs a simulator.
+    callback : callable, optional
+        Called with a `Progress` after every evaluation. A `Patience` is restored from the checkpoint.
+    checkpoint_every : int or float, default 30.0
+        Interval between two checkpoints: an int counts commits, a float counts seconds.
+    allow_imports : bool, default False
+        Whether a user's own classes, which the run names as "module:Class", are imported. This runs their
+        code.
+    change : bool, default False
+        Whether `problem` and `algorithm` may differ from the checkpoint's: the run then continues with
+        another problem, or with other parameters of the same algorithm. The run records its segments, and
+        its replay follows them.
+    progress : bool, optional
+        Whether to show a progress bar on stderr; by default on a terminal or in a notebook, after half a
+        second of work.
+    verbose : bool, default False
+        Whether to write plain lines to stderr, at most one per second.
 
+    Returns
+    -------
+    Run
+        The whole run, from its first commit.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

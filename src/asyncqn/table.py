@@ -28,11 +28,18 @@ COLUMN = Kind(("an array",), _column, None)
 
 
 class Table(Mapping[str, npt.NDArray[Any]]):
-    """Columns of equal length by name; `len(table.columns)` columns, `table.rows` rows.
+    """Columns of equal length by name; `table.columns` lists the names and `table.rows` counts the rows.
 
-    Libraries that read Arrow take it as it is: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB.  pandas has
-    `table.to_pandas()`.
+    Libraries that read Arrow accept a table as it is: `pl.DataFrame(table)`, `pa.table(table)`, DuckDB. For
+    pandas there is `table.to_pandas()`.
 
+    Parameters
+    ----------
+    columns : mapping from str to array-like
+        The columns, all of the same length.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> table = aq.Table({"commit": [0, 10], "fun": [3.0, 1.5]})
     >>> table.columns, table.rows, table.row(1)

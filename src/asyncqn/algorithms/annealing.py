@@ -20,8 +20,10 @@ class Annealing(Checked):
 
     Parameters
     ----------
-    start, end : float
-        The first and the last inverse temperature, positive and finite.
+    start : float
+        First inverse temperature, positive and finite, in units of 1 / U.
+    end : float
+        Last inverse temperature, positive and finite, in units of 1 / U.
     steps : int
         Steps of one worker from the first to the last.
 

@@ -39,27 +39,53 @@ RUN = Kind(("a Run",), _run, None)
 class Cluster(Checked):
     """A timing model of workers, messages and a master.
 
-    workers: W; worker_mean: mu_w, one number or one per worker; worker_std: sigma_w, likewise: the short way
-    to say that times are log-normal with this mean and standard deviation;
-    message: tau, half of it each way; master: mu_m, the service time of a commit;
-    deaths, joins: time by worker number (a worker without a join is there from the start);
-    times: a law of the workers' times, or one per worker, instead of worker_mean and worker_std: `LogNormal`,
-    `Exponential`, `Pareto`, `Constant`, `Trace`, or a `TimeLaw` of your own;
-    recoveries: time by worker number at which a worker that died is there again.  What it was computing is
-    lost, what it had learned is not; it is sent the iterate of that time;
-    link: the time that one message, either way, keeps the master's link.  The master does one thing at a
-    time, in the order of arrival: to receive an answer takes `link`, the commit that it completes takes
-    `master`, and every message that the master then sends takes `link`.  So an asynchronous exchange keeps it
-    for 2 link + master, and every piece of a block is charged.  This comes on top of `message`, which others
-    do not wait for;
-    sending: what the messages that the master sends cost it: "each" keeps it for `link`; a broadcast to all
-    workers goes by a "tree", in which those who have it pass it on, so that it keeps the master for
-    ceil(log2(W + 1)) links instead of W (a reply to one worker still costs one); or sending is "free", and
-    only what the master receives keeps it;
-    rows: the times are those of a computation on so many rows, and the simulator stretches them in proportion
-    to the rows that the algorithm takes; None: they are those of a computation, whatever its rows;
-    fixed: what every computation takes on top, however few its rows: a piece of a block as much as the whole.
+    Times have no fixed unit: choose one, such as milliseconds, and use it for all parameters.
 
+    Parameters
+    ----------
+    workers : int
+        Number of workers, W.
+    worker_mean : float or sequence of float, default 1.0
+        mu_w: mean time of one computation, for all workers or for each. With `worker_std` it describes
+        log-normal times.
+    worker_std : float or sequence of float, default 0.0
+        sigma_w: standard deviation of that time, for all workers or for each.
+    message : float, default 0.0
+        tau: time of a message to the master and back together; each way takes half of it.
+    master : float, default 0.0
+        mu_m: time that the master takes for one commit.
+    deaths : mapping from int to float, default {}
+        Time of death, by worker number; workers that are not named live on.
+    joins : mapping from int to float, default {}
+        Time at which a worker joins, by worker number; workers that are not named are there from the start.
+    times : TimeLaw or sequence of TimeLaw, optional
+        Law of the computation times, for all workers or for each, instead of `worker_mean` and
+        `worker_std`: `LogNormal`, `Exponential`, `Pareto`, `Constant`, `Trace`, or a `TimeLaw` of your own.
+    recoveries : mapping from int to float, default {}
+        Time at which a worker that died comes back, by worker number. It receives the iterate of that time
+        and keeps what it had learned; the computation that its death interrupted is lost.
+    link : float, default 0.0
+        Time for which one message, in either direction, occupies the master's network link. It comes on top
+        of `message`, which delays one worker only.
+    sending : "each", "tree" or "free", default "each"
+        What the messages that the master sends cost it. "each": every message occupies the link. "tree": a
+        broadcast to W workers occupies it for ceil(log2(W + 1)) messages, because workers that have the
+        data pass them on; a reply to one worker costs one message. "free": only received messages occupy
+        it.
+    rows : float, optional
+        Number of rows that the computation times refer to; the simulator scales them by the rows that the
+        algorithm uses. Without it, every computation takes the drawn time, whatever its rows.
+    fixed : float, default 0.0
+        Time that every computation takes on top, however few its rows.
+
+    Notes
+    -----
+    The master does one thing at a time, in the order of arrival: receiving an update takes `link`, the
+    commit that it completes takes `master`, and every message that the master then sends takes `link`. An
+    asynchronous exchange therefore occupies the master for 2 link + master.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> cluster = aq.Cluster(workers=40, worker_mean=70.0, worker_std=14.0, message=10.0, deaths={3: 500.0})
     >>> cluster.compute_times(seed=0, worker=0, count=2).shape

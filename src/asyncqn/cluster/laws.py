@@ -35,12 +35,14 @@ _SAMPLE = 4096
 
 @runtime_checkable
 class TimeLaw(Protocol):
-    """How long computations take; implemented by frozen dataclasses of plain numbers.
+    """How long computations take; a protocol for laws of your own, as frozen dataclasses of plain numbers.
 
-    `times(z)` turns a worker's first standard normals into its first times, one for one.  More normals must
-    not change the times before them: `times(z)[:k]` equals `times(z[:k])`, so that a law may look back (times
-    that drift) but not ahead.
+    `times(z)` turns a worker's first standard normals into its first computation times, one for one.
+    Further normals must not change earlier times: `times(z)[:k]` equals `times(z[:k])`. A law may therefore
+    look back, as for times that drift, but not ahead.
 
+    Examples
+    --------
     >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> import asyncqn as aq
@@ -64,8 +66,17 @@ Mean = Annotated[float, parameter("Mean time of a computation", unit="of time", 
 
 @dataclass(frozen=True)
 class LogNormal(Checked):
-    """Log-normal times with this mean and standard deviation: what `worker_mean` and `worker_std` say.
+    """Log-normal computation times: what `worker_mean` and `worker_std` of a `Cluster` describe.
 
+    Parameters
+    ----------
+    mean : float
+        Mean time of one computation, in units of the cluster's time.
+    std : float
+        Standard deviation of the time of one computation, in the same units.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> aq.Cluster(workers=4, times=aq.LogNormal(mean=70.0, std=14.0)).means().tolist()
     [70.0, 70.0, 70.0, 70.0]
@@ -84,8 +95,17 @@ class LogNormal(Checked):
 
 @dataclass(frozen=True)
 class Exponential(Checked):
-    """Exponential times: how much longer a computation takes does not depend on how long it has taken.
+    """Exponential computation times, which have no memory.
 
+    The remaining time of a computation does not depend on how long it has taken already.
+
+    Parameters
+    ----------
+    mean : float
+        Mean time of one computation, in units of the cluster's time.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> aq.Exponential(mean=2.0).times(np.zeros(1)).round(3).tolist()         # the median: 2 ln 2
@@ -101,10 +121,17 @@ class Exponential(Checked):
 
 @dataclass(frozen=True)
 class Pareto(Checked):
-    """Pareto times, of which few are very long: P(time > t) falls as t^-shape; the mean needs shape > 1.
+    """Pareto computation times: a few of them are very long.
 
-    The variance is infinite for shape <= 2.
+    Parameters
+    ----------
+    mean : float
+        Mean time of one computation, in units of the cluster's time.
+    shape : float
+        Exponent of the tail, above 1: P(time > t) falls as t^-shape. The variance is infinite up to 2.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> cluster = aq.Cluster(workers=100, times=aq.Pareto(mean=40.0, shape=1.5))
     >>> shortest = 40.0 * (1.5 - 1) / 1.5
@@ -123,8 +150,15 @@ class Pareto(Checked):
 
 @dataclass(frozen=True)
 class Constant(Checked):
-    """Times that are all the same.
+    """Computation times that are all equal.
 
+    Parameters
+    ----------
+    mean : float
+        Mean time of one computation, in units of the cluster's time.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> cluster = aq.Cluster(workers=2, times=[aq.Constant(1.0), aq.Exponential(5.0)])
     >>> cluster.compute_times(seed=0, worker=0, count=2).tolist()
@@ -140,11 +174,18 @@ class Constant(Checked):
 
 @dataclass(frozen=True)
 class Trace(Checked):
-    """Recorded times, played one after the other and again from the first after the last.
+    """Recorded computation times, which are repeated in their order.
 
-    A worker begins at a place of its own, drawn from its first normal, so that workers with one trace are not
-    in step.  What follows what, such as spells of slow times, is kept.
+    A worker begins at a place of its own, drawn from its first normal, so that workers with the same trace
+    do not run in step. The order is kept, so spells of slow times stay together.
 
+    Parameters
+    ----------
+    recorded : array-like of float
+        The times in their order, positive and finite, in units of the cluster's time.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> law = aq.Trace([3.0, 1.0, 2.0])
     >>> sorted(aq.Cluster(workers=1, times=law).compute_times(seed=0, worker=0, count=3).tolist())

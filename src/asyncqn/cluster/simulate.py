@@ -33,12 +33,31 @@ def simulate(
     commits: Annotated[int, parameter("How many commits are made", ge=1, le=2**31 - 1)],
     seed: Seed,
 ) -> Schedule:
-    """The schedule of `commits` commits on the cluster; shorter if every worker dies before.
+    """Simulate the schedule of `commits` commits on a cluster.
 
-    stages: of an algorithm, or one stage.  Compiled queues follow answers committed one by one, rounds,
-    versions of blocks on samples that grow, and batches before such versions; all else is simulated by
-    `cluster.any_stages`, some thirty times slower.
+    Parameters
+    ----------
+    cluster : Cluster
+        The timing model.
+    stages : Stage or sequence of Stage
+        The stages of an algorithm, `algorithm.stages`.
+    commits : int
+        Number of commits. The schedule is shorter if every worker dies before.
+    seed : int
+        Seed of the computation times.
 
+    Returns
+    -------
+    Schedule
+        Who read which version, and which commit delivered it, with its time.
+
+    Notes
+    -----
+    Compiled event queues simulate asynchronous updates, rounds, blocks on growing samples, and batches
+    before such blocks. All other sequences of stages use an interpreter that is about thirty times slower.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> stages = aq.AsyncSGD(h=1e-4, batch=20).stages
     >>> schedule = aq.simulate(aq.Cluster(workers=10, worker_std=0.2), stages, commits=500, seed=0)

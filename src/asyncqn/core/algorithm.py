@@ -57,31 +57,33 @@ class Standing(NamedTuple):
 
 
 class Algorithm(Protocol):
-    """An optimizer as four pure functions; implemented by frozen dataclasses of parameters.
+    """An algorithm as four pure functions; implemented by frozen dataclasses of parameters.
 
-    `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of
-    arrays, which `learn` and `apply` may write in place.  `Iterate` has at least a field `theta`.
-    `step` returns an update that stays valid until the same worker's next `step`.  Where workers read
-    only some fields of the iterate, an attribute `sent` names them; real engines send no others.
+    `Iterate` (the master's state), `Update` (a message) and the worker's state are NamedTuples of arrays,
+    which `learn` and `apply` may write in place. `Iterate` has at least the field `theta`. `step` returns
+    an update that stays valid until the same worker's next `step`. Where workers read only some fields of
+    the iterate, an attribute `sent` names them; real engines send no others.
 
-    A run reports `iterate.theta` when it ends.  Where that may be a trial, an optional method
-    `answers(iterate)` lists further points, such as the last one kept; the lowest of all is reported.
-    An algorithm with exact gradients has a method `standing(iterate)`: a `Standing`, or None while
-    nothing was judged on all rows; by it a run ends as converged or stalled.
+    A run reports `iterate.theta` when it ends. Where that may be a trial point, an optional method
+    `answers(iterate)` lists further candidates, such as the last accepted point; the lowest of all is
+    reported. An algorithm with exact gradients has a method `standing(iterate)` that returns a `Standing`,
+    or None before a point was judged on all rows; it decides whether a run ends as converged or stalled.
 
-    Further extras (`ALGORITHM_EXTRAS`), none of which a user must write:
+    All further members are optional (`ALGORITHM_EXTRAS` lists them):
 
-    * `requires`: the extras that a problem must have, by name; `algorithms.fit` checks them;
-    * `max_workers`: how many workers it can use (any number when absent);
-    * `warnings(workers)`: sentences on parameters that are likely to fail with so many workers;
+    * `requires`: names of the optional members that the problem must have; `algorithms.fit` checks them;
+    * `max_workers`: the largest number of workers; unlimited when absent;
+    * `warnings(workers)`: sentences about parameters that are likely to fail with so many workers;
     * `advice(problem, theta0, workers, locals_)`: a sentence on what to change after a divergence;
     * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
       dim * temperature above its start (`core.outcome.risen`); without it, a run that rises has diverged;
-    * `finished(iterate)`: why the run ends as completed before its last commit; None: it goes on;
+    * `finished(iterate)`: why the run is complete before its last commit, or None to continue;
     * `results(iterate)`: arrays by name that the run reports besides theta, as `Run.results`;
-    * `rows_of(n_data, read, part)`: of how many rows each computation takes the gradient (arrays of the
-      versions read and of the parts asked for); `Run.passes` and `max_passes` count them.
+    * `rows_of(n_data, read, part)`: number of rows in the gradient of each computation, from arrays of the
+      versions read and of the parts handed out; `Run.passes` and `max_passes` count them.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> class DelayAdaptive(aq.AsyncSGD):
     ...     def apply(self, iterate, updates, commit):

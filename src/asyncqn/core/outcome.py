@@ -16,8 +16,11 @@ _ROUNDING = 10.0
 class Outcome(StrEnum):
     """How a run ended.
 
-    Members are strings: `run.status == "converged"` holds, and JSON holds the word.
+    Members are strings: `run.status == "converged"` holds, and JSON stores the word. `meaning` explains a
+    member in one sentence.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))

@@ -21,12 +21,13 @@ Counters: TypeAlias = npt.NDArray[np.int64]
 
 @runtime_checkable
 class Problem(Protocol):
-    """What is minimised: U(theta) = -log p(theta) - sum_i log p(Y_i | theta), a sum over `n_data` points.
+    """The function to minimise: U(theta) = -log p(theta) - sum_i log p(Y_i | theta) over `n_data` rows.
 
-    These four are all a user must write.  Everything must be pure: equal arguments give equal
-    bits, and no argument but `out` is written to: a run hands out read-only views (`read_only`).
+    A user writes four members: `dim`, `n_data`, `value(theta)` and `grad(theta, rows, out)`. They must be
+    pure: equal arguments give equal bits, and only `out` is written to. A run passes read-only views
+    (`read_only`).
 
-    Extras that are used where they exist (`PROBLEM_EXTRAS`), asked for by `core.algorithm.extra`:
+    All further members are optional (`PROBLEM_EXTRAS` lists them); `core.algorithm.extra` looks them up:
 
     * `dtype`: of theta (float64 when absent);
     * `initial(rng)`: a starting point drawn with a `numpy.random.Generator` (zeros when absent);
@@ -34,19 +35,21 @@ class Problem(Protocol):
     * `optimum`: U*, where it is known, which adds the column `error` = (U - U*)/U*;
     * `value_rows(theta, rows)`: the estimate of U(theta) from `rows`, scaled as `grad` scales its own;
       `BlockLBFGS` judges its steps by it;
-    * `grad_with_value(theta, rows, out)`: `grad` that returns `value_rows`, for the price of one pass;
+    * `grad_with_value(theta, rows, out)`: computes `grad` and returns `value_rows` in one pass over the rows;
     * `curvature_diagonal(theta)`: a positive vector near the diagonal of the Hessian, for
       `initial_scale="diagonal"`;
     * `curvature_size`, `grad_with_curvature(theta, rows, out, curvature)` and `inverse_metric_from(curvature,
       step, batch)`: a structured H0 from short summaries that add up over data points as gradients do (see
       `ProfiledFactorization`), for `StagedLBFGS`;
-    * `sampled_metric`: True where the summary of a sample of rows serves for all, so that samples may grow;
-      `grad_with_curvature` then takes one argument more, the number of rows in the sample, and an empty
-      `curvature` where none is wanted: for `MetricLBFGS`;
+    * `sampled_metric`: True where the summary of a sample of rows serves for all rows, so that samples may
+      grow; `grad_with_curvature` then takes one more argument, the number of rows in the sample, and an empty
+      `curvature` where none is wanted; for `MetricLBFGS`;
     * `names`: a name for each number of theta, for tables and ArviZ;
     * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;
-    * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes it again.
+    * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes the problem again.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> class Mean:

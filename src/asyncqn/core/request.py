@@ -97,8 +97,12 @@ class Request:
 
 
 class Engine(Protocol):
-    """Decides who computes what when, carries the messages, returns a `Run`.
+    """Where workers run: an engine hands out tasks, carries messages, and returns a `Run`.
 
+    A protocol: any object with `workers`, the number of workers, and `minimize(request)` serves.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> class Serial:
     ...     workers = 1

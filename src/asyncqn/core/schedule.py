@@ -62,10 +62,25 @@ def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Schedule(Checked):
-    """Who read which version, which commit delivered it, and when: one row per computation.
+    """Who read which version, which commit delivered the update, and when: one row per computation.
 
-    Columns of equal length; validated when made.  `time` is that of the commit (or of the drop).
+    All columns have the same length; they are validated when the schedule is made.
 
+    Parameters
+    ----------
+    worker : array-like of int
+        Number of the worker that computed, from 0.
+    read : array-like of int
+        Version of the iterate that it read; version 0 is the start.
+    commit : array-like of int
+        Commit that delivered its update; 0 where the update was dropped.
+    time : array-like of float
+        Time of that commit, or of the drop, on the engine's clock.
+    part : array-like of int, optional
+        Part of the data that was computed; without it, workers choose rows themselves.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> schedule = aq.Schedule(worker=[0, 1], read=[0, 0], commit=[1, 2], time=[1.0, 1.5])
     >>> schedule.staleness.tolist()

@@ -32,8 +32,15 @@ _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
 
 @dataclass(frozen=True)
 class Simulator(Checked):
-    """Run an algorithm on a simulated cluster: the time axis is the cluster's, the numbers are real.
+    """Run an algorithm on a simulated cluster: the clock is the cluster's, the numbers are real.
 
+    Parameters
+    ----------
+    cluster : Cluster
+        The timing model whose times are drawn.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_mean=70.0, worker_std=14.0))

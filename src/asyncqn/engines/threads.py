@@ -25,8 +25,22 @@ from asyncqn.runs.run import Run
 class Threads(RealEngine):
     """Run an algorithm on threads of this process.
 
-    workers: W; may be left out where a timing model says how many, whose deaths and joins are followed, too.
+    Parameters
+    ----------
+    workers : int, default 0
+        Number of workers, W; 0 takes the number, and the deaths and joins, of the timing model.
+    timing_model : Cluster, optional
+        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
+        speed.
+    time_unit : float, default 1.0
+        Length of one unit of the timing model's time, in seconds.
+    max_staleness : int, optional
+        Updates that are older than this many commits are dropped; without it, none are.
+    give_up_after : float, default inf
+        Silence, in units of `time_unit`, after which a worker counts as lost.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Threads(workers=2))

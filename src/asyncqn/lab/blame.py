@@ -63,13 +63,33 @@ def blame(
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
     tell: Annotated[Callable[[int, int], None] | None, parameter("Told (runs made, runs in all)")] = None,
 ) -> Blame:
-    """What staleness, and each worker, cost a run: the metric at its end, against what-ifs of the same luck.
+    """Estimate what staleness, and each worker, cost a run.
 
-    For each of `seeds` seeds (the run's own first) the run is computed again on its schedule with other rows
-    and noise, then with fresh reads, then without each of `workers` (default: all; none where versions need
-    all parts of the data).  What is compared has the rows and the noise of its pair, so that the standard
-    error is that of the effect.  tell: called with (runs made, runs in all).
+    For each of `seeds` seeds, the run's own first, the run is computed again on its schedule, then with
+    fresh reads, then without each of the workers. Runs are compared in pairs that share their rows and
+    their noise, so the standard error is that of the effect and not of the luck.
 
+    Parameters
+    ----------
+    run : Run
+        The run to explain.
+    seeds : int, default 8
+        Number of pairs; the intervals come from their scatter.
+    workers : sequence of int, optional
+        Workers that are removed one by one; by default all, or none where a version needs all parts of the
+        data.
+    metric : str, default "fun"
+        Column of the metric table, compared at the end of the run.
+    tell : callable, optional
+        Called with (runs made, runs in all).
+
+    Returns
+    -------
+    Blame
+        The effects with their standard errors; `print` shows them as a table.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_std=0.3))

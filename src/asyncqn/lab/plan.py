@@ -116,20 +116,55 @@ def plan(
     check: Annotated[bool, parameter("Whether to run the best for real")] = False,
     tell: Annotated[Callable[[str], None] | None, parameter("Told what is being done")] = None,
 ) -> Plan:
-    """Which algorithm and how many workers reach `target` soonest, from short real runs.
+    """Predict which algorithm and how many workers reach `target` first, from short recorded runs.
 
-    Every algorithm is recorded for its share of `record` seconds on `engine` with `recorded_workers` workers
-    (default: as many as processors, and no more than asked about).  The cluster fitted to that run
-    (`Cluster.from_run`) is simulated with each number of `workers`, from the same seeds for all.
-    algorithms: by name, an algorithm, or a function that makes one for a problem and so many workers;
-    default: the methods without a step size (`CANDIDATES`).
-    recorded: runs made before, such as those of MPI or Ray, by the algorithm's name, instead of recording.
-    target, metric: what the time is taken to, as in `minimize`; commits: after which it counts as missed.
-    check: run the best that as many workers as were recorded can do for real, beside its prediction.
-    tell: called with a sentence on what is being done.
+    Every algorithm runs for its share of `record` seconds on `engine`. The cluster that is fitted to that
+    run (`Cluster.from_run`) is then simulated with each number of workers, from the same seeds for all.
 
-    It assumes that each worker has a processor like the recorded ones to itself.
+    Parameters
+    ----------
+    problem : Problem
+        The problem to minimise.
+    target : float
+        Value of the metric at which the time is taken, as in `minimize`.
+    metric : str, default "fun"
+        Column of the metric table that the target refers to.
+    workers : sequence of int, default (1, 2, 4, 8, 16, 32, 64, 128, 256)
+        Numbers of workers to plan for.
+    algorithms : mapping from str to Algorithm or callable, optional
+        Algorithms by name; a callable makes one from (problem, workers). By default the methods without a
+        step size.
+    record : float, default 30.0
+        Seconds for which runs are recorded, all algorithms together.
+    engine : callable, default Threads
+        Makes the engine of the recorded runs from a number of workers.
+    recorded : mapping from str to Run, optional
+        Runs made before, such as those of MPI or Ray, by the algorithm's name; they replace recording.
+    recorded_workers : int, optional
+        Workers of the recorded runs; by default the number of processors, and at most the largest of
+        `workers`.
+    seeds : int, default 3
+        Simulations that are averaged for each prediction.
+    seed : int, default 0
+        Seed of all random numbers; the same seed and schedule give the same bits.
+    commits : int, optional
+        Commits after which the target counts as missed.
+    check : bool, default False
+        Whether to run the best prediction for real, with as many workers as were recorded.
+    tell : callable, optional
+        Called with a sentence about each step.
 
+    Returns
+    -------
+    Plan
+        Predictions with their scatter; `best` is the fastest of them.
+
+    Notes
+    -----
+    The prediction assumes that each worker has a processor to itself, as fast as the recorded ones.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=400, seed=0)
     >>> target = problem.optimum + 1e-3 * abs(problem.optimum)

@@ -79,11 +79,28 @@ def load_run(
     algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,
     allow_imports: AllowImports = False,
 ) -> Run:
-    """Read a saved run; a folder that is not a run, or is damaged, raises one clear sentence.
+    """Read a saved run.
 
-    A problem or an algorithm that is given is taken instead of being rebuilt from the run.
-    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
+    Parameters
+    ----------
+    folder : path
+        Folder of a saved run. A folder that is no run raises `BadInput`; a damaged one raises
+        `DamagedFile`.
+    problem : Problem, optional
+        Used instead of rebuilding the problem from the run.
+    algorithm : Algorithm, optional
+        Used instead of rebuilding the algorithm from the run.
+    allow_imports : bool, default False
+        Whether a user's own classes, which the run names as "module:Class", are imported. This runs their
+        code.
 
+    Returns
+    -------
+    Run
+        The run as it was saved.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

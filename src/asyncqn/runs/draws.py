@@ -15,10 +15,17 @@ from asyncqn.storage import GrowingRows
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Every `every`-th iterate of a run: row i of `theta` is the iterate after commit (i + 1) every.
+    """Every k-th iterate of a run.
 
-    Beyond 256 MB they lie in a file and are mapped.
+    Attributes
+    ----------
+    every : int
+        k: commits between two stored iterates.
+    theta : ndarray of shape (n, dim)
+        Row i is the iterate after commit (i + 1) * every. Beyond 256 MB it is a memory-mapped file.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=2))

@@ -37,14 +37,37 @@ def replay(
     ] = (),
     keep: Annotated[int | None, parameter("Commits between two iterates that are kept", ge=1)] = None,
 ) -> Run:
-    """Compute a recorded run again from its schedule; bit-identical, or `ReplayMismatch` says where not.
+    """Compute a recorded run again from its schedule, bit for bit.
 
-    The problem and the algorithm are rebuilt from the run where it knows how, else must be given.
-    allow_imports: whether a user's own classes, which the run names as "module:Class", are imported.
-    earlier: those of the segments before the last, where the run went on with others (`resume` with `change`)
-    and they cannot be rebuilt; None where they can.
-    keep: store every so many commits the iterate, as `Run.keep`; by default as the run did.
+    Parameters
+    ----------
+    run : Run or path
+        A run, or the folder of a saved run.
+    problem : Problem, optional
+        The problem; by default it is rebuilt from the run, where the run describes it.
+    algorithm : Algorithm, optional
+        The algorithm; by default it is rebuilt from the run, where the run describes it.
+    allow_imports : bool, default False
+        Whether a user's own classes, which the run names as "module:Class", are imported. This runs their
+        code.
+    earlier : sequence of (Problem or None, Algorithm or None), default ()
+        Problems and algorithms of the segments before the last, for a run that `resume(change=True)`
+        continued with others; None where they can be rebuilt.
+    keep : int, optional
+        Commits between two iterates that are stored in `Run.keep`; by default as in the recorded run.
 
+    Returns
+    -------
+    Run
+        The run as computed again; it equals the recorded run in every bit.
+
+    Raises
+    ------
+    ReplayMismatch
+        The numbers differ; the message names the first commit with other bits.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, aq.AsyncSGD(h=1e-4, batch=20), engine=aq.Threads(2), commits=200)

@@ -25,8 +25,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result: the final iterate, why it ended, and everything needed to compute it again.
+    """The result of a minimisation: the final iterate, why the run ended, and all that a replay needs.
 
+    Attributes
+    ----------
+    theta : ndarray of shape (dim,)
+        The final point; `x` is another name for it.
+    fun : float
+        U at `theta`.
+    status : Outcome
+        How the run ended: "converged", "completed", "stopped", "stalled", "diverged", "interrupted" or
+        "terminated".
+    message : str
+        Why it ended, in one sentence.
+    schedule : Schedule
+        Who read which version, and which commit delivered it.
+    metrics : Table
+        One row per evaluation: `commit`, `time`, `fun` and others.
+    counters : dict of str to int
+        Totals, such as the number of lost workers or dropped updates.
+    manifest : dict
+        Plain data about problem, algorithm, engine, seed and versions of software.
+    theta0 : ndarray of shape (dim,)
+        The starting point.
+    fingerprints : ndarray of uint32
+        A checksum of theta per commit, by which a replay finds the first difference.
+    algorithm : Algorithm, optional
+        The algorithm; None in a loaded run that does not describe it.
+    problem : Problem, optional
+        The problem; None in a loaded run that does not describe it.
+    keep : Draws, optional
+        Every k-th iterate, where `minimize` was given `keep`.
+    results : mapping from str to ndarray, default {}
+        Further arrays that the algorithm reports, by name.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)))

@@ -43,12 +43,30 @@ class SharedMistake(BadInput):
 
 @dataclass(frozen=True)
 class MPI(RealEngine):
-    """Run an algorithm on the ranks of an MPI job; `minimize` returns the run on rank 0, None elsewhere.
+    """Run an algorithm on the ranks of an MPI job; rank 0 is the master.
 
-    wire: "exact" sends theta's own precision, "float32" halves the traffic of float64 (recorded in
-    the run, so that its replay rounds at the same places); shared: ranks on the master's machine put the
-    numbers of their messages into memory they share with it (the bits are the same).
+    `minimize` returns the run on rank 0 and None on the other ranks.
 
+    Parameters
+    ----------
+    wire : "exact" or "float32", default "exact"
+        Precision of the messages. "exact" sends theta's own precision; "float32" halves the traffic of
+        float64. The run records it, so that its replay rounds at the same places.
+    shared : bool, default True
+        Whether ranks on the master's machine exchange their messages through shared memory. It changes no
+        bit.
+    timing_model : Cluster, optional
+        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
+        speed.
+    time_unit : float, default 1.0
+        Length of one unit of the timing model's time, in seconds.
+    max_staleness : int, optional
+        Updates that are older than this many commits are dropped; without it, none are.
+    give_up_after : float, default inf
+        Silence, in units of `time_unit`, after which a worker counts as lost.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> engine = aq.MPI()                         # first, on every rank: mpiexec -n 3 python job.py
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)

@@ -31,13 +31,32 @@ from asyncqn.runs.run import Run
 
 @dataclass(frozen=True)
 class Processes(ElasticEngine):
-    """Run an algorithm on processes of this machine; `add` more of them while it runs.
+    """Run an algorithm on processes of this machine; `add` starts more of them during a run.
 
-    workers: W; start_method: "fork" copies this process, in milliseconds, and shares its data; "spawn" starts
-    a new interpreter, in about a second, to which the problem is sent; None: fork, unless something that
-    is loaded does not survive it (`why_not_fork`); start_timeout: seconds within which workers must be ready.
-    A worker that dies is not replaced; the run counts it and goes on with the others.
+    A worker that dies is not replaced: the run counts it and continues with the others.
 
+    Parameters
+    ----------
+    workers : int
+        Number of workers, W.
+    start_method : "fork" or "spawn", optional
+        How workers start. "fork" copies this process within milliseconds and shares its data; "spawn"
+        starts a new interpreter within about a second and sends the problem to it. By default workers are
+        forked, unless a loaded library does not survive a fork.
+    start_timeout : float, default 120.0
+        Seconds within which the workers must be ready.
+    timing_model : Cluster, optional
+        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
+        speed.
+    time_unit : float, default 1.0
+        Length of one unit of the timing model's time, in seconds.
+    max_staleness : int, optional
+        Updates that are older than this many commits are dropped; without it, none are.
+    give_up_after : float, default inf
+        Silence, in units of `time_unit`, after which a worker counts as lost.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Processes(workers=2))

@@ -33,14 +33,34 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": 
 
 @dataclass(frozen=True)
 class Ray(ElasticEngine):
-    """Run an algorithm on Ray actors; `add` more of them while it runs.
+    """Run an algorithm on Ray actors; `add` starts more of them during a run.
 
-    workers: W; address: of an existing cluster ("auto", or host:port), None starts a local Ray on the
-    loopback interface, unless this process is connected to one already; restarts: how many lost
-    workers are replaced, each by a new worker with an empty memory; cpus: of each worker, for Ray's
-    accounting (None: half of the cluster is shared out among them, at most one each); start_timeout:
-    seconds within which workers must be ready.
+    Parameters
+    ----------
+    workers : int
+        Number of workers, W.
+    address : str, optional
+        Address of an existing Ray cluster, "auto" or "host:port". By default a local Ray is started on the
+        loopback interface, unless this process is connected to one already.
+    restarts : int, default 10
+        How many lost workers are replaced; a new worker begins with an empty memory.
+    cpus : float, optional
+        CPUs of each worker in Ray's accounting. By default the workers share half of the cluster, at most
+        one CPU each.
+    start_timeout : float, default 120.0
+        Seconds within which the workers must be ready.
+    timing_model : Cluster, optional
+        A cluster whose drawn times every computation is stretched to; without one, workers run at their own
+        speed.
+    time_unit : float, default 1.0
+        Length of one unit of the timing model's time, in seconds.
+    max_staleness : int, optional
+        Updates that are older than this many commits are dropped; without it, none are.
+    give_up_after : float, default inf
+        Silence, in units of `time_unit`, after which a worker counts as lost.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Ray(workers=2))
