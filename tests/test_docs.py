@@ -32,8 +32,8 @@ OWN_PROCESSES = ("MPI", "Ray")
 """Engines whose examples need ranks, or a local Ray: run by tests of their own."""
 
 
-RECOMMENDER = ("Recommender", "MatrixFactorization", "ProfiledFactorization", "ImplicitFactorization")
-"""Names of the other package that have an example."""
+RECOMMENDER = tuple(name for name in asyncqn_recommender.__all__ if name != "PRESETS")
+"""Names of the other package that have an example: all but a constant."""
 
 
 def public(name: str) -> Any:
@@ -72,6 +72,7 @@ def test_every_public_name_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in (*asyncqn.__all__, *RECOMMENDER) if n not in OWN_PROCESSES])
 def test_an_example_prints_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write a file
+    monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path / "cache"))
     prints_what_it_says(name)
 
 

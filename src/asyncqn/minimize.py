@@ -115,39 +115,85 @@ def minimize(
 ) -> Run:
     """Minimise `problem` with `algorithm` on `engine`, until it has converged or made `commits` commits.
 
-    algorithm: by default the one that `algorithms.defaults` picks for the problem and the workers.
-    engine: by default threads of this process, as many as it has processors.
-    theta0: the start; by default the problem's own `initial`, else zeros.
-    commits: at most so many commits of the master.  A stochastic method makes them all, and needs to be told
-    them or `max_passes`; a method with exact gradients ends when it has converged (or after 10,000 passes,
-    as `stopped`).
-    seed: of minibatches, noise, simulated delays and the default start.
-    tol: when an exact method has converged, see `core.stopping`; None: it goes on to the last commit.
-    max_passes: end after so many passes over the data; max_time: after so long on the engine's clock.
-    target, metric: end when a row of the metric table has this column at or below the target.
-    callback: called with a `Progress` for every row; raise StopIteration to stop.  Or a `Patience`, which
-    ends the run when a metric does not improve any more.  Or a list of both.
-    evaluate: commits between two evaluations of U at theta (default: about 200 in all, fewer where samples
-    grow).  Each is a row of the metric table, and so is every other version at which an exact method
-    knows U and its gradient: of the last point kept, at no cost.  Versions judged on a sample have no
-    row, since nobody knows U there, nor have those of a problem with `metrics` of its own.  0: the start is
-    the only row, and the run reports what an exact method last judged.
-    checkpoint: a folder for checkpoints, from which `resume` goes on; with it, Ctrl-C ends the run in
-    good order (status "interrupted", after SIGTERM "terminated").
-    checkpoint_every: an integer counts commits, a float seconds between two checkpoints.
-    check: compare a problem of your own with itself before the run (`checks.first_calls`): its gradient
-    with its values, rows with rows, equal calls with each other.
-    keep: store every so many commits the iterate, as `Run.keep`; `replay(run, keep=...)` does so for any run.
-    stop: a stopping rule of your own, for methods with exact gradients.  It is called with a `types.Standing`
-    after every commit, before `tol` is looked at; it returns a sentence to end the run as converged, or None
-    to go on, and may raise StopIteration to stop it.  Saved runs do not hold it: `resume` goes on without.
-    progress: show a bar on stderr; None: on a terminal or in a notebook, after half a second of work.
-    verbose: write plain lines to stderr instead, at most one a second.
-    waits: whether a slow worker may be waited for, where no algorithm is given.  The methods that are chosen
-    by default wait at the end of every exact pass, while idle workers help the slow ones.  False: nobody ever
-    waits (`TableLBFGS`); the cost of a message, as a cluster states it or as it is measured on a real engine,
-    decides into how many parts the rows are cut, and the manifest records the algorithm that was chosen.
+    Parameters
+    ----------
+    problem : Problem
+        The function U: a model of asyncqn, `FiniteSum`, `from_torch`, `from_jax`, or a class of your own.
+    algorithm : Algorithm, optional
+        Computes the next iterate; by default the one that suits the problem and the workers.
+    engine : Engine, optional
+        Where the workers run; by default threads of this process, one per processor.
+    theta0 : array-like of shape (dim,), optional
+        The starting point; by default the problem's own `initial`, else zeros.
+    commits : int, optional
+        Commits of the master at most. A stochastic method makes all of them and needs either this or
+        `max_passes`; a method with exact gradients ends when it has converged, or after 10,000 passes with
+        the status "stopped".
+    seed : int, default 0
+        Seed of minibatches, noise, simulated delays and the default start.
+    tol : float, default 1e-08
+        Tolerance at which a method with exact gradients has converged; None makes it continue to the last
+        commit. See Notes.
+    max_passes : float, optional
+        Passes over the data at most.
+    max_time : float, optional
+        Time at most, on the engine's clock and in its unit.
+    target : float, optional
+        The run ends when the column `metric` of the metric table is at or below this number.
+    metric : str, default "fun"
+        Column of the metric table that `target` refers to.
+    callback : callable, Patience, or a list of both, optional
+        A callable is called with a `Progress` for every row of the metric table, and raises StopIteration
+        to end the run. A `Patience` ends the run when a metric no longer improves.
+    evaluate : int, optional
+        Commits between two evaluations of U at theta; by default about 200 evaluations in all, fewer where
+        samples grow. 0 evaluates the start only, and the run reports the last value that an exact method
+        computed.
+    checkpoint : path, optional
+        Folder for checkpoints, from which `resume` continues. With it, Ctrl-C ends the run in good order
+        with the status "interrupted", and SIGTERM with "terminated".
+    checkpoint_every : int or float, default 30.0
+        Interval between two checkpoints: an int counts commits, a float counts seconds.
+    check : bool, default True
+        Whether a problem of your own is tested before the run: its gradient against its values, sums of
+        rows against all rows, equal calls against each other.
+    keep : int, optional
+        Commits between two iterates that are stored in `Run.keep`; `replay(run, keep=...)` stores them for
+        any run.
+    stop : callable, optional
+        A stopping rule of your own, for methods with exact gradients. It is called with a `types.Standing`
+        after every commit, before `tol` is tested, and returns a sentence to end the run as converged or
+        None to continue; it may raise StopIteration. Saved runs do not hold it, so `resume` continues
+        without it.
+    progress : bool, optional
+        Whether to show a progress bar on stderr; by default on a terminal or in a notebook, after half a
+        second of work.
+    verbose : bool, default False
+        Whether to write plain lines to stderr, at most one per second.
+    waits : bool, default True
+        Whether the method that is chosen by default may wait for slow workers. True: it waits at the end of
+        every exact pass, while idle workers help the slow ones. False: `TableLBFGS`, which never waits; the
+        cost of a message, as the cluster states it or as a real engine measures it, sets the number of
+        parts.
 
+    Returns
+    -------
+    Run
+        The final point, why the run ended, and everything that `replay` needs. On MPI, ranks other than 0
+        return None.
+
+    Notes
+    -----
+    A method with exact gradients has converged when its gradient g is small both against U and against the
+    first gradient: with t = max(tol, 100 eps), |g| max(1, |theta|) <= t max(1, |U|), and |g| <= t |g_first|
+    unless the remaining decrease is below the rounding error of U.
+
+    The metric table has a row for every evaluation, and one for every other version at which an exact
+    method knows U and its gradient, which costs nothing. Versions that were judged on a sample have no row,
+    because U is not known there. A problem with `metrics` of its own has rows for evaluations only.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, engine=aq.Simulator(aq.Cluster(workers=4)), seed=1)
@@ -283,21 +329,21 @@ def showing(
 
 @checked
 def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> Array:
-    """The start of a run: theta0, or the problem's own, as a fresh contiguous vector of its dtype.
+    """Return the start of a run: theta0, or the problem's own, as a new vector of its dtype.
 
     Parameters
     ----------
     problem : Problem
-        What is to be minimised.
-    theta0 : array of dim numbers, optional
-        The start; None takes what `minimize` takes by default: the problem's `initial`, else zeros.
+        The problem to minimise.
+    theta0 : array-like of shape (dim,), optional
+        The start; by default what `minimize` takes: the problem's `initial`, else zeros.
     seed : int, default 0
-        Of the default start.
+        Seed of the default start.
 
     Returns
     -------
     ndarray of shape (dim,)
-        In the problem's dtype; a start that cannot be used raises `BadInput`.
+        The start in the problem's dtype; `BadInput` where it cannot be used.
 
     Examples
     --------

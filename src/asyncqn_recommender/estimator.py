@@ -46,25 +46,80 @@ ColumnName = Annotated[str | None, parameter("Name of a column; None: the one wi
 
 
 class Recommender:
-    """Predicts ratings and recommends items.
+    """Predict ratings and recommend items, by matrix factorization.
 
-    rank: K; feedback: "explicit" for ratings, "implicit" for clicks, of which a pair that is not there is a
-    weak "no"; workers: threads, which change no bit of the model; seed: of the start, the shuffling and the
-    validation split; prior, alpha: the ridge of a row is prior + alpha * (its ratings), for items times a
-    power of max(1, k / plain_columns) in column k (None: the same in all), see
-    `recommender.model.column_ridges` (None: 3 and 0.035; clicks have no alpha, and their prior comes from
-    `recommender.feedback.click_ridge`); confidence: a click of strength r counts 1 + confidence * r;
-    offsets: factorize what damped item and user means leave over, instead of the ratings; trust: ratings at
-    which factors and baseline count equally in a prediction; clip: keep predictions within the ratings seen;
-    passes: over the ratings, at most; tol, patience: stop when so many passes in a row gain less than `tol`
-    of sqrt(2 U / n), the RMSE with its penalty (None: 1e-4, clicks 3e-5); early_stopping: judge instead by a
-    share `validation_fraction` of the ratings, held out, their RMSE or the clicks' NDCG at 10, and keep the
-    best iterate; warm_start: `fit` goes on from the item factors it has; dtype: of the factors; verbose:
-    print the RMSE while fitting.
+    Parameters
+    ----------
+    rank : int, default 10
+        K: number of factors of a user or an item.
+    feedback : "explicit" or "implicit", default "explicit"
+        "explicit" for ratings; "implicit" for clicks, where a missing pair is weak evidence against the
+        item.
+    workers : int, default 2
+        Number of threads; it changes no bit of the model.
+    seed : int, default 0
+        Seed of the start, the shuffling and the validation split.
+    prior : float, optional
+        Constant part of the ridge of a row, prior + alpha * (number of its ratings); by default 3, and for
+        clicks a value that depends on their number.
+    alpha : float, optional
+        Part of the ridge that is proportional to the number of ratings of a row; by default 0.035. Clicks
+        have none.
+    confidence : float, default 1.5
+        A click of strength r counts 1 + confidence * r.
+    plain_columns : int or None, default 5
+        Columns with the plain ridge; the items' ridge of column k is larger by a power of max(1, k /
+        plain_columns). None: all columns have the plain ridge.
+    offsets : bool, default False
+        Whether to factorize the residuals of damped item and user means instead of the ratings.
+    trust : float, default 5.0
+        Number of ratings at which factors and baseline count equally in a prediction.
+    clip : bool, default True
+        Whether predictions are kept within the range of the ratings seen.
+    passes : int, default 15
+        Passes over the ratings at most.
+    tol : float, optional
+        The fit ends when `patience` passes in a row gain less than `tol` of sqrt(2 U / n), the RMSE with
+        its penalty; by default 1e-4, for clicks 3e-5.
+    early_stopping : bool, default False
+        Whether a held-out share of the ratings ends the fit instead, by their RMSE or the clicks' NDCG at
+        10; the best iterate is kept.
+    validation_fraction : float, default 0.1
+        Share of the ratings that is held out for `early_stopping`.
+    patience : int, default 2
+        Passes in a row without a gain that end the fit.
+    warm_start : bool, default False
+        Whether `fit` continues from the item factors of the last fit.
+    dtype : dtype, default "float32"
+        Type of the factors, float32 or float64.
+    verbose : bool, default False
+        Whether to print the RMSE while fitting.
 
-    Learned: item_factors_, user_factors_ (a row per id), item_ids_, user_ids_, mean_, n_iter_ (commits),
-    history_ (a table: commit, passes, time, fun, rmse, ...), status_, fun_, seconds_.
+    Attributes
+    ----------
+    item_factors_ : ndarray of shape (n_items, rank)
+        Factors of the items, one row per id.
+    user_factors_ : ndarray of shape (n_users, rank)
+        Factors of the users, one row per id.
+    item_ids_ : ndarray
+        Ids of the items, in the order of the rows.
+    user_ids_ : ndarray
+        Ids of the users, in the order of the rows.
+    mean_ : float
+        Mean rating.
+    n_iter_ : int
+        Number of commits.
+    history_ : Table
+        One row per evaluation: commit, passes, time, fun, rmse and others.
+    status_ : Outcome
+        How the fit ended.
+    fun_ : float
+        U at the end.
+    seconds_ : float
+        Duration of the fit in seconds.
 
+    Examples
+    --------
     >>> from asyncqn_recommender import Recommender, synthetic_ratings
     >>> train, test = synthetic_ratings(300, 200, 12_000, seed=1).split(0.1, seed=0)
     >>> model = Recommender(rank=5, seed=0).fit(train)

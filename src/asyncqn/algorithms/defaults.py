@@ -81,23 +81,26 @@ def default_algorithm(
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
 ) -> BlockLBFGS | DifferenceLBFGS | GrowingLBFGS | MetricLBFGS | StagedLBFGS | TableLBFGS:
-    """What `minimize` uses when it is given no algorithm.
+    """Return the algorithm that `minimize` uses when it is given none.
 
     Parameters
     ----------
     problem : Problem
-        What is minimised: its rows, its numbers and the metric that it offers decide.
+        The problem: its number of rows, its dimension and the metric that it offers decide.
     workers : int
-        W.
+        Number of workers, W.
     waits : bool, default True
-        Whether the method may wait for a slow worker.  False: `TableLBFGS`, which never does.
-    message, master : float, default 10 and 0.1
-        Where it never waits: the time of a message there and back, and of a commit, in row gradients.
+        Whether the method may wait for slow workers; False returns `TableLBFGS`, which never does.
+    message : float, default 10.0
+        Time of a message to the master and back, in units of one row's gradient; used where `waits` is
+        False.
+    master : float, default 0.1
+        Time that the master takes for an update, in the same units; used where `waits` is False.
 
     Returns
     -------
     Algorithm
-        With all parameters set.
+        The algorithm with all parameters set.
 
     Examples
     --------

@@ -37,22 +37,29 @@ _LEAST_SCALE = 1e-6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HuberRegression(LinearModel):
-    """Regression with outliers whose scale is estimated: Huber's loss and a Gaussian prior.
+    """Regression that tolerates outliers and estimates its scale: Huber's loss and a Gaussian prior.
 
     Parameters
     ----------
-    X : matrix of shape (n_data, n_features), dense or sparse
-        The rows; float32 is kept, and is the type of theta then.
-    y : array of n_data numbers
-        The responses.
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The responses, one per row.
     prior : float, default 1.0
-        Precision of the Gaussian prior of the coefficients; neither intercept nor scale has one.
-    epsilon : float, default 1.35
-        A residual beyond `epsilon` scales is an outlier.
-    weights : array of n_data numbers, optional
-        How much each row counts; None: all the same.
+        Precision of the Gaussian prior of the coefficients; it does not apply to intercept and scale.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
     intercept : bool, default False
         Whether there is an intercept, the last but one number of theta.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row; without it, 0.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
+    epsilon : float, default 1.35
+        Residuals beyond `epsilon` scales count as outliers.
 
     Notes
     -----

@@ -20,10 +20,34 @@ from asyncqn.types import Array
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeastSquares(LinearModel):
-    """Ridge regression: squares of residuals, with noise of variance 1, and a Gaussian prior.
+    """Ridge regression: squared residuals with noise of variance 1, and a Gaussian prior.
 
-    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The responses, one per row.
+    prior : float, default 1.0
+        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
+    intercept : bool, default False
+        Whether theta ends with an intercept, to which the prior does not apply.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row; without it, 0.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
 
+    Notes
+    -----
+    U(theta) = sum_i weight_i (x_i'theta + offset_i - y_i)^2 / 2 + (prior / 2) |coefficients|^2.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])

@@ -26,10 +26,25 @@ Eigenvalue = Annotated[float, parameter("Of the posterior precision; the prior's
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearGaussian(Checked):
-    """Bayesian linear regression, whose optimum and posterior are known.
+    """Bayesian linear regression, whose minimum and posterior are known in closed form.
 
-    Rows a_i of `A` (n_data x dim), observations `y`; `dtype` is A's: float64 or float32.
+    Parameters
+    ----------
+    A : array-like of shape (n_data, dim)
+        The rows a_i; float64 or float32, which is then the type of theta.
+    y : array-like of shape (n_data,)
+        The observations, one per row.
+    noise_var : float
+        Variance of an observation, in units of y^2.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
 
+    Notes
+    -----
+    U(theta) = |theta|^2 / 2 + |A theta - y|^2 / (2 noise_var).
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> abs(problem.value(problem.optimum_theta) - problem.optimum) < 1e-9

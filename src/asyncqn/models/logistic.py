@@ -22,12 +22,36 @@ from asyncqn.types import Array
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogisticRegression(LinearModel):
-    """Logistic regression with a Gaussian prior.
+    """Logistic regression of two classes with a Gaussian prior.
 
-    Rows `X` (n_data x n_features, dense or a sparse matrix; float32 is kept, and is theta's type then),
-    labels `y` of 0 and 1, -1 and 1 (which they become), or booleans; `prior`: the precision of theta.
-    weights: of rows, 1 where not given; intercept: theta has one number more, the last, outside the prior.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The labels: 0 and 1, -1 and 1, booleans.
+    prior : float, default 1.0
+        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
+    intercept : bool, default False
+        Whether theta ends with an intercept, to which the prior does not apply.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row; without it, 0.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
 
+    Notes
+    -----
+    With labels y_i of 0 and 1 and z_i = x_i'theta + offset_i,
+
+        U(theta) = sum_i weight_i (log(1 + exp(z_i)) - y_i z_i) + (prior / 2) |coefficients|^2.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> rng = np.random.default_rng(0)

@@ -26,11 +26,21 @@ from asyncqn.types import Array, Rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Checked):
-    """Centres of a mixture of Gaussians of equal weight and scale: a problem with many minima.
+    """The centres of a mixture of Gaussians with equal weights and variance 1: a problem with many minima.
 
-    `X`: data points (n_data x d, float64); `centres`: (K x d), those they were drawn around; `scale`: the
-    standard deviation of a component.
+    Parameters
+    ----------
+    X : array-like of shape (n_data, d)
+        The data points, as float64.
+    centres : array-like of shape (K, d)
+        The centres around which the data were drawn.
+    scale : float
+        Standard deviation of the prior of the centres.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.Mixture.random(seed=0)
     >>> problem.dim == problem.centres.size

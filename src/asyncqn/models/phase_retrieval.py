@@ -26,10 +26,19 @@ from asyncqn.types import Array, Rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PhaseRetrieval(Checked):
-    """A signal from the squares of linear measurements: a problem with many minima, whose optimum is 0.
+    """A signal from the squares of linear measurements: many minima, of which the best is 0.
 
-    `A`: rows a_i (n_data x dim, float64); `signal`: the x that made y = (A x)^2.
+    Parameters
+    ----------
+    A : array-like of shape (n_data, dim)
+        The rows a_i of the measurements, as float64.
+    signal : array-like of shape (dim,)
+        The signal x that made the measurements y = (A x)^2.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.PhaseRetrieval.random(dim=5, n_data=20, seed=0)
     >>> problem.value(problem.signal) < 1e-20                            # zero but for rounding

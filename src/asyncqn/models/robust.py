@@ -23,11 +23,32 @@ from asyncqn.parameters import parameter
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RobustRegression(LinearModel):
-    """Regression with outliers: the smooth Huber loss and a Gaussian prior.
+    """Regression that tolerates outliers: the pseudo-Huber loss of known width, and a Gaussian prior.
 
-    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`; width: the residual, in units of
-    y, beyond which a row counts by its distance and not by the square of it.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The responses, one per row.
+    prior : float, default 1.0
+        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
+    intercept : bool, default False
+        Whether theta ends with an intercept, to which the prior does not apply.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row; without it, 0.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
+    width : float, default 1.0
+        Residual, in units of y, beyond which the loss grows linearly instead of quadratically.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> rng = np.random.default_rng(0)

@@ -27,10 +27,33 @@ _CLASSES_WANTED = "labels name classes, as whole numbers or words, one per row o
 class SoftmaxRegression(LinearModel):
     """Softmax regression of two or more classes with a Gaussian prior.
 
-    Rows `X`, `prior`, `weights` and `intercept` as in `LogisticRegression`; `y`: labels, whole numbers or
-    words; `classes` lists them in order, and `by_class(theta)` has a row of numbers for each, the intercept
-    last.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_data, n_features)
+        The rows, one per data point; NumPy, pandas, polars or SciPy. float32 is kept, and is then the type
+        of theta.
+    y : array-like of shape (n_data,)
+        The labels, integers or strings.
+    prior : float, default 1.0
+        Precision of the Gaussian prior of the coefficients, in units of curvature; 0 means no prior.
+    recipe : dict, optional
+        The arguments from which a saved run rebuilds the problem; set by `random` and by readers of files.
+    weights : array-like of shape (n_data,), optional
+        Weight of each row; without it, all rows weigh 1.
+    intercept : bool, default False
+        Whether theta ends with an intercept, to which the prior does not apply.
+    offset : array-like of shape (n_data,), optional
+        Known term that is added to x'theta of each row; without it, 0.
+    feature_names : sequence of str, optional
+        Names of the columns of X; without it, those of a data frame.
 
+    Notes
+    -----
+    `classes` lists the labels in order. `by_class(theta)` has one row of coefficients for each of them, the
+    intercept last.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> rng = np.random.default_rng(0)

@@ -22,7 +22,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def cache_dir() -> Path:
-    """Where sets are stored: $ASYNCQN_CACHE, or asyncqn in the user's cache directory."""
+    """Return the folder in which sets are stored: $ASYNCQN_CACHE, or asyncqn in the user's cache folder.
+
+    Returns
+    -------
+    Path
+        The folder; it need not exist yet.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import cache_dir
+    >>> cache_dir().is_absolute()
+    True
+    """
     if own := os.environ.get("ASYNCQN_CACHE"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "asyncqn"
@@ -38,7 +50,19 @@ def stored_path(name: str) -> Path:
 
 
 def known_names() -> dict[str, bool]:
-    """Every name `fetch` knows or has stored, and whether it is stored."""
+    """Return every name that `fetch` knows or has stored, and whether it is stored.
+
+    Returns
+    -------
+    dict of str to bool
+        True where the set is stored.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import known_names
+    >>> "synthetic-demo" in known_names()
+    True
+    """
     folder = cache_dir() / "ratings"
     stored = {p.name for p in folder.iterdir() if is_store(p)} if folder.is_dir() else set()
     stored = {name for name in stored if _NAME.fullmatch(name)}
@@ -52,11 +76,32 @@ def fetch(
     say: Callable[[str], None] = lambda sentence: None,
     **reading: Any,
 ) -> Path:
-    """Store the set `name` unless it is there, and return its directory.
+    """Store the set `name` unless it is stored already.
 
-    MovieLens names are downloaded and verified, or imported from `source`, an archive or file on
-    disk; synthetic presets are generated; any other name needs a `source`.  `reading`: how, in the words
-    of `read_ratings`.
+    MovieLens sets are downloaded and verified, or imported from `source`; synthetic presets are generated;
+    any other name needs a `source`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set: a MovieLens name, a preset, or your own.
+    source : path, optional
+        An archive or a file on disk to import.
+    say : callable, optional
+        Called with a sentence about each step.
+    reading : keyword arguments
+        How the source is read: parameters of `read_ratings`.
+
+    Returns
+    -------
+    Path
+        The folder of the stored set.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import fetch
+    >>> fetch("synthetic-demo").name
+    'synthetic-demo'
     """
     target = stored_path(name)
     asked = {key: value for key, value in reading.items() if value}
@@ -95,10 +140,27 @@ def _download(name: str, target: Path, asked: dict[str, Any], say: Callable[[str
 
 
 def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
-    """Ratings by name, from a stored directory, a data server, or any file `read_ratings` can read.
+    """Load ratings by name, from a stored folder, a data server, or any file that `read_ratings` reads.
 
-    A synthetic preset is generated and stored when first asked for; nothing is downloaded here.
-    `reading`: how a file is read, in the words of `read_ratings`.
+    A synthetic preset is generated and stored when it is first used; nothing is downloaded.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        Name of a set, a folder, an address of a data server, or a file.
+    reading : keyword arguments
+        How a file is read: parameters of `read_ratings`.
+
+    Returns
+    -------
+    Ratings
+        The ratings.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import load
+    >>> load("synthetic-demo")
+    Ratings(12000 ratings of 300 users on 200 items)
     """
     return load_reading(name_or_path, **reading).ratings
 

@@ -21,13 +21,38 @@ def as_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Ratings:
-    """`Ratings` from Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
+    """Make `Ratings` of Ratings, a name or path, pandas, pyarrow, scipy.sparse, or (users, items, values).
 
-    `user`, `item`, `rating` and `time` name columns of a table or a file.  `duplicates` says what becomes
-    of several ratings of one item by one user: "error" (the default), "last", "first", "mean" or "sum".
-    clicks: a table may lack ratings and a tuple be (users, items); each row then counts 1, and "sum" is the
-    default.  A tuple may have the times as its fourth column.  The type's home package is asked, so that
-    none of these packages is imported here.
+    None of these packages is imported here: the type of `obj` tells which one it belongs to.
+
+    Parameters
+    ----------
+    obj : Ratings, str, path, table, sparse matrix or tuple of arrays
+        The ratings. A tuple may have the times as its fourth column.
+    user : str, optional
+        Name of the column with the user; by default it is recognised.
+    item : str, optional
+        Name of the column with the item; by default it is recognised.
+    rating : str, optional
+        Name of the column with the rating; by default it is recognised.
+    time : str, optional
+        Name of the column with the time; by default it is recognised.
+    duplicates : "error", "last", "first", "mean" or "sum", optional
+        What becomes of several ratings of one item by one user; by default "error", and "sum" for clicks.
+    clicks : bool, default False
+        Whether rows are clicks: a table may lack ratings and a tuple may be (users, items); each row then
+        counts 1.
+
+    Returns
+    -------
+    Ratings
+        The ratings, with sorted tables of ids.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import as_ratings
+    >>> as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
+    Ratings(3 ratings of 2 users on 2 items)
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}
     policy = duplicates or ("sum" if clicks else "error")

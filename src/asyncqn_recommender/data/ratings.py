@@ -24,12 +24,34 @@ from asyncqn_recommender.data.times import Times, plain_times
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Rating `values[k]` was given by user `users[k]` to item `items[k]`.
+    """A table of ratings: user `users[k]` gave item `items[k]` the rating `values[k]`.
 
-    `users` and `items` are indices (int32) into the sorted tables `user_ids` and `item_ids`, which
-    may hold ids without any rating: a split keeps the whole tables.  `titles[i]` names item i.
-    `times[k]` is when the rating was given (see `data.times`).
-    The arrays may be memory maps, and are not to be written to.
+    The arrays may be memory maps; do not write to them.
+
+    Parameters
+    ----------
+    users : ndarray of int32
+        Index into `user_ids`, one per rating.
+    items : ndarray of int32
+        Index into `item_ids`, one per rating.
+    values : ndarray of float32
+        The ratings.
+    user_ids : ndarray
+        Sorted ids of the users. Ids without any rating may be among them, because a split keeps the whole
+        table.
+    item_ids : ndarray
+        Sorted ids of the items, likewise.
+    titles : ndarray of str, optional
+        Title of each item.
+    times : ndarray of float64, optional
+        When each rating was given: numbers as the source has them, dates as seconds since 1970.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import as_ratings
+    >>> ratings = as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
+    >>> ratings.user_ids.tolist(), ratings.values.tolist()
+    ([1, 2], [5.0, 3.0, 4.0])
     """
 
     users: Index

@@ -21,9 +21,27 @@ from asyncqn_recommender.data.titles import read_titles, with_titles
 
 
 class Reading(NamedTuple):
-    """What a file gave: its ratings, how many bad rows were skipped, and the first of them in words.
+    """What a file of ratings contained.
 
-    `repeated` rows are of a user and an item that another row has too; `duplicates` said which counts.
+    Attributes
+    ----------
+    ratings : Ratings
+        The ratings.
+    skipped : int, default 0
+        Number of bad rows that were skipped.
+    problems : tuple of str, default ()
+        The first bad rows, one sentence each.
+    repeated : int, default 0
+        Number of rows with a user and an item that another row has too.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from asyncqn_recommender import read_ratings
+    >>> _ = Path("ratings.csv").write_text("user,item,rating\\n1,10,5\\n1,20,3\\n2,20,x\\n")
+    >>> reading = read_ratings("ratings.csv", skip_bad=True)
+    >>> len(reading.ratings), reading.skipped
+    (2, 1)
     """
 
     ratings: Ratings
@@ -53,13 +71,48 @@ def read_ratings(
     duplicates: str | None = None,
     clicks: bool = False,
 ) -> Reading:
-    """Read a file, plain or packed by gzip or zstd, a zip or a MovieLens directory.
+    """Read ratings from a file, plain or compressed by gzip or zstd, a zip archive or a MovieLens folder.
 
-    `user`, `item`, `rating` and `time` name the columns where their names are unusual.  A bad row raises
-    `BadInput` with file and line, or is counted and skipped with `skip_bad`.  Of a repeated (user, item)
-    pair `duplicates` keeps the "last" or "first" by time, else by position, the "mean" or "sum"; "error"
-    refuses it.  Not given, it is refused, and with `skip_bad` the last is kept and the others are
-    skipped.  clicks: a row without a rating counts 1, and repeated pairs add up unless said otherwise.
+    Parameters
+    ----------
+    path : path
+        A CSV, TSV or Parquet file, an archive, or a folder.
+    user : str, optional
+        Name of the column with the user; by default it is recognised.
+    item : str, optional
+        Name of the column with the item; by default it is recognised.
+    rating : str, optional
+        Name of the column with the rating; by default it is recognised.
+    time : str, optional
+        Name of the column with the time; by default it is recognised.
+    delimiter : str, optional
+        Character between two columns of a text; by default it is recognised.
+    skip_bad : bool, default False
+        Whether bad rows are counted and skipped; otherwise the first one raises `BadInput` with file and
+        line.
+    duplicates : "error", "last", "first", "mean" or "sum", optional
+        What becomes of several ratings of one item by one user; "last" and "first" go by time, else by
+        position. By default they are an error; with `skip_bad` the last one is kept; clicks are summed.
+    clicks : bool, default False
+        Whether rows are clicks: a row without a rating counts 1.
+
+    Returns
+    -------
+    Reading
+        The ratings, and what was skipped.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be read as ratings.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from asyncqn_recommender import read_ratings
+    >>> _ = Path("ratings.csv").write_text("user,item,rating\\n1,10,5\\n1,20,3\\n2,20,4\\n")
+    >>> read_ratings("ratings.csv").ratings
+    Ratings(3 ratings of 2 users on 2 items)
     """
     check_policy(duplicates)
     duplicates = duplicates or ("sum" if clicks else None)

@@ -52,8 +52,22 @@ class Served(Header):
 
 
 class DataServer:
-    """A running server of ratings: `address` is what workers name, `close` ends it.
+    """A running server of ratings; workers use its `address`, and `close` ends it.
 
+    Parameters
+    ----------
+    sets : mapping from str to Ratings
+        The ratings to serve, by name.
+    host : str, default "127.0.0.1"
+        Interface to listen on; the default serves this machine only.
+    port : int, default 0
+        Port to listen on; 0 lets the system choose.
+    token : str, optional
+        Secret that clients must present; by default the environment variable ASYNCQN_DATA_TOKEN. Without
+        one, only this machine may be served. Nothing is encrypted: use a private network.
+
+    Examples
+    --------
     >>> from asyncqn_recommender.data import DataServer, as_ratings
     >>> ratings = as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0]))
     >>> with DataServer({"small": ratings}) as server:

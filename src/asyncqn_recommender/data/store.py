@@ -83,9 +83,28 @@ def columns_of(ratings: Ratings) -> dict[str, npt.NDArray[Any]]:
 def save_ratings(
     ratings: Ratings, path: str | os.PathLike[str], *, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write the stored form at `path`, whole or not at all, replacing a stored set that is there.
+    """Write ratings in their stored form, completely or not at all; a stored set at `path` is replaced.
 
-    `origin` is plain data about where the ratings came from, kept in the header.
+    Parameters
+    ----------
+    ratings : Ratings
+        The ratings.
+    path : path
+        Folder of the stored set.
+    origin : dict, optional
+        Plain data (JSON) about where the ratings come from, kept in the header.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import as_ratings, open_ratings, save_ratings
+    >>> folder = save_ratings(as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0])), "small")
+    >>> open_ratings(folder)
+    Ratings(3 ratings of 2 users on 2 items)
     """
     counts = {"ratings": len(ratings), "users": ratings.n_users, "items": ratings.n_items}
     header = {"digest": ratings.digest, **counts, "origin": origin or {}}
@@ -94,7 +113,27 @@ def save_ratings(
 
 
 def open_ratings(path: str | os.PathLike[str], *, verify: bool = True) -> Ratings:
-    """The stored ratings as memory maps; `verify` reads every byte once to compare checksums."""
+    """Open stored ratings as memory maps.
+
+    Parameters
+    ----------
+    path : path
+        Folder of the stored set.
+    verify : bool, default True
+        Whether to read every byte once and compare checksums.
+
+    Returns
+    -------
+    Ratings
+        The ratings; several processes share their memory.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import as_ratings, open_ratings, save_ratings
+    >>> folder = save_ratings(as_ratings(([1, 1, 2], [10, 20, 20], [5.0, 3.0, 4.0])), "small")
+    >>> open_ratings(folder, verify=False)
+    Ratings(3 ratings of 2 users on 2 items)
+    """
     folder = Path(path)
     return read_settled(lambda: version_of(folder, RATINGS), lambda: _read_columns(folder, verify))
 

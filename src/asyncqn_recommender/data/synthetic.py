@@ -42,10 +42,35 @@ PRESETS = {
 def synthetic_ratings(
     n_users: int, n_items: int, n_ratings: int, *, rank: int = 5, seed: int = 0, noise: float = 0.9
 ) -> Ratings:
-    """Exactly `n_ratings` ratings about different (user, item) pairs, grouped by user; ids count from 1.
+    """Generate `n_ratings` ratings of different (user, item) pairs, grouped by user; ids count from 1.
 
-    Every user has at least 20 ratings where that is possible.  `rank` is the number of tastes,
-    `noise` the standard deviation that no model can explain, in stars.
+    Every user has at least 20 ratings where that is possible.
+
+    Parameters
+    ----------
+    n_users : int
+        Number of users.
+    n_items : int
+        Number of items.
+    n_ratings : int
+        Number of ratings.
+    rank : int, default 5
+        Number of latent factors that generate the ratings.
+    seed : int, default 0
+        Seed of all random numbers.
+    noise : float, default 0.9
+        Standard deviation, in stars, that no model can explain.
+
+    Returns
+    -------
+    Ratings
+        The ratings.
+
+    Examples
+    --------
+    >>> from asyncqn_recommender import synthetic_ratings
+    >>> synthetic_ratings(300, 200, 12_000, seed=0)
+    Ratings(12000 ratings of 300 users on 200 items)
     """
     require(min(n_users, n_items, n_ratings) > 0, "Users, items and ratings must be positive numbers.")
     require(

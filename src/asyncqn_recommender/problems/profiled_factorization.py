@@ -46,15 +46,44 @@ class Prepared(NamedTuple):
 
 
 class ProfiledFactorization(EliminatedUsers, OfRatings):
-    """Matrix factorization of ratings, users eliminated; arguments as for `MatrixFactorization`.
+    """Matrix factorization of ratings with users eliminated; data points are users.
 
-    columns: factors on the ridge of the items, one for each of the K columns.  As f.g does not change where
-    a column of F is divided by what that of G is multiplied with, this is also a ridge of the users: column
-    k has the ridge sqrt(columns[k]) times that of the others on both sides.  None: all 1.
+    Row i of `grad` is user `order[i]`. A user without ratings is a data point whose term is zero. Columns
+    that are sorted by user and have the types int32 and float32 are not copied: do not change them.
 
-    Row i of `grad` is user `order[i]`.  A user without ratings is a data point whose term is zero.
-    Columns that are sorted by user, int32 and float32 are not copied: leave them as they are.
+    Parameters
+    ----------
+    users : array-like of int
+        User of each rating, from 0 to n_users - 1.
+    items : array-like of int
+        Item of each rating, from 0 to n_items - 1.
+    values : array-like of float
+        The ratings.
+    n_users : int
+        Number of users.
+    n_items : int
+        Number of items.
+    rank : int
+        K: number of factors of a user or an item.
+    prior : float, default 1.0
+        Constant part of the ridge: the ridge of a row is prior + alpha * (number of its ratings).
+    alpha : float, default 0.0
+        Part of the ridge that is proportional to the number of ratings of a row.
+    dtype : dtype, default float64
+        Type of theta, float64 or float32.
+    test : three arrays, or an object with users, items and values, optional
+        Held-out ratings for the metric `test_rmse`.
+    seed : int or None, default 0
+        Seed of the order in which users are stored; None keeps the given order.
+    source : JSON data, optional
+        Where the ratings come from, for `reference`.
+    columns : array-like of shape (rank,), optional
+        A factor on the items' ridge for each of the K columns; without it, 1. The product f.g does not
+        change where a column of F is divided by what the column of G is multiplied with, so it acts on both
+        sides: column k has sqrt(columns[k]) times the ridge of the others.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> from asyncqn_recommender import ProfiledFactorization
     >>> users, items, ratings = [0, 0, 1], [0, 1, 1], [5.0, 3.0, 4.0]

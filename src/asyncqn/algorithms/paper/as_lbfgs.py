@@ -98,23 +98,53 @@ class Worker(NamedTuple):
 class ASLBFGS(OverlappingBatches, CompactMemories):
     """The paper's as-L-BFGS.
 
-    h: step size h'; gamma: friction gamma' (the momentum coefficient is 1 - gamma); beta: inverse
-    temperature (`inf`: no noise; or an `Annealing`, which is not the paper's); memory: M; batch:
-    N_Omega; overlap: N_O; rho: added to H as rho I; epsilon: the cautious rule y's >= epsilon |s|^2;
-    cosine_floor and initial_scale: see `algorithms.pair_memory`.  epsilon's default and cosine_floor are
-    our own choices: where gradients contain a prior, an epsilon below its curvature rejects nothing.
+    Parameters
+    ----------
+    h : float
+        Step size h', in units of 1 / (curvature H^2).
+    gamma : float
+        Friction gamma', in [0, 2); the momentum coefficient is 1 - gamma.
+    beta : float or Annealing
+        Inverse temperature of the noise; infinity means no noise. An `Annealing` changes it from step to
+        step, which the paper does not do.
+    memory : int
+        M: largest number of curvature pairs in the memory.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    overlap : int
+        N_O: rows of a batch that are used again for the next curvature pair; less than `batch`.
+    rho : float, default 0.0
+        Multiple of the identity that is added to H, in units of 1 / curvature.
+    epsilon : float, default 0.0001
+        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature. The default is
+        our own choice: where gradients contain a prior, an epsilon below its curvature rejects nothing.
+    initial_scale : "pair", "diagonal" or float, default "pair"
+        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair, and I before there is one; a
+        number c is c I; "diagonal" is 1 / curvature_diagonal(theta0) of the problem.
+    cosine_floor : float, default 0.0
+        A pair is accepted where the cosine of the angle between s and y is at least this; our own addition.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
+    integrator : "explicit" or "modified", default "explicit"
+        "explicit", equation (7), moves theta by H u, with the momentum u that the worker received.
+        "modified", of the supplement, moves it by H (u + d_u), which costs one more product with H.
 
-    integrator: "explicit" (equation (7)) moves theta by H u, the momentum that the worker received;
-    "modified" (the supplement) by H (u + d_u), which costs one more product with H.  On one worker, with
-    curvature lambda and constant H, "explicit" is stable for h H^2 lambda < gamma and "modified", which is
-    then SGD with momentum 1 - gamma, for h H^2 lambda < 4 - 2 gamma.  On W workers both limits are about
-    gamma / (2 (W - 1)).
+    Notes
+    -----
+    On one worker, with curvature lambda and constant H, "explicit" is stable for h H^2 lambda < gamma.
+    "modified" is then SGD with momentum 1 - gamma, stable for h H^2 lambda < 4 - 2 gamma. On W workers both
+    limits are about gamma / (2 (W - 1)).
 
-    At beta = 1 it is no sampler, as the paper says; use `aq.sample`.  With exact gradients and the best of
-    three steps, means on a Gaussian were off by 0.43 standard deviations on one worker and 0.23 on 16, and
-    standard deviations were 0.78 to 1.13 of the right ones; on a hierarchical model every step diverged
-    (`python -m benchmarks.studies.posteriors.at_beta_one`).
+    At beta = 1 this is not a sampler, as the paper says; use `aq.sample`. With exact gradients and the best
+    of three step sizes, means on a Gaussian were off by 0.43 standard deviations on one worker and 0.23 on
+    16, and standard deviations were 0.78 to 1.13 of the exact ones; on a hierarchical model every step size
+    diverged (`python -m benchmarks.studies.posteriors.at_beta_one`).
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.ASLBFGS(h=4e-4, gamma=0.03, beta=500.0, memory=3, batch=60, overlap=40,

@@ -16,10 +16,22 @@ from asyncqn.types import Problem
 
 @dataclass(frozen=True)
 class AsyncSGD(StochasticGradient):
-    """Asynchronous SGD: each worker's gradient step is added as it arrives.
+    """Asynchronous SGD: the master adds each worker's gradient step as it arrives.
 
-    h: step size for the sum U; batch: N_Omega.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.AsyncSGD(h=1e-4, batch=20)

@@ -74,15 +74,42 @@ class Worker(NamedTuple):
 class MBLBFGS(OverlappingBatches, CompactMemories):
     """Multi-batch L-BFGS: synchronous rounds whose consecutive samples overlap.
 
-    h: step size; memory: M; batch: N_Omega of each worker; overlap: N_O, the part kept.
+    Parameters
+    ----------
+    h : float
+        Step size, a factor of H g.
+    memory : int
+        M: largest number of curvature pairs in the memory.
+    batch : int
+        N_Omega: rows of one worker's gradient.
+    overlap : int
+        N_O: rows that consecutive samples share; less than `batch`.
+    timeout : float, default inf
+        Time after which a round may close without every worker, on the run's clock. It counts from the
+        hand-out to the arrival of updates, messages included.
+    quorum : float, default 0.5
+        Share of the workers that a round needs even after the timeout, in (0, 1].
+    epsilon : float, default 0.0001
+        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature.
+    initial_scale : "pair" or float, default "pair"
+        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair; a number c is c I. The memory
+        belongs to the master, which has no data, so there is no "diagonal".
+    cosine_floor : float, default 0.0
+        A pair is accepted where the cosine of the angle between s and y is at least this.
+    rho : float, default 0.0
+        Multiple of the identity that is added to H, in units of 1 / curvature.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
+    reuse_overlap : bool, default False
+        Whether the gradient at theta_k on the rows kept from the round before, which y needs anyway, also
+        enters g. Berahas et al. do so: their sample of round k contains both overlaps. Each update then
+        counts by its rows.
 
-    timeout: time after which a round may close without everyone, counted from the hand-out until answers
-    arrive, messages included (for a timeout of computation alone add the time of messages); quorum: the share
-    of workers that it needs even then; rho: added to H as rho I.
-    reuse_overlap: whether the gradient at theta_k on the part of Omega kept from the round before, which y
-    needs anyway, also enters g, as in Berahas et al., whose sample of round k contains both overlaps;
-    each answer then counts by its rows.
-
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.MBLBFGS(h=0.2, memory=3, batch=40, overlap=20, initial_scale=0.01)

@@ -35,14 +35,27 @@ INITIAL_INVERSES: dict[str, type[ScalarInverse]] = {"pairs": LearnedDiagonal, "s
 class BlockLBFGS(QuasiNewton):
     """L-BFGS on exact gradients, of which each worker computes a block; it has no step size.
 
-    blocks: into how many the data are cut, best as many as there are workers; memory: M.
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks into which the rows are cut; best is the number of workers.
+    memory : int, default 20
+        M: largest number of curvature pairs in the memory.
+    backup_after : float, optional
+        A block that is this many times later than usual is handed to idle workers too; infinity means
+        never. By default 3 for blocks in one piece and 2 for others, because a piece computed in vain costs
+        less.
+    conjugacy : float, default 0.03
+        How far from symmetric the pairs may be to be made conjugate, in [0, 1]; 0 means never.
+    pieces : int, default 1
+        Number of pieces into which each block is cut, so that idle workers can help with a slow block.
+        Every piece costs one update of theta's length.
+    initial_scale : "pairs" or "scatter", default "pairs"
+        What H0 is made of: the stored pairs, or the scatter of the pieces' gradients, for problems that are
+        cut into many pieces.
 
-    pieces: into how many each block is cut, so that others can help with it; every piece costs an
-    answer of theta's length.  backup_after: see `core.stages`; None: 3 for blocks in one piece, 2 for
-    others, because a piece in vain costs less.  conjugacy: how far from symmetric pairs may be to be
-    made conjugate (0: never).  initial_scale: what H0 is made of, "pairs" (`LearnedDiagonal`) or the
-    "scatter" of the pieces' gradients (`scatter_inverse`): for problems with many pieces.
-
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> run = aq.minimize(problem, aq.BlockLBFGS(blocks=4), engine=aq.Simulator(aq.Cluster(workers=4)))

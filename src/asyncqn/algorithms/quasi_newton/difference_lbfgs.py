@@ -133,9 +133,31 @@ def inverse_of_hessian(packed: Array) -> HessianSolver | None:
 class DifferenceLBFGS(QuasiNewton):
     """L-BFGS on growing samples, then in the metric of a sampled Hessian; it needs gradients alone.
 
-    The parameters of `MetricLBFGS`; curvature: d (d + 1) / 2 + 1 for d numbers in theta; versions: on each
-    sample of less than one row in 16.  renewals and last_renewals have no effect: saved runs name them.
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks into which the rows are cut; best is the number of workers.
+    curvature : int
+        Length of the summary of curvature: d (d + 1) / 2 + 1 for d numbers in theta.
+    samples : int, default 1
+        Number of samples before all rows are used.
+    versions : int, default 20
+        Number of versions that each sample of less than one row in 16 serves.
+    renewals : sequence of int, default (0, 1, 2, 3, 4, 6, 8, 10)
+        Has no effect; saved runs name it.
+    last_renewals : sequence of int, default (0, 2)
+        Has no effect; saved runs name it.
+    memory : int, default 20
+        M: largest number of curvature pairs in the memory.
+    pieces : int, default 1
+        Number of pieces into which each block is cut, so that idle workers can help with a slow block.
+        Every piece costs one update of theta's length.
+    backup_after : float, optional
+        A block that is this many times later than usual is handed to idle workers too; infinity means
+        never. By default as in `BlockLBFGS`.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LogisticRegression.random(n_data=20_000, dim=5, condition=100, seed=0)
     >>> algorithm = aq.DifferenceLBFGS(blocks=4, curvature=16, samples=2)

@@ -34,10 +34,27 @@ DOUBLINGS = 2
 class GrowingLBFGS(QuasiNewton):
     """Block L-BFGS on samples that grow to all rows; it has no step size.
 
-    blocks, pieces, backup_after, initial_scale: as in `BlockLBFGS`; levels: J, how often the sample grows.
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks into which the rows are cut; best is the number of workers.
+    levels : int
+        J: how often the sample grows fourfold.
+    versions : int, default 10
+        Number of versions that the largest sample serves.
+    memory : int, default 50
+        M: largest number of curvature pairs in the memory.
+    pieces : int, default 1
+        Number of pieces into which each block is cut, so that idle workers can help with a slow block.
+        Every piece costs one update of theta's length.
+    backup_after : float, optional
+        A block that is this many times later than usual is handed to idle workers too; infinity means
+        never. By default as in `BlockLBFGS`.
+    initial_scale : "pairs" or "scatter", default "pairs"
+        What H0 is made of: the stored pairs, or the scatter of the pieces' gradients.
 
-    versions: how many the largest sample serves; memory: M.
-
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LogisticRegression.random(n_data=4000, dim=5, seed=0)
     >>> algorithm = aq.GrowingLBFGS(blocks=4, levels=2)

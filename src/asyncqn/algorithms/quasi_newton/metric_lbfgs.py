@@ -140,11 +140,31 @@ def scaled(g: Array, value: float, finite: bool, share: float, summary: Array) -
 class MetricLBFGS(QuasiNewton):
     """L-BFGS in the metric of the problem's own curvature, on growing samples; it has no step size.
 
-    blocks, pieces, backup_after, memory: as in `BlockLBFGS`; curvature: the problem's `curvature_size`.
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks into which the rows are cut; best is the number of workers.
+    curvature : int
+        The problem's `curvature_size`: length of the summary of curvature that comes with a gradient.
+    samples : int, default 0
+        Number of samples before all rows are used.
+    versions : int, default 12
+        Number of versions that the first sample serves.
+    renewals : sequence of int, default (0, 1, 2, 3, 4, 6, 8, 10)
+        Versions of the first sample that renew the metric.
+    last_renewals : sequence of int, default (0, 2)
+        Versions on all rows that renew the metric.
+    memory : int, default 20
+        M: largest number of curvature pairs in the memory.
+    pieces : int, default 1
+        Number of pieces into which each block is cut, so that idle workers can help with a slow block.
+        Every piece costs one update of theta's length.
+    backup_after : float, optional
+        A block that is this many times later than usual is handed to idle workers too; infinity means
+        never. By default as in `BlockLBFGS`.
 
-    samples: how many come before all rows; versions, renewals: of the first sample, and last_renewals: of all
-    rows, see above.
-
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LogisticRegression.random(n_data=20_000, dim=5, seed=0)
     >>> algorithm = aq.MetricLBFGS(blocks=4, curvature=problem.curvature_size, samples=1)

@@ -22,12 +22,32 @@ from asyncqn.types import Problem, extra
 class StagedLBFGS(QuasiNewton):
     """Stale steps in a structured metric, then exact L-BFGS passes; it has no step size.
 
-    batches: parts of the data in the warm-up; warmup: its commits; blocks: parts of an exact pass.
+    `default_algorithm` sets all parameters for a problem that offers such a metric.
 
-    curvature: the problem's `curvature_size`; delay: the staleness to reckon with, W - 1; memory:
-    M; in_step: see above; batch_blocks: parts of a batch in step, None: as many as of a pass; backup_after:
-    see `core.stages`.
+    Parameters
+    ----------
+    batches : int
+        Number of batches into which the rows are cut during the warm-up.
+    warmup : int
+        Commits of the warm-up.
+    blocks : int
+        Number of blocks into which the rows are cut in an exact pass; best is the number of workers.
+    curvature : int
+        The problem's `curvature_size`: length of the summary of curvature that comes with a gradient.
+    delay : int, default 0
+        Expected staleness in commits, W - 1.
+    memory : int, default 3
+        M: largest number of curvature pairs in the memory.
+    in_step : bool, default False
+        Whether the warm-up waits for all blocks of a batch before it takes the step.
+    batch_blocks : int, optional
+        Blocks of a batch where `in_step` is True; by default as many as those of an exact pass.
+    backup_after : float, default 5.0
+        A block that is this many times later than usual is handed to idle workers too; infinity means
+        never.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> from asyncqn_recommender import ProfiledFactorization
     >>> problem = ProfiledFactorization.example()

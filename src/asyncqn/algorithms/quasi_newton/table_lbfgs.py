@@ -36,28 +36,32 @@ from asyncqn.types import Problem
 
 @dataclass(frozen=True)
 class TableLBFGS(QuasiNewton):
-    """Asynchronous L-BFGS on a centred table of gradients; it has no step size, and no worker ever waits.
+    """Asynchronous L-BFGS on a centred table of gradients: no step size, and no worker ever waits.
 
     Parameters
     ----------
     parts : int
-        P, into how many parts the rows are cut.  The master holds 2 P dim numbers, and an update has 2 dim.
-        Parts whose gradient takes about four times as long as a message were best (`table_algorithm`
-        chooses).
+        P: number of parts into which the rows are cut. The master stores 2 P dim numbers, and an update has
+        2 dim. Parts whose gradient takes about four times as long as a message were best; `table_algorithm`
+        chooses so.
     first : int
-        How many parts are active at the start: best as many as there are workers, or more, so that they have
-        ten rows for every number in theta.
+        Number of parts that are active at the start. Best is the number of workers, or more, so that the
+        active parts have ten rows for every number in theta.
     memory : int, default 20
-        How many curvature pairs are remembered.
-    sweeps : int or None, default None
-        None: the table goes on to the end.  An integer: exact passes follow after so many updates per part
-        once all are active, as in runs of earlier versions, which are replayed so.
-    blocks, pieces, backup_after
-        As in `BlockLBFGS`, for those exact passes; they mean nothing where `sweeps` is None.
+        M: largest number of curvature pairs in the memory.
+    sweeps : int, optional
+        Updates per part, once all parts are active, before exact passes follow. This is for runs of earlier
+        versions, which are replayed so; by default the table is used to the end.
+    blocks : int, default 1
+        Number of blocks of those exact passes; without `sweeps` it has no effect.
+    pieces : int, default 1
+        Pieces of a block of those exact passes; without `sweeps` it has no effect.
+    backup_after : float, optional
+        As in `BlockLBFGS`, for those exact passes; without `sweeps` it has no effect.
 
     Notes
     -----
-    `table_algorithm(problem, workers)` sets all parameters.  `minimize(problem, waits=False)` uses it.
+    `table_algorithm(problem, workers)` sets all parameters, and `minimize(problem, waits=False)` uses it.
 
     Examples
     --------
@@ -123,22 +127,23 @@ def table_algorithm(
     message: MessageCost = 10.0,
     master: MasterCost = 0.1,
 ) -> TableLBFGS:
-    """`TableLBFGS` with all parameters set, for W workers.
+    """Return `TableLBFGS` with all parameters set for a problem and a number of workers.
 
     Parameters
     ----------
     problem : Problem
-        What is minimised.
+        The problem to minimise.
     workers : int
-        W.
-    message : float, default 10
-        How long a message takes there and back, in units of the time of a row's gradient.
+        Number of workers, W.
+    message : float, default 10.0
+        Time of a message to the master and back, in units of one row's gradient.
     master : float, default 0.1
-        How long the master takes for an update, in the same unit.
+        Time that the master takes for an update, in the same units.
 
     Returns
     -------
     TableLBFGS
+        The algorithm with all parameters set.
 
     Examples
     --------

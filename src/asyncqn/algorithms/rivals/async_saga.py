@@ -58,10 +58,26 @@ class Worker(NamedTuple):
 class AsyncSAGA(StochasticGradient):
     """Asynchronous SAGA over parts of the data.
 
-    h: step size for the sum U; parts: P, where parts of about ten rows were best; order: of the hand-out,
-    "random", "age" or "turn"; scatter: take steps in the metric of `algorithms.scatter`.
-    The master holds `parts` * dim numbers.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    parts : int
+        P: number of parts into which the rows are cut; parts of about ten rows were best. The master stores
+        P * dim numbers.
+    order : "random", "age" or "turn", default "random"
+        Order in which parts are handed out: at random, the oldest gradient first, or in turn.
+    scatter : bool, default False
+        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
 
+    Notes
+    -----
+    With g_i the gradient of part i times P, and a table of the newest g_i of every part,
+
+        theta -= h (g_i - table_i + mean of the table),    table_i = g_i
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.AsyncSAGA(h=1e-4, parts=20)

@@ -23,11 +23,26 @@ from asyncqn.types import Problem
 
 @dataclass(frozen=True)
 class DelayAdaptiveSGD(ScatterGradient):
-    """Asynchronous SGD whose master shortens late steps by their age.
+    """Asynchronous SGD whose master shortens stale steps.
 
-    h: step size for the sum U; batch: N_Omega; tau: the staleness up to which a step keeps its length, about
-    the number of workers; scatter: take steps in the metric of `algorithms.scatter`.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    tau : int
+        Staleness, in commits, up to which a step keeps its length; about the number of workers.
+    scatter : bool, default False
+        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.DelayAdaptiveSGD(h=1e-4, batch=20, tau=4)

@@ -66,10 +66,22 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class LBFGS(CompactMemories):
-    """Serial L-BFGS with a line search, the reference for one worker.
+    """Serial L-BFGS with a line search: the reference for one worker.
 
-    memory: M.  It needs a single worker, because its line search must not be stale.
+    It needs a single worker, because its line search must not be stale.
 
+    Parameters
+    ----------
+    memory : int, default 10
+        M: largest number of curvature pairs in the memory.
+    epsilon : float, default 1e-10
+        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature.
+    initial_scale : "pair", "diagonal" or float, default "pair"
+        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair, and I before there is one; a
+        number c is c I; "diagonal" is 1 / curvature_diagonal(theta0) of the problem.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> engine = aq.Simulator(aq.Cluster(workers=1))

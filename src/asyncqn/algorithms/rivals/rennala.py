@@ -24,11 +24,26 @@ from asyncqn.types import Commit, Problem, Task
 
 @dataclass(frozen=True)
 class Rennala(ScatterGradient):
-    """Steps of the mean of `collect` gradients, all computed at the present theta.
+    """Steps along the mean of `collect` gradients, all computed at the current theta.
 
-    h: step size for the sum U; batch: N_Omega, the rows of one answer; collect: B, how many answers make a
-    step; scatter: take steps in the metric of `algorithms.scatter`.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    collect : int
+        B: number of updates that make a step. Updates from older versions are dropped.
+    scatter : bool, default False
+        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.Rennala(h=1e-3, batch=20, collect=6)

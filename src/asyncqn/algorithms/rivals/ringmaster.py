@@ -22,11 +22,26 @@ from asyncqn.types import Problem
 
 @dataclass(frozen=True)
 class Ringmaster(ScatterGradient):
-    """Asynchronous SGD that drops answers older than `max_delay` commits.
+    """Asynchronous SGD that drops updates older than `max_delay` commits.
 
-    h: step size for the sum U; batch: N_Omega; max_delay: the largest staleness that is added, the paper's
-    R - 1; scatter: take steps in the metric of `algorithms.scatter`.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    max_delay : int
+        Largest staleness, in commits, of an update that is added; R - 1 in the paper of Ringmaster.
+    scatter : bool, default False
+        Whether steps are scaled by a diagonal metric, which is estimated from the scatter of the updates.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.Ringmaster(h=1e-4, batch=20, max_delay=4)

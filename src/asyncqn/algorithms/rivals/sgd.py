@@ -28,8 +28,22 @@ class Iterate(NamedTuple):
 class SGD(StochasticGradient):
     """SGD with heavy-ball momentum at the master.
 
-    h: step size for the sum U; batch: N_Omega; momentum: in [0, 1).
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    momentum : float, default 0.0
+        Momentum coefficient, in [0, 1).
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.SGD(h=1e-4, batch=20, momentum=0.5)

@@ -60,17 +60,39 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentumLBFGS(OverlappingBatches, CompactMemories):
-    """Asynchronous L-BFGS with H used once and momentum kept at the master.
+    """Asynchronous L-BFGS that applies H once and keeps the momentum at the master.
 
-    h: step size for the sum U; gamma: friction (the momentum coefficient is 1 - gamma); memory: M;
-    batch: N_Omega; overlap: N_O; beta: inverse temperature (`inf`: no noise); epsilon, initial_scale
-    and cosine_floor: see `algorithms.pair_memory`.
+    Parameters
+    ----------
+    h : float
+        Step size, a factor of H g.
+    gamma : float
+        Friction, in (0, 1]; the momentum coefficient is 1 - gamma.
+    memory : int
+        M: largest number of curvature pairs in the memory.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    overlap : int
+        N_O: rows of a batch that are used again for the next curvature pair; less than `batch`.
+    beta : float, default inf
+        Inverse temperature of the noise, in units of 1 / U; infinity means no noise.
+    epsilon : float, default 0.0001
+        Cautious rule: a pair is accepted where s'y >= epsilon |s|^2, in units of curvature.
+    initial_scale : "pair", "diagonal" or float, default "pair"
+        The initial inverse H0. "pair" is (s'y / y'y) I of the newest pair, and I before there is one; a
+        number c is c I; "diagonal" is 1 / curvature_diagonal(theta0) of the problem.
+    cosine_floor : float, default 0.0
+        A pair is accepted where the cosine of the angle between s and y is at least this.
 
-    At beta = 1 use `aq.sample` instead: here H comes from the chain's own past.  With exact gradients and the
-    best of three steps, standard deviations on a Gaussian were 0.91 to 0.94 of the right ones on one worker
-    and 1.05 to 1.17 on 16; on a hierarchical model every step diverged
+    Notes
+    -----
+    At beta = 1 use `aq.sample` instead, because here H comes from the chain's own past. With exact
+    gradients and the best of three step sizes, standard deviations on a Gaussian were 0.91 to 0.94 of the
+    exact ones on one worker and 1.05 to 1.17 on 16; on a hierarchical model every step size diverged
     (`python -m benchmarks.studies.posteriors.at_beta_one`).
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.MomentumLBFGS(h=0.02, gamma=0.3, memory=3, batch=60, overlap=40, initial_scale=0.01)

@@ -28,14 +28,32 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True)
 class SGLD(StochasticGradient):
-    """Langevin dynamics: SGD with Gaussian noise of inverse temperature beta.
+    """Stochastic gradient Langevin dynamics: SGD with Gaussian noise of inverse temperature beta.
 
-    h: step size for the sum U; beta: inverse temperature, or an `Annealing` of it; batch: N_Omega.
+    Parameters
+    ----------
+    h : float
+        Step size for the sum U, in units of 1 / curvature.
+    beta : float or Annealing
+        Inverse temperature of the noise; infinity means no noise, and an `Annealing` changes it from step
+        to step.
+    batch : int
+        N_Omega: rows of one stochastic gradient.
+    sampling : str, default "replacement"
+        How a worker draws its rows: "replacement" draws independent rows, as in the paper; "shuffled" makes
+        passes over the data, each in a random order of the worker's own; "blocks" makes passes over blocks
+        of consecutive rows in random order; "shards-K" draws independent rows of the worker's own shard,
+        one of K.
 
-    At beta = 1 use `aq.sample` instead.  With exact gradients and the best of three steps, 25,000 commits of
-    SGLD had standard deviations 0.82 to 1.15 of the right ones and means off by up to 0.38 of them on one
-    worker, 0.81 to 1.87 and 0.43 on 16 (`python -m benchmarks.studies.posteriors.at_beta_one`).
+    Notes
+    -----
+    At beta = 1 use `aq.sample` instead. With exact gradients and the best of three step sizes, the standard
+    deviations of 25,000 commits of SGLD were 0.82 to 1.15 of the exact ones on one worker and 0.81 to 1.87
+    on 16; its means were off by up to 0.38 and 0.43 standard deviations (`python -m
+    benchmarks.studies.posteriors.at_beta_one`).
 
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
     >>> algorithm = aq.SGLD(h=1e-4, beta=1e4, batch=20)

@@ -29,16 +29,18 @@ from asyncqn.types import Array, Problem, Rows, extra
 
 @dataclass(frozen=True)
 class Bounded(Checked):
-    """A parameter, or several of one name, with its bounds.
+    """A named parameter, or several of one name, with its bounds.
 
     Parameters
     ----------
     name : str
-        The name in tables and in ArviZ.
+        Name in tables and in ArviZ.
     size : int, optional
-        How many numbers it has, as `name[0]`, `name[1]`, ...; None: one number, `name`.
-    low, high : float
-        The open interval of each number; infinite where there is no bound.
+        How many numbers it has, named `name[0]`, `name[1]` and so on; without it, one number, `name`.
+    low : float, default -inf
+        Lower bound of the open interval; -inf where there is none.
+    high : float, default inf
+        Upper bound of the open interval; inf where there is none.
 
     Examples
     --------
@@ -63,19 +65,20 @@ class Bounded(Checked):
 
 
 class Constrained:
-    """A problem in parameters phi with bounds, as one in theta, which has none.
+    """A problem in bounded parameters phi, transformed to one in unbounded theta.
 
     Parameters
     ----------
     problem : Problem
-        U as a function of phi, with its gradient by phi; -log of the density of phi.
+        U as a function of phi, with its gradient in phi: minus the logarithm of the density of phi.
     parameters : sequence of Bounded
         All parameters, in the order of phi.
 
     Notes
     -----
-    Draws of theta become draws of phi by `constrain`; `sample` does so by itself, and names them.  A minimum
-    of this problem is the mode of theta's density, not of phi's: the Jacobian is part of it.
+    `constrain` turns draws of theta into draws of phi; `sample` does so by itself, and names them. The
+    minimum of this problem is the mode of theta's density, not of phi's, because the density of theta
+    includes the Jacobian.
 
     Examples
     --------

@@ -19,11 +19,26 @@ from asyncqn.types import Array, Rows
 class FiniteSum(RowSums):
     """A sum over data points, given by two functions of theta and rows.
 
-    value(theta, rows): the sum of f_i(theta) over these rows, a number; grad(theta, rows): its gradient, a
-    vector of `dim` numbers.  Sums, not means: the scaling from a sample to all data is done here.  A row may
-    occur more than once.  prior: precision of a Gaussian prior, (prior / 2) |theta|^2 once for all data;
-    start: the default starting point (zeros); dtype: of theta, float64 or float32.
+    Parameters
+    ----------
+    value : callable
+        value(theta, rows) returns the sum of f_i(theta) over these rows, a number. It is a sum and not a
+        mean: the scaling from a sample to all data is done by this class. A row may occur more than once.
+    grad : callable
+        grad(theta, rows) returns the gradient of that sum, a vector of `dim` numbers.
+    n_data : int
+        Number of data points.
+    dim : int
+        Number of parameters in theta.
+    prior : float, default 0.0
+        Precision of a Gaussian prior: adds (prior / 2) |theta|^2 once for all data.
+    start : array-like of shape (dim,), optional
+        The default starting point; without it, zeros.
+    dtype : dtype, default float64
+        Type of theta, float64 or float32.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import asyncqn as aq
     >>> y = np.array([1.0, 2.0, 6.0])

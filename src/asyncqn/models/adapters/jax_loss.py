@@ -32,12 +32,26 @@ def from_jax(
     *,
     prior: Prior = 0.0,
 ) -> JaxSum:
-    """A problem from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
+    """Make a problem of a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
 
-    loss: returns one number per row of the batch; params: a pytree of arrays, the start; data: a pytree of
-    arrays with one row per data point, of which a batch has some; `problem.params(run.theta)` is the answer
-    as a pytree like `params`.  float32 stays float32.
+    Parameters
+    ----------
+    loss : callable
+        loss(params, batch) returns one number per row of the batch.
+    params : pytree of arrays
+        The starting point. float32 stays float32.
+    data : pytree of arrays
+        Arrays with one row per data point; a batch has some of their rows.
+    prior : float, default 0.0
+        Precision of the Gaussian prior of all parameters; 0 means no prior.
 
+    Returns
+    -------
+    JaxSum
+        The problem; its `params(run.theta)` is the result as a pytree like `params`.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> import asyncqn as aq

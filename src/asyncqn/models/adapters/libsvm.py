@@ -19,12 +19,26 @@ def read_libsvm(
     n_features: Annotated[int | None, parameter("None: as the file says", ge=1, le=2**31 - 1)] = None,
     dtype: Precision = np.float64,
 ) -> tuple[Any, npt.NDArray[np.float64]]:
-    """Rows and labels of a file in the libsvm format, which may be compressed by gzip or bzip2.
+    """Read rows and labels of a file in the libsvm format, plain or compressed by gzip or bzip2.
 
-    Returns (X, y): a sparse matrix in CSR form and one label per row, for `LogisticRegression` and its like.
-    n_features: columns of X; by default as many as the file names, of which a test file may have fewer.
-    dtype: float64 or float32, of X.
+    Parameters
+    ----------
+    path : path
+        The file.
+    n_features : int, optional
+        Number of columns of X; by default the largest that the file names, which can be too few for a test
+        file.
+    dtype : dtype, default float64
+        Type of X, float64 or float32.
 
+    Returns
+    -------
+    tuple
+        (X, y): a sparse matrix in CSR form, and one label per row, for `LogisticRegression` and other
+        models.
+
+    Examples
+    --------
     >>> import asyncqn as aq
     >>> from pathlib import Path
     >>> _ = Path("rows.txt").write_text("1 1:0.5 3:2\\n-1 2:1\\n1 3:1\\n-1 1:-1\\n")
