@@ -6,13 +6,14 @@ examples, which are shown as they are.  The navigation is made of docs/index.md,
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = {
@@ -49,7 +50,24 @@ def on_files(files: Any, config: Any) -> Any:
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, f"project/{name}", content=LINK.sub(_from_root, text)))
     files.append(File.generated(config, "reference/names.md", content=names_page()))
+    for path in example_files():
+        page = File.generated(config, f"examples/{path.stem}.md", content=example_page(path))
+        page.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(page)
     return files
+
+
+def example_files() -> list[Path]:
+    """The programs to start from."""
+    return sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".sh"))
+
+
+def example_page(path: Path) -> str:
+    """The source of a program, highlighted, under what its docstring says."""
+    text, language = path.read_text("utf-8"), {".py": "python", ".sh": "bash"}[path.suffix]
+    said = ast.get_docstring(ast.parse(text)) if path.suffix == ".py" else None
+    summary = (said or "").split("\n\n")[0].replace("\n", " ")
+    return f"# {path.name}\n\n{summary}\n\n```{language} title=\"examples/{path.name}\"\n{text}```\n"
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
@@ -64,6 +82,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if goal.is_relative_to(ROOT / "docs"):
             return match[0] if goal.suffix in (".md", ".png", ".svg") else words
         up = "../" * page.file.src_uri.count("/")
+        if goal in example_files():
+            return f"[{words}]({up}examples/{goal.stem}.md)"
         return f"[{words}]({up}project/{goal.name}{hash_}{anchor})" if goal.name in ROOT_PAGES else words
 
     plain = LINK.sub(follow, markdown)
@@ -75,6 +95,8 @@ def _from_root(match: re.Match[str]) -> str:
     words, target = match.groups()
     if "://" in target or target.startswith("#"):
         return match[0]
+    if (ROOT / target) in example_files():
+        return f"[{words}](../examples/{Path(target).stem}.md)"
     if target.startswith("docs/"):
         return f"[{words}](../{target.removeprefix('docs/')})"
     return match[0] if target.partition("#")[0] in ROOT_PAGES else words
