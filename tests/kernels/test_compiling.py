@@ -13,36 +13,6 @@ from numba.np import arraymath, linalg
 
 from asyncqn.kernels.numba_internals import load_without_blas
 
-
-def test_no_garbage_is_collected_while_our_kernels_compile_and_it_is_afterwards() -> None:
-    """After a compilation, and after one that failed, in a process that has compiled nothing before."""
-    program = """
-import gc, numpy as np, tempfile, numba
-from asyncqn.kernels.jit import kernel
-def during():
-    seen.append(gc.isenabled())
-    return None
-seen = []
-@numba.extending.overload(during)
-def _(): during(); return lambda: None
-def works(x): during(); return x + 1
-def fails(x): during(); return x.nothing
-works.__module__ = fails.__module__ = "asyncqn.tried"
-assert numba.njit(works)(1) == 2
-try:
-    numba.njit(fails)(1)
-except numba.TypingError:
-    seen.append("failed")
-print(seen, gc.isenabled())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    seen, collects = done.stdout.split("] ")
-    assert "failed" in seen
-    assert "False" in seen
-    assert "True" not in seen
-    assert collects.strip() == "True"
-
-
 LEFT_ALONE = """
 import numpy as np, sys
 from numba.core.cpu import CPUTargetOptions
@@ -76,9 +46,9 @@ GIVEN_BACK = """
 import gc
 from numba.core.runtime import rtsys
 import asyncqn as aq
-from engines.runs import EVERY, problem
+from engines.runs import EVERY, make_problem
 for name, algorithm in EVERY.items():
-    aq.minimize(problem(name), algorithm, engine=aq.Threads(1), commits=20, tol=None)
+    aq.minimize(make_problem(name), algorithm, engine=aq.Threads(1), commits=20, tol=None)
 gc.collect()
 counts = rtsys.get_allocation_stats()
 print(counts.alloc > 20, counts.alloc - counts.free, counts.mi_alloc - counts.mi_free)

@@ -10,14 +10,11 @@ from numba import njit
 from numba.extending import register_jitable
 
 from asyncqn.kernels.numba_internals import (
-    NO_C_WRAPPER,
-    NO_PYTHON_WRAPPER,
     PLAIN,
     UNCOUNTED,
     Piece,
     PieceCompiler,
     ReducingCompiler,
-    compile_without_collecting,
     load_without_blas,
 )
 
@@ -27,10 +24,10 @@ REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 """Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
 
 
-_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", **NO_C_WRAPPER}
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
 """What a kernel calls to make an array: then references are counted."""
-_PIECE: dict[str, Any] = {**_COMMON, **NO_PYTHON_WRAPPER, "forceinline": True}
+_PIECE: dict[str, Any] = {**_COMMON, "forceinline": True}
 
 
 def _counting(function: Callable[..., Any]) -> dict[str, Any]:
@@ -144,4 +141,3 @@ def nothing_compiled_yet() -> bool:
 
 drop_stale_cache(Path(__file__).parent, cache_folder())
 load_without_blas()
-compile_without_collecting()

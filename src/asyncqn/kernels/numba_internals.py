@@ -7,30 +7,28 @@ What decides about bits is not switched: `ReducingCompiler`, and arrays on the s
 Processor seconds that a trick saves in the first `minimize` of a process (imports included), where kernels
 are compiled (cold) and where they are read from the cache (warm):
 
-===========================================  =====================  ==========  ==========
-trick                                        name here              cold        warm
-===========================================  =====================  ==========  ==========
-pieces are only linked into their callers    `PieceCompiler`        0.3 to 0.7  0.1 to 0.2
-scipy.linalg is looked for, not loaded       `load_without_blas`    0.2 to 1.0  0.4 to 0.7
-references are not counted                   `UNCOUNTED`            up to 0.8   up to 0.3
-no wrapper for C                             `NO_C_WRAPPER`         0.3 to 0.7  0.1 to 0.2
-no wrapper for Python                        `NO_PYTHON_WRAPPER`    0.3         up to 0.2
-no garbage collection while compiling        `_WithoutCollecting`   0.2 to 0.6  0.1 to 0.6
-all of them                                  `PLAIN`                0.2 to 3.2  0.5 to 0.7
-===========================================  =====================  ==========  ==========
+===========================================  =====================  ============  ============
+trick                                        name here              cold          warm
+===========================================  =====================  ============  ============
+pieces are only linked into their callers    `PieceCompiler`        0.1 and 1.3   0.1 and 0.0
+scipy.linalg is looked for, not loaded       `load_without_blas`    0.5 and 0.4   0.5 and 0.3
+references are not counted                   `UNCOUNTED`            0.4 and 0.4   0.0 and 0.0
+all of them                                  `PLAIN`                1.2 and 2.9   0.4 and 0.3
+===========================================  =====================  ============  ============
 
-Two problems (the default on a linear Gaussian model: 3.3 to 3.8 s cold, and as-L-BFGS: 7.4 s), one or two
-runs each with one trick off, on a busy machine: differences below 0.3 s are noise.
-All tricks together saved 2.0 and 3.2 s there, but only 0.2, 0.5 and 1.2 s when the machine was less busy, so
-the table must be measured again on a quiet one before a trick is kept or dropped by it.
+Two calls: the default on a logistic regression, and as-L-BFGS on a simulated cluster (4.4 and 5.9 s cold).
+Medians of four runs each, in turns, with one trick off; runs of one variant differ by 0.1 to 0.3 s from
+their median.
 
-A trick that saves less than half a second everywhere goes: leaving out numba's passes for closures, `with`
-and array expressions saved nothing that could be measured (-0.4 to 0.3 s), and is gone.
+A trick that saves less than half a second everywhere goes.  Four have gone: leaving out numba's passes for
+closures, `with` and array expressions (nothing measurable), its wrappers for C (0.1 s) and for Python (0.1 to
+0.2 s), and garbage collection while compiling (0.1 to 0.2 s).  `UNCOUNTED` stays for two other reasons:
+numba then refuses to compile a reducing kernel that allocates, on which its bits would depend, and the event
+queue takes 0.89 of the time (`python -m benchmarks.against`, 15 turns, with and without).
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -58,16 +56,7 @@ PLAIN = os.environ.get("ASYNCQN_PLAIN_NUMBA", "0") not in ("", "0")
 """Whether the tricks are off."""
 
 
-def _options(**options: Any) -> dict[str, Any]:
-    """Return the options that this numba knows; none where the tricks are off."""
-    return {} if PLAIN else {name: on for name, on in options.items() if hasattr(CPUTargetOptions, name)}
-
-
-NO_C_WRAPPER: dict[str, Any] = _options(no_cfunc_wrapper=True)
-"""Nobody hands a kernel to C as a pointer, so the wrapper for that need not be compiled."""
-NO_PYTHON_WRAPPER: dict[str, Any] = _options(no_cpython_wrapper=True)
-"""Of what only kernels call: no way in from Python, which would be compiled with each."""
-UNCOUNTED: dict[str, Any] = _options(_nrt=False)
+UNCOUNTED: dict[str, Any] = {} if PLAIN or not hasattr(CPUTargetOptions, "_nrt") else {"_nrt": False}
 """No references are counted, which takes time to compile and, in a queue that looks into records of its
 arrays, to run.  Nothing may be allocated then: numba refuses to compile what does."""
 
@@ -144,26 +133,6 @@ class PieceCompiler(compiler.Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-class _WithoutCollecting(event.Listener):
-    """From the beginning of the outermost of our compilations to its end; numba's lock lets one thread in."""
-
-    def __init__(self) -> None:
-        self.depth, self.collects = 0, False
-
-    def on_start(self, event: Any) -> None:
-        if self.depth or event.data["dispatcher"].py_func.__module__.startswith(("asyncqn.", "asyncqn_")):
-            self.depth += 1
-            if self.depth == 1:
-                self.collects = gc.isenabled()
-                gc.disable()
-
-    def on_end(self, event: Any) -> None:
-        if self.depth:
-            self.depth -= 1
-            if self.depth == 0 and self.collects:
-                gc.enable()
-
-
 def no_compilation() -> AbstractContextManager[object]:
     """Return a context in which no other thread compiles a kernel.
 
@@ -172,15 +141,6 @@ def no_compilation() -> AbstractContextManager[object]:
     """
     context: AbstractContextManager[object] = global_compiler_lock
     return context
-
-
-def compile_without_collecting() -> None:
-    """From now on, collect no garbage while our kernels compile.
-
-    A compiler makes many objects that live until it is done: looking for garbage among them finds little.
-    """
-    if not PLAIN:
-        event.register("numba:compile", _WithoutCollecting())
 
 
 def _is_there() -> None:
