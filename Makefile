@@ -21,7 +21,7 @@ help:
 	@echo "make demo       install the basics and run a short comparison of the algorithms"
 	@echo "make test       install everything the tests need (MPI and Ray included) and run them"
 	@echo "make test-processors  the numerical tests again, with kernels compiled for other processors"
-	@echo "make lint       ruff and mypy --strict"
+	@echo "make lint       ruff, mypy --strict, and the prose of README, docs and docstrings"
 	@echo "make docs       the documentation as a site, in site/; a warning is an error"
 	@echo "make browser    look at the page of a run in Chromium, wide and as on a phone"
 	@echo "make dist       source package and wheel, checked; the tests run from the unpacked source package"
@@ -64,6 +64,8 @@ lint: $(VENV)/.everything
 	@$(BIN)/ruff format --check src tests benchmarks examples
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
+	@echo "== prose"
+	@$(BIN)/python .ci/prose.py
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.python
 	@echo "== installing asyncqn with what makes its site"
