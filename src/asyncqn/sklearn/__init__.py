@@ -1,6 +1,6 @@
 """Linear models as scikit-learn estimators, fitted by asyncqn.
 
-May import: errors, parameters, types, core, algorithms, models, runs, engines, minimize.
+May import: errors, parameters, types, core, cluster, algorithms, models, runs, engines, minimize.
 
 `LogisticRegression`, `Ridge`, `PoissonRegressor` and `HuberRegressor` minimise the objectives of the
 estimators of the same names in `sklearn.linear_model`, whose parameters keep their names and their meaning.

@@ -54,7 +54,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     verbose : int, default 0
         Print a line per iteration where it is positive.
     engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process.
+        Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
         Number of threads; None: one for small data, else one per processor.
     seed : int, default 0

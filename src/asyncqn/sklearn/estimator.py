@@ -15,8 +15,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from asyncqn.algorithms.defaults import TOLERANCE
+from asyncqn.cluster.cluster import Cluster
 from asyncqn.core.algorithm import Standing
 from asyncqn.core.request import Progress
+from asyncqn.engines.simulator import Simulator
 from asyncqn.engines.threads import Threads
 from asyncqn.errors import require
 from asyncqn.minimize import minimize
@@ -139,7 +141,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             X: Any = problem.X
             entries = int(np.size(X.data if isinstance(X, SparseRows) else X)) * problem._outputs
             workers = max(1, min(cpu_count(), entries // _ENTRIES_PER_THREAD))
-        return Threads(workers)
+        # One worker needs no thread of its own: a simulated cluster of one computes the same in this thread.
+        return Threads(workers) if workers > 1 else Simulator(Cluster(1))
 
     # -- predictions
 

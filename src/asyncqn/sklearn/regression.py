@@ -109,7 +109,7 @@ class Ridge(_Regressor):
     verbose : int, default 0
         Print a line per iteration where it is positive.
     engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process.
+        Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
         Number of threads; None: one for small data, else one per processor.
     seed : int, default 0
@@ -190,7 +190,7 @@ class PoissonRegressor(_Regressor):
     verbose : int, default 0
         Print a line per iteration where it is positive.
     engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process.
+        Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
         Number of threads; None: one for small data, else one per processor.
     seed : int, default 0
@@ -320,7 +320,7 @@ class HuberRegressor(_Regressor):
     verbose : int, default 0
         Print a line per iteration where it is positive.
     engine : asyncqn engine, optional
-        Where the workers run; None: threads of this process.
+        Where the workers run; None: threads of this process, or for one worker the calling thread.
     workers : int, optional
         Number of threads; None: one for small data, else one per processor.
     seed : int, default 0
