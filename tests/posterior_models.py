@@ -39,18 +39,37 @@ def gaussian(dim: int, seed: int = 0) -> Model:
     return Model(function, dim, mean=mean, sd=np.sqrt(np.diag(np.linalg.inv(P))))
 
 
-def two_modes(separation: float = 8.0, dim: int = 2, share: float = 0.3) -> Model:
-    """Two unit Gaussians, of which the right one holds `share`."""
+def beside_a_unit_gaussian(centre: Any, scale: float = 1.0, share: float = 0.5) -> Model:
+    """A unit Gaussian at 0 and one of standard deviation `scale` at `centre`, which holds `share`."""
+    dim = len(centre)
 
     def function(theta: Any) -> tuple[float, Any]:
-        right, left = theta - 0.5 * separation, theta + 0.5 * separation
-        a = np.log(share) - 0.5 * right @ right
-        b = np.log(1.0 - share) - 0.5 * left @ left
+        away = theta - centre
+        a = np.log(share) - dim * np.log(scale) - 0.5 * (away @ away) / scale**2
+        b = np.log(1.0 - share) - 0.5 * theta @ theta
         total = np.logaddexp(a, b)
         weight = np.exp(a - total)
-        return -total, weight * right + (1.0 - weight) * left
+        return -total, weight * away / scale**2 + (1.0 - weight) * theta
 
     return Model(function, dim)
+
+
+def two_modes(separation: float = 8.0, dim: int = 2, share: float = 0.3) -> Model:
+    """Two unit Gaussians around 0, of which the right one holds `share`."""
+    shifted = beside_a_unit_gaussian(np.full(dim, separation), share=share)
+    return Model(lambda theta: shifted.function(theta + 0.5 * separation), dim)
+
+
+def funnel(k: float) -> Model:
+    """theta[0] ~ N(0, 1), and two more with standard deviation exp(-k theta[0])."""
+
+    def function(theta: Any) -> tuple[float, Any]:
+        steepness = np.exp(2.0 * k * theta[0])
+        q, g = steepness * (theta[1:] @ theta[1:]), steepness * theta
+        g[0] = theta[0] + k * q - 2.0 * k
+        return 0.5 * (theta[0] ** 2 + q) - 2.0 * k * theta[0], g
+
+    return Model(function, 3)
 
 
 def hierarchical(groups: int = 6, seed: int = 0) -> Model:

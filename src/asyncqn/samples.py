@@ -24,6 +24,8 @@ FEW = 100
 MOST_FEW = 400
 WIDE = 0.1
 """A widening of variances by minibatches, beyond which standard deviations are off by 5 %."""
+UNBOUNDED = 0.995
+"""Chains that disagree although so many of their trajectories are accepted meet no resistance."""
 RUNAWAY = 10.0
 """A last third so many times as wide as the first is drifting away."""
 
@@ -168,7 +170,8 @@ class Samples:
             "rhat": self.rhat,
         }
         notes = [f"approximate: minibatches widen variances by about {self.widening:.1%}."]
-        return Summary(self.names, columns, [*(notes if self.widening else []), *self.warnings])
+        noisy = 0.0 < self.widening < math.inf
+        return Summary(self.names, columns, [*(notes if noisy else []), *self.warnings])
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ data tree (group "posterior"); needs the extra `arviz`.
@@ -285,19 +288,33 @@ def _about_chains(samples: Samples) -> list[str]:
             f"the draws of {name} spread further and further: the posterior may be improper, with no "
             "prior or data to bound it; give it a proper prior."
         )
-    if not samples.rhat[worst] <= RHAT:
-        apart = _apart(chains, worst)
-        reason = (
-            f"the chains lie at {apart} separate places: the posterior has several modes, and how much of it "
-            "each holds is not known from these draws"
-            if apart > 1
-            else "they have not forgotten where they began: draw more, or reparametrise"
+    constant = [i for i in range(chains[0].shape[1]) if all(np.ptp(chain[:, i]) == 0.0 for chain in chains)]
+    if constant:
+        said.append(
+            f"the draws of {samples.names[constant[0]]} are all alike: no step was possible; check that "
+            "value and gradient are finite around the mode, and that they belong together."
         )
+    elif not samples.rhat[worst] <= RHAT:
         said.append(
             f"R-hat is {samples.rhat[worst]:.3f} for {samples.names[worst]}, above {RHAT}: the chains "
-            f"disagree; {reason}."
+            f"disagree; {_disagreement(samples, chains, worst)}."
         )
     return said
+
+
+def _disagreement(samples: Samples, chains: Sequence[Array], worst: int) -> str:
+    """Why chains may disagree about a parameter, and what to do."""
+    if samples.accept > UNBOUNDED:
+        return "nothing seems to bound them: the posterior may be improper; give it a proper prior"
+    if (places := _apart(chains, worst)) > 1:
+        return (
+            f"the chains lie at {places} separate places: the posterior has several modes, and how much of "
+            "it each holds is not known from these draws"
+        )
+    return (
+        "they have not forgotten where they began: draw more, reparametrise, or check that the posterior is "
+        "proper"
+    )
 
 
 def _about_draws(samples: Samples) -> list[str]:
@@ -307,12 +324,14 @@ def _about_draws(samples: Samples) -> list[str]:
     if counters["draws"] < asked:
         said.append(f"{counters['draws']} of {asked} draws were made: {samples.run.message}")
     if samples.divergent:
+        share = f"{samples.divergent} of {counters['draws']}"
         said.append(
-            f"{samples.divergent} of {counters['draws']} trajectories diverged: the posterior bends more "
-            "than the step allows, and what lies there is drawn too rarely; reparametrise, or raise "
-            "acceptance."
+            _restarted(share)
+            if math.isinf(samples.widening)
+            else f"{share} trajectories diverged: the posterior bends more than the step allows, and what "
+            "lies there is drawn too rarely; reparametrise, or raise acceptance."
         )
-    if samples.widening > WIDE:
+    elif samples.widening > WIDE:
         said.append(
             f"the noise of minibatches widens variances by about {samples.widening:.0%}: use larger batches, "
             "or exact gradients (minibatches=False)."
@@ -356,11 +375,29 @@ def _apart(chains: Sequence[Array], i: int) -> int:
     return places
 
 
+def _restarted(share: str) -> str:
+    """The sentence on draws of minibatches that followed a restart."""
+    return (
+        f"{share} draws were made after a restart at the mode, because gradients were not finite or "
+        "a chain ran away: these draws are not of the posterior; look for rows with NaN, or use exact "
+        "gradients (minibatches=False)."
+    )
+
+
 def failed(run: Run) -> BadInput | None:
-    """Why a run gave no draws; None where it did."""
-    if run.status == "diverged":
+    """Why a run gave no draws of the posterior; None where it did."""
+    draws, divergent = run.counters.get("draws", 0), run.counters.get("divergent", 0)
+    if getattr(run.algorithm, "approximate", False) and 2 * divergent > draws:
+        return BadInput(_restarted(f"{divergent} of {draws}"))
+    if run.status != "diverged":
+        return None
+    reason, _, _ = run.message.partition(":")
+    if "not finite" in reason:
         return BadInput(
-            f"the chains ran away ({run.message.split(':')[0]}): the posterior may be improper, with no "
-            "prior or data to bound it; give it a proper prior, and check the sign of the gradient."
+            f"{reason}: a chain reached a point where U or its gradient is NaN or infinite; correct the "
+            "problem or its data there, or bound its parameters (`Constrained`)."
         )
-    return None
+    return BadInput(
+        f"the chains ran away ({reason}): the posterior may be improper, with no prior or data to bound it; "
+        "give it a proper prior, and check the sign of the gradient."
+    )

@@ -78,3 +78,33 @@ def test_it_takes_no_warm_up_and_has_no_metric_of_its_own() -> None:
         samples = aq.sample(problem, chains=4, draws=60, engine=ENGINE, minibatches=True)
     with pytest.raises(BadInput, match="no metric"):
         _ = samples.metric
+
+
+class NanRow:
+    """A regression whose row 7 has no gradient where theta[0] exceeds `beyond`."""
+
+    dim, n_data = 3, 4000
+
+    def __init__(self, beyond: float) -> None:
+        self.beyond, self.A = beyond, np.random.default_rng(0).standard_normal((4000, 3))
+
+    def value(self, theta: np.ndarray) -> float:
+        return float(0.5 * ((self.A @ theta) ** 2).sum() + 0.5 * theta @ theta)
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        A = self.A[rows]
+        out[:] = A.T @ (A @ theta) * (self.n_data / len(rows)) + theta
+        if theta[0] > self.beyond and (rows == 7).any():
+            out[:] = np.nan
+
+
+def test_a_row_that_is_nan_at_times_is_told() -> None:
+    with pytest.warns(SamplingWarning, match=r"\d+ of 600 draws .* look for rows with NaN"):
+        samples = aq.sample(NanRow(0.03), chains=4, draws=600, engine=ENGINE, minibatches=True, check=False)
+    assert samples.widening == np.inf
+    assert "after a restart at the mode" in samples.run.message
+
+
+def test_a_row_that_is_nan_everywhere_near_the_mode_ends_the_run_with_a_sentence() -> None:
+    with pytest.raises(BadInput, match="look for rows with NaN"):
+        aq.sample(NanRow(0.0), chains=4, draws=300, engine=ENGINE, minibatches=True, check=False)

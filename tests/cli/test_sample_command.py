@@ -49,6 +49,7 @@ def test_a_job_is_sampled_shown_and_saved(job: Path, tmp_path: Path, capsys) -> 
     assert all((a == b).all() for a, b in zip(direct.chains, samples.chains))
 
 
+@pytest.mark.filterwarnings("ignore::asyncqn.errors.SamplingWarning")  # a hundred draws per chain are few
 def test_a_script_gets_one_json_object(job: Path, capsys) -> None:
     arguments = ("--draws", 400, "--chains", 4, "--warm-up", 300, "--workers", 2, "--json")
     assert exit_code("sample", job, *arguments) == 0

@@ -1,35 +1,33 @@
-"""python -m benchmarks.studies.posteriors CHECKOUT RESULTS: fill a file of results, cell by cell.
+"""python -m benchmarks.studies.posteriors CHECKOUT: fill the table of results, cell by cell.
 
-Cells that the file has already are left as they are, so that a study can be interrupted and go on.
+Cells that the table has already are left as they are, so that a study can be interrupted and go on.  The most
+important cells come first (`TIERS`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from benchmarks.studies.posteriors.compare import Moments, moments
+from benchmarks.studies.posteriors import table
 from benchmarks.studies.posteriors.database import Database
 from benchmarks.studies.posteriors.densities import DENSITIES
-from benchmarks.studies.posteriors.rows import METHODS
+from benchmarks.studies.posteriors.rows import METHODS, Case
 
-
-def reference_moments(draws: dict[str, np.ndarray]) -> tuple[list[str], Moments]:
-    """The names and the moments of the reference draws; a constant is left out."""
-    names = [name for name, chains in draws.items() if chains.std() > 0.0]
-    stacked = np.stack([draws[name] for name in names], axis=2)
-    return names, moments(list(stacked))
+TIERS: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("sample", 4), ("nuts-dense", 4)),
+    (("sample", 16),),
+    (("sample", 1), ("nuts-diagonal", 4)),
+    (("SGLD", 4), ("ASLBFGS", 4)),
+)
+"""Methods with their numbers of workers, the most important first; NUTS has four chains."""
 
 
 def main() -> None:
     """Compute the cells that are asked for and not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="a checkout of posteriordb")
-    parser.add_argument("results", type=Path, help="a file of JSON lines, to which rows are added")
+    parser.add_argument("--table", type=Path, default=table.TABLE, help="a CSV file, to which rows are added")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 4, 16])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -37,30 +35,25 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(DENSITIES), metavar="POSTERIOR")
     asked = parser.parse_args()
     database = Database(asked.checkout)
-    lines = asked.results.read_text().splitlines() if asked.results.exists() else []
-    done = {
-        tuple(json.loads(line)[key] for key in ("posterior", "method", "workers", "seed")) for line in lines
-    }
-    for posterior in asked.only:
-        density = DENSITIES[posterior](database.data(posterior))
-        names, reference = reference_moments(database.reference(posterior))
-        for seed in asked.seeds:
-            for method in asked.methods:
-                for workers in asked.workers if method == "sample" else [4]:
-                    cell: dict[str, Any] = {
-                        "posterior": posterior,
-                        "method": method,
-                        "workers": workers,
-                        "seed": seed,
-                    }
-                    if tuple(cell.values()) in done:
-                        continue
-                    try:
-                        row = METHODS[method](density, names, reference, workers, asked.draws, seed)
-                    except Exception as error:  # a row that says so, and the study goes on
-                        row = {"error": f"{type(error).__name__}: {error}"}
-                    with asked.results.open("a") as file:
-                        file.write(json.dumps({**cell, "dim": density.dim, **row}) + "\n")
+    done = {table.key(row) for row in table.read(asked.table)}
+    for tier in TIERS:
+        for posterior in asked.only:
+            cells = [
+                (posterior, method, workers, seed)
+                for method, workers in tier
+                for seed in asked.seeds
+                if method in asked.methods and workers in asked.workers
+            ]
+            missing = [cell for cell in cells if cell not in done]
+            case = Case.read(database, posterior) if missing else None
+            for cell in missing:
+                assert case is not None
+                _, method, workers, seed = cell
+                try:
+                    row = METHODS[method](case, workers, asked.draws, seed)
+                except Exception as error:  # a row that says so, and the study goes on
+                    row = {"error": f"{type(error).__name__}: {error}"[:200]}
+                table.append({**dict(zip(table.KEY, cell)), "dim": case.density.dim, **row}, asked.table)
 
 
 if __name__ == "__main__":

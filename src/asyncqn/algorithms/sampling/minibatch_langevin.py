@@ -30,7 +30,7 @@ import numpy as np
 
 from asyncqn.algorithms.sampling.chains import ChainMethod, DrawCount, PerWorker
 from asyncqn.algorithms.sampling.metric import Shape, apply, draw, marginal_scale, metric_shape, whitened
-from asyncqn.algorithms.sampling.search import find_mode
+from asyncqn.algorithms.sampling.search import nearest_mode
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.kernels.vectors import sum_of_squares
 from asyncqn.parameters import parameter
@@ -117,7 +117,8 @@ class MinibatchLangevin(ChainMethod):
     -----
     The draws are approximate: there is no Metropolis test.  `Run.results["widening"]` estimates by how much
     the noise of minibatches widens variances; it does not see the error of the step on posteriors that are
-    not Gaussian.  It begins at one mode and sees no other.
+    not Gaussian.  A chain whose gradients are not finite, or which runs far away from its mode, starts again
+    there; the widening is infinite then.  It begins at one mode and sees no other.
 
     Examples
     --------
@@ -185,7 +186,7 @@ class MinibatchLangevin(ChainMethod):
         """Find the mode and its metric, and choose the batch; returns the rows that it took."""
         rng, n = task.stream.generator(), int(problem.n_data)
         target, shape = Target(problem, local.origin.dtype), Shape(*local.metric.shape[1:])
-        mode = find_mode(target, local.x[i], rng, shape, 0, only=True)
+        mode = nearest_mode(target, local.x[i], shape)
         local.mode[i], local.metric[i], local.x[i] = mode.x, mode.metric, mode.x
         target.grad(mode.x, None, local.g_mode[i])
         local.g[i] = local.g_mode[i]
@@ -217,7 +218,8 @@ class MinibatchLangevin(ChainMethod):
 
     def _enlarge_batch(self, local: Worker, i: int, noise: Array, n_data: int) -> None:
         """Double the batch where the noise on the way to the last draw was far beyond what the pilot saw."""
-        if local.batch[i] and self.widening_per_noise * float(noise.max()) > _SPIKE * WIDENING:
+        spike = self.widening_per_noise * float(noise.max()) > _SPIKE * WIDENING
+        if local.batch[i] and spike:
             local.batch[i] *= 2
             if 2 * local.batch[i] >= n_data:
                 local.batch[i] = 0
@@ -278,8 +280,8 @@ class MinibatchLangevin(ChainMethod):
             iterate.theta[...] = x
             totals[ROWS] += facts.rows
             totals[N_DATA] = facts.n_data
-            totals[DIVERGENT] += facts.divergent
             if facts.counts:
+                totals[DIVERGENT] += facts.divergent
                 totals[DRAWS] += 1
                 totals[BATCH] = facts.batch or facts.n_data
                 iterate.noise[...] += noise
@@ -287,12 +289,18 @@ class MinibatchLangevin(ChainMethod):
 
     def finished(self, iterate: Iterate) -> str | None:
         """Why the run ends before its last commit; None: it goes on."""
-        found = int(iterate.totals[DRAWS])
-        return f"{found} draws were made" if found >= self.draws else None
+        found, lost = int(iterate.totals[DRAWS]), int(iterate.totals[DIVERGENT])
+        restarts = f", {lost} of them after a restart at the mode" if lost else ""
+        return f"{found} draws were made{restarts}" if found >= self.draws else None
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
-        """The estimated widening of variances, by whitened direction."""
-        noise = iterate.noise / max(1, int(iterate.totals[DRAWS]))
+        """The estimated widening of variances, by whitened direction; infinite after a restart."""
+        lost = iterate.totals[DIVERGENT] > 0
+        noise = (
+            np.full_like(iterate.noise, math.inf)
+            if lost
+            else iterate.noise / max(1, int(iterate.totals[DRAWS]))
+        )
         return {"widening": self.widening_per_noise * noise}
 
     def counters(self, iterate: Iterate, locals_: Sequence[Any]) -> dict[str, int]:

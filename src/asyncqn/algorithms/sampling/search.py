@@ -1,15 +1,18 @@
 """Where chains begin: at the ends of searches from overdispersed points, with the curvature there.
 
-A chain searches three times by L-BFGS: from a point around theta0, and from two points several Laplace
-standard deviations away from the first end, on opposite sides.  It begins at the last end that is another
-mode than the first, unless that has negligible mass by Laplace's estimate of the evidence,
--U + log det(H)/2.  So chains begin at different modes where there are several that matter, and R-hat sees it.
+A chain searches by L-BFGS from a point around theta0, then from two points several Laplace standard
+deviations away from the first end, on opposite sides.  Then it follows rays from the first end, up to 1,500
+standard deviations along coordinate axes, the diagonal and random directions, and searches from where U falls
+again.  It begins at the last end that is another mode than the first, unless that has negligible mass by
+Laplace's estimate of the evidence, -U + log det(H)/2.  So chains begin at different modes where there are
+several that matter, and R-hat sees it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,21 +25,32 @@ from asyncqn.algorithms.sampling.metric import (
     from_hessian,
     from_secants,
     marginal_scale,
+    whitened,
 )
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.core.streams import Stream
+from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit, Task
 
 RADIUS = 2.0
 """The first search begins uniformly within so much of theta0 in every coordinate, as Stan does."""
 NEGLIGIBLE = 10.0
 """A mode whose log evidence is so much below another's holds less than 1/20,000 of its mass."""
-_DISPERSION = (4.0, 8.0, 16.0, 32.0)
+_DISPERSION = (4.0, 8.0, 30.0, 300.0)
 """Laplace standard deviations between the first end and the further starts, by chain in turn."""
+_RAYS = 12
+"""Rays that each chain follows."""
+_NEAREST, _RATIO, _POINTS = 2.0, 1.5, 17
+"""Along a ray U and its slope are computed at so many distances, each 1.5 times the one before; the first is
+about two Laplace standard deviations."""
+_MOST_FALLS = 3
+"""Searches from rays along which U falls again, for each chain."""
 SAME_MODE = 0.5
 """Ends that differ by less than so many standard deviations in every coordinate are one mode."""
 _SETTLED = 1e-4
 """A search ends when U can fall by no more than this."""
+_FLAT = 0.1
+"""The largest g'Hg at a mode, by the metric found there."""
 _LENGTH, _LENGTH_PER_DIM, _LONGEST = 100, 10, 1000
 
 
@@ -58,22 +72,71 @@ def overdispersed(target: Target, theta0: Array, rng: np.random.Generator) -> Ar
 
 
 def find_mode(
-    target: Target, start: Array, rng: np.random.Generator, shape: Shape, chain: int, only: bool = False
+    target: Target, start: Array, rng: np.random.Generator, shape: Shape, chain: int, chains: int
 ) -> Mode:
-    """The mode at which a chain begins; `only`: by one search from `start`."""
-    x, secants = _search(target, start)
-    found = first = _mode(target, x, secants, shape)
-    if only:
-        return first
-    far = _DISPERSION[chain % len(_DISPERSION)] * draw(first.metric, rng.standard_normal(shape.normals))
-    for away in (far, -far):
-        x, secants = _search(target, _finite_towards(target, first.x, away))
-        if (np.abs(x - first.x) > SAME_MODE * marginal_scale(first.metric)).any():
-            other = _mode(target, x, secants, shape)
-            # Every fourth chain stays, so that not all leave a mode for one with a wider basin.
-            least = NEGLIGIBLE if chain % len(_DISPERSION) == 0 else -NEGLIGIBLE
+    """The mode at which one of several chains begins."""
+    found = first = nearest_mode(target, start, shape)
+    scale = marginal_scale(first.metric)
+    # Every fourth chain stays, so that not all leave a mode for one that attracts more searches.
+    least = NEGLIGIBLE if chain % 4 == 0 else -NEGLIGIBLE
+    for place in _places(target, first, rng, shape, chain, chains):
+        x, recent = _search(target, place)
+        if (np.abs(x - first.x) > SAME_MODE * scale).any():
+            other = _mode(target, x, recent, shape)
             found = other if other.evidence > first.evidence + least else found
     return found
+
+
+def nearest_mode(target: Target, start: Array, shape: Shape) -> Mode:
+    """The mode that one search from `start` finds."""
+    return _mode(target, *_search(target, start), shape)
+
+
+def _places(
+    target: Target, mode: Mode, rng: np.random.Generator, shape: Shape, chain: int, chains: int
+) -> Iterator[Array]:
+    """Points from which to search for other modes."""
+    far = _DISPERSION[chain % len(_DISPERSION)] * draw(mode.metric, rng.standard_normal(shape.normals))
+    for away in (far, -far):
+        yield _finite_towards(target, mode.x, away)
+    falls = 0
+    for k in range(_RAYS):
+        # Chains that leave for what they find share the axes; the others have random directions.
+        leaving = chains - (chains + 3) // 4
+        number = chain - chain // 4 - 1 + k * leaving if chain % 4 else 2 * shape.dim + 2
+        away = _direction(mode.metric, rng, shape, number) * _RATIO ** rng.uniform(-0.5, 0.5)
+        place = _fall(target, mode, away)
+        if place is not None and falls < _MOST_FALLS:
+            falls += 1
+            yield place
+
+
+def _direction(metric: Array, rng: np.random.Generator, shape: Shape, number: int) -> Array:
+    """A direction one Laplace standard deviation long: of an axis, of the diagonal, or a random one."""
+    dim, scale = shape.dim, marginal_scale(metric)
+    axis, sign = number // 2, 1.0 if number % 2 == 0 else -1.0
+    if axis < dim:
+        along = np.zeros(dim)
+        along[axis] = sign * scale[axis]
+        return along
+    if axis == dim:
+        return sign * scale
+    along = draw(metric, rng.standard_normal(shape.normals))
+    return along * (math.sqrt(dim) / max(math.sqrt(sum_of_squares(along / scale)), 1e-300))
+
+
+def _fall(target: Target, mode: Mode, direction: Array) -> Array | None:
+    """The first point of a ray at which U falls; None where it does not."""
+    g, last = np.empty(mode.x.size), -math.inf
+    for k in range(_POINTS):
+        x = mode.x + _NEAREST * _RATIO**k * direction
+        value = target.value_and_grad(x, g)
+        if not math.isfinite(value):
+            return None
+        if value < last or dot(g, direction) < 0.0:
+            return x
+        last = value
+    return None
 
 
 def _finite_towards(target: Target, origin: Array, away: Array) -> Array:
@@ -111,8 +174,11 @@ def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
         points, gradients = (np.array(part) for part in zip(*recent))
         found = from_secants(np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True)
         metric, log_det = _unit(shape) if found is None else found, 0.0
-    value = target.value_and_grad(x, np.empty(x.size))
+    g = np.empty(x.size)
+    value = target.value_and_grad(x, g)
     evidence = -value + 0.5 * log_det
+    if shape.dense and not sum_of_squares(whitened(metric, g)) <= _FLAT:
+        evidence = -math.inf  # the search ended in a tail so flat that U hardly falls
     return Mode(x, float(np.clip(evidence, -1e11, 1e11)), metric)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncqn.algorithms.sampling.chains import ChainCount, ChainMethod, DrawCount, PerWorker
 from asyncqn.algorithms.sampling.metric import Shape, draw, marginal_scale, metric_shape
-from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, overdispersed
+from asyncqn.algorithms.sampling.search import NEGLIGIBLE, find_mode, nearest_mode, overdispersed
 from asyncqn.algorithms.sampling.target import Target
 from asyncqn.algorithms.sampling.trajectory import trajectory
 from asyncqn.algorithms.sampling.warm_up import (
@@ -45,6 +45,9 @@ Acceptance = Annotated[float, parameter("The mean acceptance at which the step i
 NEAR_THE_MODE = 0.3
 """A chain begins at N(mode, 0.3^2 H); the full Laplace approximation may lie where nothing is accepted."""
 MOST_LEAPFROG_STEPS = 1024
+SHORT_SHARE, SHORTEST = 0.1, 0.125
+"""A tenth of the trajectories has steps down to an eighth of the others', so that a chain does not stay for
+long where the posterior bends too much for the usual step."""
 
 NEW, PLACED, SEARCHED, MOVING = range(4)
 """What a chain has done: nothing, drawn a point to search from, found its mode, begun to move."""
@@ -219,7 +222,10 @@ class SharedMetricHMC(ChainMethod):
         shape = Shape(*local.metric.shape[1:])
         moved = facts.state != PLACED
         start = view.best.copy() if moved else local.x[i].copy()
-        mode = find_mode(target, start, rng, shape, facts.chain, only=moved)
+        if moved:
+            mode = nearest_mode(target, start, shape)
+        else:
+            mode = find_mode(target, start, rng, shape, facts.chain, self.chains)
         local.mode[i], local.metric[i], local.evidence[i] = mode.x, mode.metric, mode.evidence
         if moved:  # it will not look again, whatever it found
             local.evidence[i] = max(mode.evidence, float(view.numbers[BEST]))
@@ -254,6 +260,8 @@ class SharedMetricHMC(ChainMethod):
         length = float(view.numbers[LENGTH]) * rng.uniform(0.75, 1.25)
         n = min(math.ceil(length / float(view.numbers[STEP])), MOST_LEAPFROG_STEPS)
         h = min(length / n, float(view.numbers[STEP]))
+        if rng.uniform() < SHORT_SHARE:
+            h *= SHORTEST ** rng.uniform()
         z = task.stream.normals(np.empty(Shape(*metric.shape).normals))
         end = trajectory(target, local.x[i], local.g[i], float(local.value[i]), metric, h, n, z)
         accepted = rng.uniform() < end.acceptance
