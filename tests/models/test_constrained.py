@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,31 @@ def test_the_start_of_the_problem_is_moved_to_the_real_line() -> None:
 def test_mistakes_get_one_sentence(wrong: Any, sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         wrong()
+
+
+def test_a_saved_run_makes_its_constrained_problem_again(tmp_path: Path) -> None:
+    inside = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
+    bounds = [aq.Bounded("a", low=-9.0), aq.Bounded("b", high=9.0), aq.Bounded("c", 1, low=-9.0, high=9.0)]
+    model = aq.Constrained(inside, bounds)
+    engine = aq.Simulator(aq.Cluster(workers=2))
+    method = aq.SharedMetricHMC(draws=50, chains=2, warm_up=40)
+    run = aq.minimize(model, method, engine=engine, commits=300, keep=1)
+    again = aq.replay(run.save(tmp_path / "run"))
+    assert isinstance(again.problem, aq.Constrained)
+    assert again.problem.names == ["a", "b", "c[0]"]
+    np.testing.assert_array_equal(again.theta, run.theta)
+    theta = np.array([0.3, -1.0, 2.0])
+    assert again.problem.value(theta) == model.value(theta)
+
+
+def test_a_problem_that_cannot_be_made_again_has_no_reference() -> None:
+    class Own:
+        dim = n_data = 1
+
+        def value(self, phi):
+            return float(phi[0] - np.log(phi[0]))
+
+        def grad(self, phi, rows, out):
+            out[:] = 1.0 - 1.0 / phi
+
+    assert aq.Constrained(Own(), [aq.Bounded("rate", low=0.0)]).reference() is None

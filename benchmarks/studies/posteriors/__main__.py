@@ -18,7 +18,6 @@ TIERS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("sample", 4), ("nuts-dense", 4)),
     (("sample", 16),),
     (("sample", 1), ("nuts-diagonal", 4)),
-    (("SGLD", 4), ("ASLBFGS", 4)),
 )
 """Methods with their numbers of workers, the most important first; NUTS has four chains."""
 
@@ -53,6 +52,7 @@ def main() -> None:
                     row = METHODS[method](case, workers, asked.draws, seed)
                 except Exception as error:  # a row that says so, and the study goes on
                     row = {"error": f"{type(error).__name__}: {error}"[:200]}
+                done.add(cell)
                 table.append({**dict(zip(table.KEY, cell)), "dim": case.density.dim, **row}, asked.table)
 
 

@@ -56,6 +56,11 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     kind = arguments.pop("kind", None)
     if is_own(kind):
         return make_own(kind, arguments, "problem", True) if allow_imports else None
+    if kind == "constrained":
+        from asyncqn.models.adapters.constrained import Constrained
+
+        inside = rebuild(arguments["problem"], allow_imports=allow_imports)
+        return None if inside is None else Constrained.from_reference(inside, arguments["parameters"])
     if kind not in PROBLEMS:
         raise BadInput(
             f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem."

@@ -116,9 +116,9 @@ def _direction(metric: Array, rng: np.random.Generator, shape: Shape, number: in
     dim, scale = shape.dim, marginal_scale(metric)
     axis, sign = number // 2, 1.0 if number % 2 == 0 else -1.0
     if axis < dim:
-        along = np.zeros(dim)
-        along[axis] = sign * scale[axis]
-        return along
+        ray: Array = np.zeros(dim)
+        ray[axis] = sign * scale[axis]
+        return ray
     if axis == dim:
         return sign * scale
     along = draw(metric, rng.standard_normal(shape.normals))

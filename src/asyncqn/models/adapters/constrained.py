@@ -22,6 +22,7 @@ import numpy as np
 
 from asyncqn.core.problem import read_only
 from asyncqn.errors import require
+from asyncqn.models import reference_of
 from asyncqn.models.one_line import one_line
 from asyncqn.parameters import Checked, checked, parameter
 from asyncqn.types import Array, Problem, Rows, extra
@@ -109,6 +110,7 @@ class Constrained:
         )
         require(len({one.name for one in parameters}) == len(parameters), "two parameters have one name.")
         self.problem, self._inner = problem, read_only(problem)
+        self.parameters = list(parameters)
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)
         low = np.array([one.low for one in parameters for _ in one.names])
         high = np.array([one.high for one in parameters for _ in one.names])
@@ -161,6 +163,46 @@ class Constrained:
         outside = [name for name, good in zip(self.names, np.isfinite(theta)) if not good]
         require(not outside, f"{', '.join(outside)} must lie inside its bounds.")
         return theta
+
+    def reference(self) -> dict[str, Any] | None:
+        """The reference of the problem inside, with the bounds; None where that has none."""
+        inside = reference_of(self.problem)
+        if inside is None:
+            return None
+        bounds = [
+            {
+                "name": one.name,
+                "size": one.size,
+                "low": one.low if math.isfinite(one.low) else None,
+                "high": one.high if math.isfinite(one.high) else None,
+            }
+            for one in self.parameters
+        ]
+        return {"kind": "constrained", "problem": inside, "parameters": bounds}
+
+    @classmethod
+    def from_reference(cls, problem: Problem, parameters: Sequence[dict[str, Any]]) -> Constrained:
+        """As it was, around the problem that was made again; a bound of None is infinite.
+
+        Parameters
+        ----------
+        problem : Problem
+            U as a function of phi.
+        parameters : sequence of dict
+            As in `reference()["parameters"]`.
+        """
+        return cls(
+            problem,
+            [
+                Bounded(
+                    one["name"],
+                    one["size"],
+                    -math.inf if one["low"] is None else one["low"],
+                    math.inf if one["high"] is None else one["high"],
+                )
+                for one in parameters
+            ],
+        )
 
     def value(self, theta: Array) -> float:
         return float(self._inner.value(self.constrain(theta))) - self._log_jacobian(theta)
