@@ -1,8 +1,12 @@
 """The simulation of any sequence of stages, one event after the other in Python.
 
-The compiled queues of `cluster.simulate` know the stages that our algorithms state.  Stages of a user's own
-are simulated here, by the rules of real engines themselves: `HandOut` says which part of the data a
-computation gets, `WaitingAnswers` which updates make a commit.
+The compiled queues of `cluster.simulate` handle the stages that our own algorithms declare.  All other
+sequences are simulated here, with the very objects that the real engines use: `HandOut` chooses the part of
+the data for a computation, `WaitingAnswers` decides which updates make a commit.  It is slower, and it cannot
+disagree with the engines.
+
+Read `_Simulation.run` first: it pops events (a worker joins, an update arrives, a worker dies) in the order
+of time, and looks at deadlines between them.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ from asyncqn.errors import require
 
 _JOINS, _ANSWERS, _DIES = range(3)
 _TIMES_AT_FIRST = 256
-"""Times drawn at first for every worker; four times as many where they are used up."""
+"""Number of times drawn in advance for every worker; four times as many when they are used up.  Any number
+gives the same times, because they are a function of the seed and the worker."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class _Rows:
 
 def simulate_any(cluster: Cluster, stages: Stages, commits: int, seed: int) -> Schedule:
     """Return the schedule of `commits` commits on the cluster; shorter if every worker dies before."""
+    # The link would delay every message by those before it, which this simple queue does not model.
     require(
         cluster.link == 0.0,
         "a link is simulated only for the stages of asyncqn's own algorithms: leave link out.",
@@ -89,15 +95,18 @@ class _Simulation:
 
     def run(self, commits: int) -> Schedule:
         """Follow the events up to the last commit."""
-        looked_at = -math.inf  # the last deadline that was met
+        # A deadline that changes nothing must not be looked at again, or the loop would not end.
+        looked_at = -math.inf
         while self.version < commits and self.events:
             deadline = max(self._deadline(), self.free)
+            # Deadlines are not in the queue, because they move whenever an update arrives.
             if looked_at < deadline < self.events[0][0]:
                 looked_at = deadline
                 self._close_round(deadline)
                 self._hand_out(deadline)
                 continue
             time, worker, kind = heapq.heappop(self.events)
+            # An event waits while the master is busy with a commit.
             now = max(time, self.free)
             if kind == _JOINS:
                 self.members[worker] = _Member()
@@ -123,9 +132,11 @@ class _Simulation:
         assert member.read is not None
         answer = Answer(worker, member.read, member.part, None)
         member.read = None
+        # The worker died after it had sent this update, so the update still counts.
         if member.leaves:
             self._remove(worker, now)
         ready = self.waiting.add(answer, self.stage, self.version, now - member.since)
+        # None: the update is dropped. A list: it completes a commit. Empty: it waits for others.
         if ready is None:
             self.rows.add(answer, DROPPED, now)
         elif ready:
@@ -136,6 +147,7 @@ class _Simulation:
 
     def _commit(self, answers: list[Answer], now: float) -> None:
         """Make the next version, and send it to those who wait for it."""
+        # The new version exists when the master has finished, not when the update arrived.
         self.free = now + self.cluster.master
         self.version += 1
         for answer in answers:
@@ -167,6 +179,7 @@ class _Simulation:
         if member is None or member.read is not None:
             return
         stage = self.stage
+        # In a synchronous round a worker contributes once per version.
         if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
             member.waiting = True
         else:
@@ -178,10 +191,12 @@ class _Simulation:
         member.waiting = self.handout is not None and part is None
         if member.waiting:
             return
+        # A cluster states the time of a computation of the first stage; a sample takes its share of it.
         share = time_share(self.stages, self.version)
         time = self.cluster.fixed + self._draw(worker) * share
         member.read = member.last_read = self.version
         member.part, member.since, member.finish = part, now, now + self.half + time
+        # A computation that ends after the worker's death never arrives; after a recovery the death is past.
         if member.finish <= self.cluster.deaths.get(worker, math.inf) or self._came_back(worker, now):
             heapq.heappush(self.events, (member.finish + self.half, worker, _ANSWERS))
 
@@ -192,6 +207,7 @@ class _Simulation:
         """The time of the worker's next computation of all that a cluster states."""
         k, drawn = self.computed[worker], self.times[worker]
         if k == len(drawn):
+            # Times are redrawn from the start, so that those already used stay the same.
             count = 4 * k or _TIMES_AT_FIRST
             self.times[worker] = drawn = self.cluster.compute_times(self.seed, worker, count).tolist()
         self.computed[worker] = k + 1
@@ -199,11 +215,13 @@ class _Simulation:
 
     def _die(self, worker: int, now: float) -> None:
         member = self.members.get(worker)
+        # The computation was finished before the death: its update is on its way and will arrive.
         if member is not None and member.read is not None and member.finish <= now:
             member.leaves = True
         elif member is not None:
             self._remove(worker, now)
             if self.handout is not None and member.read is not None and member.part is not None:
+                # The part must be handed out again, or the version would never close.
                 self.handout.lost(worker, member.part, member.read, self.version)
             self._close_round(now)
             self._hand_out(now)

@@ -1,4 +1,9 @@
-"""The cluster that a recorded run was made on: laws from measured times, messages from the run's pace."""
+"""Fit a cluster to a recorded run: laws from measured times, message time from the rate of commits.
+
+`fit` is the entry point (`Cluster.from_run`).  Computation times and the master's times are measured by the
+engines.  Message times cannot be measured without synchronized clocks, so `_message` finds the value at which
+a simulation makes as many commits per time as the run did.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,10 @@ if TYPE_CHECKING:
     from asyncqn.runs.run import Run
 
 _COMMITS = 2_000
-"""Commits, at most, of a simulation whose pace is compared with that of the run."""
+"""Commits, at most, of a simulation whose rate is compared with that of the run: enough for a mean within
+a few per cent, and done in milliseconds."""
 _HALVINGS = 40
+"""Bisection steps at most; the loop ends earlier, at a relative width of 1e-3."""
 
 
 def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
@@ -39,6 +46,7 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
     if run.algorithm is None:
         raise BadInput("the run's algorithm is not known: load it with load_run(algorithm=...).")
     laws = _laws(measured["workers"], per_worker)
+    # A worker counts by its computations: one that joined late says little.
     counts = np.array([w["computations"] for w in measured["workers"].values()], float)
     fixed = np.array([w.get("fixed", 0.0) for w in measured["workers"].values()])
     link, master = _master(measured["master"])
@@ -74,9 +82,11 @@ def _laws(workers: dict[str, Any], per_worker: bool) -> list[LogNormal]:
     spreads = np.array([w["log_std"] for w in workers.values()])
     if not per_worker:
         mean = float((counts * means).sum() / counts.sum())
+        # With one law for all, the differences between workers are part of the spread.
         between = np.log(means / mean)
         spread = math.sqrt(float((counts * (spreads**2 + between**2)).sum() / counts.sum()))
         means, spreads = np.array([mean]), np.array([spread])
+    # std = mean sqrt(exp(s^2) - 1) for a log-normal variable whose logarithm has the standard deviation s.
     return [LogNormal(float(m), float(m * math.sqrt(math.expm1(s * s)))) for m, s in zip(means, spreads)]
 
 
@@ -120,11 +130,15 @@ def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> f
     wanted = float(times[-1]) / times.size
 
     def pace(message: float) -> float:
+        # The same seed for every candidate makes the rate a smooth function of the message time.
         schedule = simulate(replace(bare, message=message), stages, commits, 0)
         return float(schedule.commit_times()[-1]) / commits
 
+    # Even without messages the simulated cluster is slower than the run, for instance because workers share
+    # processors.
     if pace(0.0) >= wanted:
         return 0.0
+    # If messages were everything, W workers in parallel would need about W times the time per commit.
     low, high = 0.0, wanted * bare.workers
     while pace(high) < wanted:
         low, high = high, 2.0 * high

@@ -1,9 +1,12 @@
-"""HandOut: which part of the data each computation on a real engine gets, where a stage cuts the data.
+"""HandOut: which part of the data each computation gets, where a stage cuts the data into parts.
 
-The rules are the simulator's, from the same source.  Where each answer is a commit, parts go in turn, by age
-or at random (`kernels.part_order`).  Where all parts close a version (`kernels.block_rule`), a worker takes
-up a block that nobody has begun and goes through its pieces, one order each; where every block is begun it
-duplicates a piece that has been out for long.
+Real engines and the simulator share these rules, and the compiled queues call the same kernels.  Where each
+update is a commit, parts are handed out in turn, by age or at random (`kernels.part_order`).  Where all parts
+close a version (`kernels.block_rule`), a worker takes a block that nobody has begun and computes its pieces
+one by one; when every block is begun, it duplicates a piece that has been out for long.
+
+`opened` starts a version, `choose` hands out a part, and `taken`, `answered` and `lost` report what became
+of it.
 """
 
 from __future__ import annotations
@@ -26,8 +29,7 @@ class HandOut:
         self.opened(0)
 
     def opened(self, version: int) -> None:
-        """The master has made this version, which wants every part; another sample takes other times, another
-        cut other parts."""
+        """Begin a version: every part is wanted again."""
         stage = stage_at(self.stages, version)
         last, self._last = self._last, stage
         self._own: dict[int, tuple[int, int]] = {}  # the pieces in a worker's hand: next and last
@@ -35,6 +37,7 @@ class HandOut:
             if last is not stage:
                 self._order = stage.part_order()
             return
+        # A new cut has other parts; a new sample of the same cut has other durations only.
         if last is None or (last.closes, last.parts) != (stage.closes, stage.parts):
             assert stage.blocks is not None
             self._parts = block_rule.new_parts(stage.blocks, stage.pieces)
@@ -43,7 +46,7 @@ class HandOut:
         block_rule.open_version(self._parts, stage.pieces)
 
     def resume(self, schedule: Schedule) -> None:
-        """Go on after the computations of `schedule`."""
+        """Continue after the computations of `schedule`, for a run from a checkpoint."""
         if schedule.part is None:
             return
         self.opened(schedule.commits)
@@ -84,8 +87,11 @@ class HandOut:
             return int(part_order.hand_out(self._order, self.seed))
         following, last = self._own.get(worker, (0, -1))
         if following > last:
+            # Each worker begins with a block of its own, so that it computes the same rows at every version
+            # and finds them in its cache.
             home = worker % stage.blocks
             following = int(block_rule.choose(self._parts, home, now, self._help_after(stage), stage.pieces))
+            # No part is worth computing now: the worker waits for the next version or for a backup.
             if following < 0:
                 return None
             last = block_rule.take_up(self._parts, following, now, stage.pieces)
@@ -100,6 +106,7 @@ class HandOut:
         """An answer to a version of blocks came; whether it is the first for its part."""
         stage = stage_at(self.stages, version)
         asked = stage_at(self.stages, read)
+        # Durations on another sample would spoil the estimate of what is late.
         if asked.share == stage.share:
             block_rule.note_time(self._parts.times, took * stage.pieces)
         # An earlier version closed with all its parts; this one may be cut into others.
@@ -113,6 +120,7 @@ class HandOut:
             part_order.take_back(self._order, part, -1)
         if read != version or stage.closes is not Closes.ALL_PARTS:
             return
+        # The worker's current part and the pieces of its block that it had not begun.
         for q in {part, *range(following, last + 1)}:
             self._parts.part["copies"][q] -= 1
             self._parts.part["handed"][q] = -math.inf  # nobody need wait for it

@@ -212,6 +212,7 @@ class Trace(Checked):
         values = np.asarray(self.recorded)
         if z.size == 0:
             return np.empty(0)
+        # Phi of the first normal is uniform on (0, 1): it chooses where in the trace this worker begins.
         begin = min(int((1.0 - upper_tails(z[:1])[0]) * values.size), values.size - 1)
         return values[(begin + np.arange(z.size)) % values.size]
 
@@ -259,6 +260,7 @@ def draw_times(law: TimeLaw, seed: int, worker: int, count: int) -> Times:
     fill_normals(seed, 0, worker, DELAYS, z)
     times = np.asarray(law.times(z), np.float64)
     name = type(law).__name__
+    # A user's law is checked at every draw: a bad time would otherwise surface as an impossible schedule.
     require(times.shape == (count,), f"{name}.times must give one time per normal, not {times.shape}.")
     require(
         bool((np.isfinite(times) & (times > 0)).all()),

@@ -1,6 +1,8 @@
 """The discrete-event simulation: a cluster and an algorithm's stages give a schedule.
 
-Times never depend on the numbers computed, so nothing here knows of theta.
+Times never depend on the numbers computed, so nothing here knows of theta.  `simulate` chooses a compiled
+queue (`kernels.events`, `kernels.blocks`) by the stages, and falls back to `any_stages`.  A queue draws times
+in advance and stops when a worker has used its own up; it is then run again with more.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from asyncqn.kernels.random import BLOCK
 from asyncqn.parameters import Seed, checked, parameter
 
 _FEW_TIMES = 256
-"""Drawn at first for every worker whose times follow a law."""
+"""Number of times drawn in advance for every worker whose times follow a law."""
 _LATER = 1 << 62
-"""Times after a warm-up are drawn with the seed changed by this bit."""
+"""Times after a warm-up are drawn with this bit of the seed flipped.  Seeds of users are below 2**63, and few
+use this bit, so both parts have streams of their own."""
 
 
 @checked
@@ -67,6 +70,7 @@ def simulate(
     stages = (stages,) if isinstance(stages, Stage) else stages
     check_stages(stages, "the algorithm")
     first, rest, timing = stages[0], stages[1:], _Clocks(cluster, seed)
+    # A warm-up on batches, then exact passes: two queues, joined.
     if first.closes is Closes.EACH_ANSWER and first.blocks is not None and _are_blocks(rest):
         return _batches_then_blocks(cluster, first, rest, commits, seed)
     if _are_blocks(stages):
@@ -91,6 +95,8 @@ class _Clocks:
     ) -> None:
         """longer: what computations are stretched by; birth: instead of joins; since: when time begins."""
         W, worker = cluster.workers, np.zeros(cluster.workers, events.WORKER)
+        # Log-normal times are drawn inside the queue: m and s are mean and standard deviation of their
+        # logarithm, and a constant time has s = 0 and m itself.
         m, s = cluster.time_law()
         worker["m"] = np.where(s > 0, m + np.log(longer), m * longer) if longer != 1.0 else m
         worker["s"] = s
@@ -122,11 +128,14 @@ class _Clocks:
         ]
         self._counts = counts
         worker, ends = self.timing.worker, np.cumsum(counts)
+        # All workers' times stand in one array; each worker reads its own slice.
         worker["first"], worker["end"] = ends - counts, ends
         self.timing = self.timing._replace(drawn=np.concatenate(drawn))
 
     def capacity(self, given: int, returned: int) -> int:
         """The columns to try again with after a queue returned this; -1 where it had enough of everything."""
+        # A queue returns a larger number of rows to try again with, -1 when it is done, or a code below -1
+        # that names the worker whose times are used up.
         if returned >= -1:
             return returned
         counts = self._counts.copy()  # a worker ran out, and the others will soon
@@ -143,7 +152,9 @@ def _are_blocks(stages: Stages) -> bool:
 
 def _asynchronous(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> tuple[Schedule, np.ndarray]:
     """The schedule, and the part that each worker had in hand at its end."""
+    # Fresh rounds are the same queue with a delay of 0: an update must have read the current version.
     oldest, answers = (stage.max_delay, 1) if stage.answers is None else (0, stage.answers)
+    # Dropped updates take rows too; twice the delivered ones is a guess that the loop corrects.
     capacity = commits * answers * (1 if oldest is None else 2)
     while capacity > 0:
         order, columns = None if stage.blocks is None else stage.part_order(), _columns(capacity)
@@ -176,6 +187,8 @@ def _rounds(clocks: _Clocks, stage: Stage, commits: int, seed: int) -> Schedule:
 
 def _in_order_of_time(columns: Columns, rows: int, *, with_parts: bool) -> Schedule:
     worker, read, commit, time, part = (column[:rows] for column in columns)
+    # Rows are not always written in the order of time.  The sort is stable, so that the rows of one commit
+    # keep their order of summation.
     if (time[1:] < time[:-1]).any():
         order = np.argsort(time, kind="stable")
         worker, read, commit, time, part = (c[order] for c in (worker, read, commit, time, part))
@@ -186,6 +199,7 @@ def _blocks(clocks: _Clocks, stages: Stages, commits: int, seed: int) -> Schedul
     """Versions one after the other; the cluster's times are those of a block of all rows."""
     stage, shares = stages[-1], np.ones(commits)
     early = np.repeat([s.share for s in stages[:-1]], [s.commits or 0 for s in stages[:-1]])[:commits]
+    # Versions on samples come first, each with its share of the time.
     shares[: early.size] = early
     assert stage.blocks is not None
     assert stage.parts is not None
@@ -223,11 +237,14 @@ def _batches_then_blocks(cluster: Cluster, stage: Stage, rest: Stages, commits: 
     end = float(first.time[-1]) if len(first) else 0.0
     free, under_way = _under_way(cluster, clocks.timing, first, warm, end, seed)
     if commits > warm == first.commits:
+        # The second queue counts time from the end of the first; a worker joins it when its last batch is
+        # done.
         longer, birth = stage.blocks / rest[0].blocks, np.maximum(free - end, 0.0)
         later = _Clocks(cluster, seed ^ _LATER, longer, birth, since=end)
         second = _blocks(later, rest, commits - warm, seed ^ _LATER)
     else:
         second = Schedule.serial(0)
+    # What was under way when the warm-up ended arrives later and is dropped.
     dropped = np.array(under_way, np.float64).reshape(-1, 3)
     worker = np.concatenate([first.worker, dropped[:, 0], second.worker]).astype(np.int32)
     read = np.concatenate([first.read, dropped[:, 1], second.read + warm]).astype(np.int32)

@@ -1,7 +1,8 @@
-"""WaitingAnswers: the answers that wait for their commit, and the rules by which they make one.
+"""WaitingAnswers: the updates that wait for their commit, and the rules by which they make one.
 
-Each answer is a commit, or a round of them is, or so many that are fresh, or one for every part of the data:
-the stage of the version that an answer read says which (`core.stages`).
+An update is committed by itself, or with its round, or with a fixed number of fresh updates, or with one of
+every part of the data: the stage of the version that it read decides (`core.stages`).  `add` takes an update
+and returns what is to be committed now.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EACH_ANSWER, ROUND, ALL_PARTS = Closes.EACH_ANSWER, Closes.ROUND, Closes.ALL_PAR
 
 
 class Answer(NamedTuple):
-    """An answer that waits for its commit; one that does not count will be recorded as dropped."""
+    """An update that waits for its commit; one that does not count will be recorded as dropped."""
 
     worker: int
     read: int
@@ -51,9 +52,18 @@ class WaitingAnswers:
         """When the open round may close without everyone."""
 
     def add(self, answer: Answer, stage: Stage, version: int, took: float) -> list[Answer] | None:
-        """What is to be committed now that this answer is there, [] while it waits; None: it came in vain.
+        """Return the updates to commit now, [] while this one waits, or None where it is dropped.
 
-        stage: of the present version; took: how long the answer was under way.
+        Parameters
+        ----------
+        answer : Answer
+            The update that has arrived.
+        stage : Stage
+            The stage of the current version.
+        version : int
+            The current version.
+        took : float
+            Time from the hand-out to the arrival.
         """
         asked = stage_at(self.stages, answer.read)
         if asked.closes is EACH_ANSWER:
@@ -62,6 +72,7 @@ class WaitingAnswers:
             return self._of_a_part(answer, version, took)
         if asked.answers is not None:
             return self._fresh(answer, version, asked.answers)
+        # Its round closed without it.
         if answer.read < version:
             return None
         self.answers.append(answer)
@@ -71,6 +82,7 @@ class WaitingAnswers:
         """In vain where it belongs to a stage that is over, or is too old."""
         delay, most, stage_most = version - answer.read, self.max_staleness, asked.max_delay
         young = (most is None or delay <= most) and (stage_most is None or delay <= stage_most)
+        # An update of an earlier stage must not reach a stage with other rules.
         kept = young and stage is asked
         if self.handout is not None and answer.part is not None and stage is asked:
             self.handout.taken(answer.part, answer.read, kept=kept)
@@ -119,7 +131,9 @@ class WaitingAnswers:
         if stage.closes is not ROUND or stage.answers is not None:
             return []
         answered = {answer.worker for answer in self.answers}
+        # Members that died do not hold up the round.
         everyone = answered.issuperset(members)
+        # The tolerance keeps 0.7 * 10 workers from asking for eight.
         enough = len(answered) >= stage.quorum * len(members) - 1e-9
         over = everyone or (now >= self.round_ends and enough)
         return self.take() if answered and over else []

@@ -1,7 +1,10 @@
-"""Algorithm: what a user writes to say how it is minimised, and what passes between master and workers.
+"""Algorithm: how a problem is minimised, as a user writes it, and what passes between master and workers.
 
-An algorithm never asks for the time, a random source or its neighbours: all that it may know stands in its
-arguments.  So the numbers of a run are a function of (algorithm, problem, theta0, seed, schedule).
+`Task` goes to a worker and `Commit` accompanies its update to the master; `Standing` is what a method with
+exact gradients reports about itself; `Algorithm` is the protocol that uses all three.
+
+An algorithm never reads a clock, a random generator or another worker's state: everything it may know is in
+its arguments.  The numbers of a run are therefore a function of (algorithm, problem, theta0, seed, schedule).
 """
 
 from __future__ import annotations
@@ -34,9 +37,9 @@ class Commit(NamedTuple):
     staleness: Sequence[int]
     """l_n of each update, in their order: commits between the version it was computed from and this one."""
     value: Callable[[Array], float]
-    """U over all data, computed by the master itself: it costs a pass, so ask only where it decides."""
+    """U over all data, computed by the master itself.  It costs a pass, so call it only where it decides."""
     inverse_metric_from: Callable[..., Any] | None = None
-    """The problem's own, where it has one; the last answer is kept."""
+    """The problem's own function, where it has one; its last result is cached."""
 
 
 class Standing(NamedTuple):
@@ -116,6 +119,7 @@ class Algorithm(Protocol):
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         """What the worker does after sending; returns its new state."""
 
+    # A rejected update means that the worker's state may hold numbers that are not finite.
     def forget(self, local: Any) -> Any:
         """The worker's state with its curvature memory emptied, after a rejected update."""
 
@@ -143,7 +147,8 @@ _EXTRAS = frozenset((*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS))
 
 
 def extra(of: Problem | Algorithm | None, name: str) -> Any:
-    """What a problem or an algorithm offers beyond its protocol; None where it does not."""
+    """Return an optional member of a problem or an algorithm, or None where it has none."""
+    # A misspelt name would silently read as "not offered", so it is an error of the caller.
     if name not in _EXTRAS:
         raise KeyError(f"'{name}' is no extra: declare it in asyncqn.core.algorithm")
     return getattr(of, name, None)

@@ -1,7 +1,11 @@
 """The numerical loop: every number of a run from (algorithm, problem, theta0, seed, schedule).
 
-A computation is a pure function of the version it reads and of its worker's own past.  So it can
-be executed the moment its version exists, before the next commit: no version is ever copied.
+This is the idea of the project in code.  `execute` is the entry point, `Loop.run` the loop itself; the
+simulator and the replay call it, and the tests compare every real engine with it.
+
+A computation is a pure function of the version that it reads and of its worker's own past.  It can therefore
+be executed the moment its version exists, before the next commit, and no version is ever copied, although
+its update may be committed much later.
 """
 
 from __future__ import annotations
@@ -110,6 +114,7 @@ def execute(
     N = schedule.commits
     segments = segments or [Segment(request.problem, request.algorithm)]
     first = segments[0]
+    # A resumed run begins with the first segment's algorithm, whatever the request names for its last one.
     begun = replace(request, problem=first.problem, algorithm=first.algorithm, commits=N)
     master = Master(begun, max(schedule.workers, workers), kept=kept)
     loop = Loop(master, schedule, request.seed, segments)
@@ -117,6 +122,7 @@ def execute(
     if watch is not None:
         watch.begin(loop)
     try:
+        # A loop that `watch` restored has its first row already.
         if master.version == 0:
             master.evaluate(0.0)
         loop.run(watch)
@@ -131,6 +137,7 @@ def execute(
         raise problem_stopped(error, master.version) from error
     if failure is not None:
         raise failure
+    # Where the run ended early, the schedule is cut: computations under way then count as dropped.
     done = schedule if master.version == N else schedule.until(master.version)
     return Finished(master, done, list(loop.locals.values()), outcome, message)
 
@@ -160,6 +167,7 @@ class Loop:
         """Compute and commit to the end of the schedule; raises `Ended` where the run ends before."""
         master, schedule, segments, seed = self.master, self.schedule, self.segments, self.seed
         locals_, steps, pending = self.locals, self.steps, self.pending
+        # Plain lists: reading one element of a NumPy array costs more than the rest of a short step.
         worker, commit = schedule.worker.tolist(), schedule.commit.tolist()
         time, passes = schedule.commit_times().tolist(), None
         if master.stopping.max_passes is not None:
@@ -169,6 +177,8 @@ class Loop:
         first, N = master.version, schedule.commits
         begins = np.argsort(schedule.read, kind="stable")  # computations in the order they begin
         ends = np.flatnonzero(schedule.commit != DROPPED)  # and those delivered, in the order they end
+        # begun[v] counts the computations that read a version up to v, and ended[v] those delivered up to
+        # commit v. Two slices then say what happens between two versions.
         versions = np.arange(N + 1)
         begun = np.searchsorted(schedule.read[begins], versions, side="right").tolist()
         ended = np.searchsorted(schedule.commit[ends], versions, side="right").tolist()
@@ -176,6 +186,7 @@ class Loop:
         staleness = (schedule.commit - 1 - schedule.read).tolist()
         work = self.worker
         for version in range(first, N + 1):
+            # First commit the updates that make this version ...
             if version > first:
                 rows = delivered[ended[version - 1] : ended[version]]
                 answers = list(map(pending.pop, rows))
@@ -184,20 +195,25 @@ class Loop:
                 master.commit(answers, time[version - 1], list(map(staleness.__getitem__, rows)))
                 if watch is not None:
                     watch.committed(self)
+            # ... then run every computation that reads it, although the schedule lets it end later.
             for row in starts[begun[version - 1] if version else 0 : begun[version]]:
                 while segments and segments[0].begins(version, row):
                     work = self._next_segment()
                 w = worker[row]
+                # Workers may join late: their state is created when they first compute.
                 if w not in locals_:
                     locals_[w], steps[w] = master.algorithm.init_worker(work.problem, master.theta0), 0
                 k, local, iterate = steps[w], locals_[w], master.iterate
+                # k counts the worker's own steps, so its random numbers do not depend on what others do.
                 stream = new_tuple(Stream, (seed, w, k))
                 task = new_tuple(Task, (w, version, stream, None if part is None else part[row]))
                 steps[w] = k + 1
                 update = work.compute(iterate, local, task)
                 locals_[w] = work.learn(iterate, local, task, update)
+                # A dropped computation still ran: its worker learned from it.
                 if commit[row] != DROPPED:
                     pending[row] = update
+            # A segment may begin without any computation that reads this version.
             while segments and version >= segments[0].from_commit:
                 work = self._next_segment()
 
@@ -228,5 +244,7 @@ class Loop:
             self.locals[worker], self.steps[worker] = local, steps
         self.pending.update(state.pending)
         read, commit, first = self.schedule.read, self.schedule.commit, self.master.version
+        # Exactly the computations that were begun before this version and end after it wait for their
+        # commit.
         if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
             raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")

@@ -1,7 +1,11 @@
 """The master's commit, which every engine and the replay share.
 
-Nothing here knows of threads, sockets or clocks.  `Master` holds the iterate, commits updates in
-the order it is given them, rejects updates that are not finite, and evaluates metrics.
+`Master` holds the iterate, commits updates in the order in which it receives them, rejects updates that are
+not finite, and evaluates metrics.  Nothing here knows of threads, sockets or clocks: that is what makes one
+class serve the simulator, the real engines and the replay, with the same bits.
+
+Read `commit` first, then `stop_where_due` and `evaluate`.  `_note_standing` is the one complication: a method
+with exact gradients knows U at most versions without an evaluation, and these rows are collected cheaply.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ new_tuple = tuple.__new__
 
 
 def problem_stopped(error: StopIteration, version: int) -> WorkerFailed:
-    """A StopIteration out of the problem or the algorithm: not the callback's, so not a request to stop."""
+    """Return the error for a StopIteration that the problem or the algorithm raised, not the callback."""
     return WorkerFailed(
         f"the problem or the algorithm raised StopIteration on version {version} ({error}): only a "
         "callback stops a run by it."
@@ -37,7 +41,7 @@ def problem_stopped(error: StopIteration, version: int) -> WorkerFailed:
 
 
 class Remembered:
-    """A pure function of an array and numbers, which is called once for equal arguments in a row."""
+    """Cache the last result of a pure function of an array and numbers."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -81,12 +85,15 @@ class Master:
         self.go_on_with(request.algorithm, request.problem)
         self.iterate = request.algorithm.init(self.theta0)
         self.limit = explosion_limit(self.theta0)
+        # Every worker has then been rejected about twice in a row, the second time with an emptied memory.
         self.most_rejected = max(10, 2 * workers)
         self.evaluates = request.evaluate is not None
+        # An interval that no run reaches stands for "never": `commit` then needs no separate test.
         self._every = request.evaluate or sys.maxsize
         self._last = request.commits if self.evaluates else 0
         self.pause, self.workers, self.alive, self.lost = pause, workers, workers, 0
         self.best = None if self.stopping.patience is None else Best(self.stopping.patience)
+        # max_passes is a limit for exact methods, but the whole task of a stochastic run without `commits`.
         self._ends_by_passes = (
             Outcome.COMPLETED
             if request.open_ended and extra(request.algorithm, "standing") is None
@@ -139,6 +146,8 @@ class Master:
         if self.callback is not None:
             self.delays += sum(staleness)
             self.delayed += len(staleness)
+        # None stands for an update that its worker found not finite. A rejected update keeps its commit
+        # number, so that the schedule, which knows nothing of numbers, stays valid.
         good: Sequence[Any] = updates
         if None in updates:
             kept = [(update, l_n) for update, l_n in zip(updates, staleness) if update is not None]
@@ -147,12 +156,15 @@ class Master:
             self.rejected_in_a_row += len(updates)
         version = self.version + 1
         if good:
+            # Any finite update shows that the run can still recover.
             self.rejected_in_a_row = 0
             fields = version, staleness, self.value, self._inverse_metric_from
             self.iterate = self._apply(self.iterate, good, new_tuple(Commit, fields))
         self.version, self.time, self._stood = version, time, None
+        # Most algorithms update theta in place; only a new array needs new views.
         if self.iterate.theta is not self._theta:
             self._view_theta()
+        # One pass over theta computes the checksum for replays and tests the bound.
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
         if beyond:
@@ -164,9 +176,12 @@ class Master:
             self.kept.append(self._theta)
         known = self._every_version and self._knows_u
         if version % self._every == 0:
+            # The evaluation below is of theta, which may be a trial point; the last accepted point may
+            # already be at the target.
             if known and self.stopping.target is not None:
                 self._note_standing(only_at_target=True)
             self.evaluate(time)
+        # The last version always has a row, so that a run reports U of the point where it ends.
         elif not (known and self._note_standing()) and version == self._last:
             self.evaluate(time)
         if self._may_end:
@@ -177,6 +192,7 @@ class Master:
         if self._standing is None:
             return None
         if self._stood is None:
+            # Computed at most once per version; the tuple tells "asked, and None" from "not asked yet".
             self._stood = (self._standing(self.iterate),)
         return self._stood[0]
 
@@ -214,6 +230,7 @@ class Master:
 
     def evaluate(self, time: float) -> None:
         """Add a row to the metric table and call the callback."""
+        # This version was evaluated already, for instance just before a resume.
         if self.records and self.records[-1]["commit"] == self.version:
             return
         with self.pause():
@@ -224,6 +241,7 @@ class Master:
         record: dict[str, float] = {"commit": commit, "time": time, "fun": fun}
         optimum = extra(self.problem, "optimum")
         if optimum is not None:
+            # Relative to |U*|, and absolute where U* is zero.
             record["error"] = (fun - optimum) / abs(optimum) if optimum else fun - optimum
         return record
 
@@ -249,7 +267,8 @@ class Master:
         if only_at_target and not reached:
             return False
         self._known.append(known)
-        impatient = self._is_impatient(record, standing.point)  # first: a replay has no callback
+        # A replay has no callback but must end at the same commit, so patience is judged first.
+        impatient = self._is_impatient(record, standing.point)
         if self.callback is not None:
             with self.pause():
                 self._call_back(standing.point, record)
@@ -274,6 +293,7 @@ class Master:
         theta = self.iterate.theta
         fun = self.value(theta)
         record = self._row(self.version, time, fun)
+        # The evaluation replaces the row of this version that waits; earlier rows move into the table.
         self.flush(but_now=True)
         self._known.clear()
         metrics = extra(self._asked, "metrics")
@@ -311,6 +331,7 @@ class Master:
         delay = self.delays / max(1, self.delayed)
         self.delays = self.delayed = 0
         row, workers = dict(record), (self.alive, self.lost)
+        # Copies: the callback may keep or change what it gets.
         progress = Progress(self.version, record["time"], theta.copy(), row, delay, *workers)
         try:
             self.callback(progress)
@@ -361,6 +382,7 @@ class Master:
         self.columns = dict.fromkeys(name for record in records for name in record)
         self.delays, self.delayed = delays
         self._stood = None
+        # A checkpoint stores the table but not the rows that wait; the one of this version is restored here.
         standing = self.standing() if self._every_version and self._knows_u else None
         if standing is not None and (not records or records[-1]["commit"] < version):
             self._known = [(version, time, standing.value, standing.grad_norm)]

@@ -1,7 +1,7 @@
 """Outcome: how a run ended, what that means, and whether it is a success.
 
-Every other file asks this one.  It imports nothing heavy, because the command line needs it early.  A member
-is also the string that saved runs, JSON and older programs use.
+Every other file decides success by this one.  It imports nothing heavy, because the command line needs it
+early.  A member is also the string that saved runs, JSON and older programs use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from enum import StrEnum
 
 _ROUNDING = 10.0
-"""Rounding of U in units of eps |U|: a rise within it cannot be seen."""
+"""Rounding error of U in units of eps |U|, as in `core.stopping`; a smaller rise is not significant."""
 
 
 class Outcome(StrEnum):
@@ -102,4 +102,5 @@ def thermal_rise(dim: int, temperature: float) -> float:
     `dim` degrees of freedom.  All but 3 in 10,000 draws of one dimension, and more of several, lie within
     this.
     """
+    # The mean of half a chi-squared variable is dim / 2, so this allows about three times the mean plus 5.
     return (1.5 * dim + 5.0) * temperature

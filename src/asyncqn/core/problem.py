@@ -1,6 +1,8 @@
-"""Problem: what is minimised, as a user writes it, and how a run calls it.
+"""Problem: the function to minimise, as a user writes it, and how a run calls it.
 
-A run hands a user's class arrays that it cannot write to, so that one that changes theta is told at once.
+Read `Problem` first: four members are required, all others are optional.  `ReadOnly` follows: a run passes
+read-only views of its arrays to a user's class, so that a problem that overwrites theta fails at once with a
+clear message instead of corrupting other workers' numbers.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ PROBLEM_EXTRAS = (
 def check_members(problem: Any) -> None:
     """Raise `BadInput` unless an object has the members of a `Problem`, of the right kinds."""
     name = getattr(problem, "__name__", type(problem).__name__)
+    # Missing members come first: a class in the place of an object also has them, and gets its own message
+    # below.
     for member in ("dim", "n_data", "value", "grad"):
         require(hasattr(problem, member), f"{name} is not a problem: it has no '{member}'.")
     require(
@@ -150,7 +154,9 @@ class ReadOnly:
                 setattr(self, name, _guarded(method, full, name in OF_ROWS))
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_problem":  # not there yet: an instance that is being copied
+        # `copy` and `pickle` create the object before they fill it; without this test the lookup below would
+        # recurse forever.
+        if name == "_problem":
             raise AttributeError(name)
         return getattr(self._problem, name)
 
@@ -169,6 +175,8 @@ def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable
     kept: list[tuple[Any, Any]] = [(None, None)] * n
 
     def call(*arguments: Any) -> Any:
+        # This function has shown that it needs writable arrays and leaves them unchanged, so the guard is
+        # off.
         if not takes_views:
             return method(*arguments)
         views = []
@@ -181,6 +189,8 @@ def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable
         try:
             return method(*views, *arguments[n:])
         except Exception as error:
+            # Only the error's text tells a refused view from a real failure: every library raises its own
+            # class.
             return with_copies(error, *arguments)
 
     def with_copies(error: Exception, *arguments: Any) -> Any:
@@ -190,6 +200,7 @@ def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable
         copies = [np.array(array) for array in arguments[:n]]
         result = method(*copies, *arguments[n:])
         for what, copy, array in zip(("theta", "rows"), copies, arguments):
+            # Bytes are compared, not values: NaN is not equal to itself, and -0.0 equals 0.0.
             if copy.tobytes() != array.tobytes():
                 raise BadInput(
                     f"{name} changes {what}: it must leave {what} unchanged, so let it work on a copy."

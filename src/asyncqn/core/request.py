@@ -1,4 +1,7 @@
-"""Request: what a run is asked for, what it tells while it lasts, and who carries it out."""
+"""Request: the checked arguments of a run, the progress that it reports, and the engine that runs it.
+
+`minimize` builds a `Request` and passes it to an `Engine`; callbacks receive `Progress`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class Progress(NamedTuple):
 
 
 def headcount(alive: int, expected: int, lost: int) -> str:
-    """Return how many workers of how many there are, and how many were lost, in words."""
+    """Return a phrase such as "3 of 4 workers, 1 lost"."""
     of = f"{alive} of {max(alive, expected)} workers"
     return f"{of}, {lost} lost" if lost else of
 

@@ -1,10 +1,11 @@
-"""Schedule: who read which version, which commit delivered it, when.
+"""Schedule: who read which version, which commit delivered the update, and when.
 
-Version 0 is theta0 and commit n (1..N) produces version n.  A schedule has one row per
-computation, in the order in which they ended; the rows that share a commit are the answers of one
-round, in the order in which they are summed.  A computation whose answer was dropped has commit 0.
-It knows nothing of theta: with an algorithm, a problem, theta0 and a seed it determines every
-number of a run.
+Version 0 is theta0 and commit n (1..N) produces version n.  A schedule has one row per computation, in the
+order in which computations ended.  Rows that share a commit are the updates of one round or one version, in
+the order in which they are summed.  A computation whose update was dropped has commit 0.
+
+A schedule knows nothing of theta: with an algorithm, a problem, theta0 and a seed it determines every number
+of a run.  It is validated whenever it is made, because a file or a user may have made it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from asyncqn.errors import BadInput, require
 from asyncqn.parameters import REAL, Checked, parameter
 
 DROPPED = 0
+"""The commit of a computation whose update was dropped: real commits count from 1."""
 
 IN_VAIN, NEW_COMMIT, SAME_COMMIT = range(3)
 """How a recorded computation ended: dropped, first of a commit, or in that of the delivered row before.
@@ -45,7 +47,7 @@ class WorkerSummary(NamedTuple):
 
 
 def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
-    """The column as int32, refused rather than rounded or wrapped."""
+    """Return the column as int32; raise `BadInput` instead of rounding or wrapping around."""
     given = np.asarray(column)
     if given.dtype == np.int32:
         return np.ascontiguousarray(given)
@@ -118,6 +120,8 @@ class Schedule(Checked):
         require(bool((np.diff(self.time) >= 0).all()), "schedule: times must not decrease.")
         delivered = self.commit != DROPPED
         commits = self.commit[delivered]
+        # Rows stand in the order in which computations ended, so commit numbers never decrease and never
+        # skip one.
         steps = np.diff(commits, prepend=0)
         require(
             bool(((steps == 0) | (steps == 1)).all()) and (commits.size == 0 or commits[0] == 1),
@@ -127,6 +131,7 @@ class Schedule(Checked):
             bool((self.read[delivered] < commits).all()),
             "schedule: a computation must read a version older than its own commit.",
         )
+        # Sorted by worker, stably: each worker's computations stand together in their own order.
         order = np.argsort(self.worker, kind="stable")
         same = self.worker[order][1:] == self.worker[order][:-1]
         read, commit = self.read[order], self.commit[order]
@@ -209,6 +214,8 @@ class Schedule(Checked):
         last = int(ends[-1]) + 1 if ends.size else 0
         if last == len(self):
             return self
+        # These had begun when the run ended, and their workers had drawn random numbers for them; a resume
+        # must count them.
         begun = last + np.flatnonzero(self.read[last:] < commit)
         rows = np.concatenate([np.arange(last), begun])
         ended = np.concatenate([self.commit[:last], np.full(begun.size, DROPPED, np.int32)])
@@ -231,7 +238,8 @@ class Schedule(Checked):
         commits = np.unique(self.commit[kept & (self.commit != DROPPED)])
         left = np.zeros(self.commits + 1, np.int32)
         left[commits] = 1
-        number = np.cumsum(left, dtype=np.int32)  # of what is left, up to every version
+        # New number of every old version: how many commits are left up to it.
+        number = np.cumsum(left, dtype=np.int32)
         commit = np.where(self.commit == DROPPED, DROPPED, number[self.commit])
         part = None if self.part is None else self.part[kept]
         read = number[np.minimum(self.read, self.commits)]
@@ -255,6 +263,7 @@ class Schedule(Checked):
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
         """From recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
+        # The two lowest bits say how the computation ended; the worker's number is above them.
         kind = rows["worker"] & 3
         commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
         part = rows["part"] if rows.dtype == ROW_OF_PART else None

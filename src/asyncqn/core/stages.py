@@ -1,16 +1,19 @@
-"""Stages: how updates reach the master, as a short sequence that every algorithm states.
+"""Stages: how updates reach the master, as a short sequence that every algorithm declares.
 
-A stage says how many commits it has, how the rows are cut, what share of them is used, and when a
-version closes.  Most algorithms have one stage:
+A stage states how many commits it has, how the rows are cut, what share of them is used, and when the master
+commits.  Most algorithms have one stage:
 
-    ASYNCHRONOUS                     each answer is a commit, workers draw their own rows
-    not_older_than(max_delay)        the same, but older answers are dropped
-    batches(n, commits, order)       each answer is a commit, and is of one of n parts of the data
-    rounds(timeout, quorum)          answers are committed together, round by round
-    fresh_rounds(answers)            so many answers, all computed at the present version, make a commit
-    blocks(n, backup_after, pieces)  a version closes when every part of the data is answered
+    ASYNCHRONOUS                     each update is a commit, and workers draw their own rows
+    not_older_than(max_delay)        the same, but older updates are dropped
+    batches(n, commits, order)       each update is a commit, and comes from one of n parts of the data
+    rounds(timeout, quorum)          updates are committed together, round by round
+    fresh_rounds(answers)            a fixed number of updates, all from the current version, make a commit
+    blocks(n, backup_after, pieces)  a version closes when an update of every part of the data has arrived
 
-A warm-up on batches before exact passes, or samples that grow to all rows, are stages in a row.
+A warm-up on batches before exact passes, or samples that grow to all rows, are sequences of stages.
+
+Stages are data and not code, so the simulator and the real engines apply the same rules, and a schedule can
+be simulated without computing a single gradient.
 """
 
 from __future__ import annotations
@@ -62,25 +65,43 @@ class Growth(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """One stretch of a run; see the top of this file.
+    """One stage of a run; the top of this file lists the usual ones.
 
-    closes: when a version does.
-    commits: how many the stage has; None: all that are left.
-    blocks: into how many the rows are cut, and pieces: into how many each block is; `Task.part` numbers the
-    pieces through.  None: workers draw their own rows.
-    order, growth: of the hand-out where each answer is a commit; growth None: all parts are active.
-    max_delay: where each answer is a commit, one that read a version more than so many commits ago is
-    dropped: it takes no commit number, and its worker is sent the present iterate.
-    answers: a round closes on so many answers computed at the present version; others are dropped, and a
-    worker that answered computes again at once, so that it may answer twice.  None: see `timeout`.
-    share: of the rows that the stage uses, so that a computation takes that share of the time.
-    timeout, quorum: a round closes when all workers answered, or when `timeout` has passed since the
-    broadcast reached them and at least a share `quorum` of them answered.
-    backup_after: idle workers duplicate parts that have been out for so many mean times of an answer, less
-    six standard deviations; the first answer wins (`kernels.block_rule` has the rule).
+    Parameters
+    ----------
+    closes : Closes
+        When the master commits.
+    commits : int, optional
+        Number of commits of the stage; by default all that are left.
+    blocks : int, optional
+        Number of blocks into which the rows are cut; by default workers draw their own rows.
+    pieces : int, default 1
+        Number of pieces into which each block is cut; `Task.part` numbers the pieces of all blocks.
+    share : float, default 1.0
+        Share of the rows that the stage uses; a computation takes that share of the time.
+    timeout : float, default 0.0
+        A round closes when all workers have sent an update, or when `timeout` has passed since the broadcast
+        reached them and a share `quorum` of them has.
+    quorum : float, default 1.0
+        See `timeout`.
+    backup_after : float, default inf
+        Idle workers duplicate parts that have been out for so many mean durations, less six standard
+        deviations; the first update wins (`kernels.block_rule`).
+    order : Order, default Order.IN_TURN
+        Order in which parts are handed out, where each update is a commit.
+    growth : Growth, optional
+        How parts become active, where each update is a commit; by default all are active.
+    max_delay : int, optional
+        Where each update is a commit, an update that read a version more than so many commits ago is dropped:
+        it takes no commit number, and its worker receives the current iterate.
+    answers : int, optional
+        A round closes on so many updates computed at the current version; others are dropped, and a worker
+        computes again at once, so that it may contribute twice.  By default `timeout` decides.
 
-    Where a worker `goes_on` before its answer is committed, the arrays of an update must stay valid until it
-    is, beyond the worker's next step.
+    Notes
+    -----
+    Where a worker `goes_on` before its update is committed, the arrays of the update must stay valid until
+    then, beyond the worker's next step.
     """
 
     closes: Closes
@@ -191,6 +212,8 @@ def time_share(stages: Stages, version: int) -> float:
     A cluster states the time of a computation of the first stage, and of whole blocks of all rows.
     """
     stage, first = stage_at(stages, version), stages[0]
+    # Only a change of rule, such as batches before blocks, changes how much of the data a computation has; a
+    # cluster states the time for the cut of the first stage.
     longer = 1.0
     if stage.closes is not first.closes and stage.blocks is not None and first.blocks is not None:
         longer = first.blocks / stage.blocks
@@ -211,6 +234,7 @@ def check_stages(stages: object, name: str) -> None:
         if not isinstance(stage, Stage):
             raise BadInput(f"{wanted}; it holds {stage!r}.")
         _check_stage(stage, name)
+    # A stage without an end would make all later ones unreachable.
     ends = [stage.commits is not None for stage in stages]
     require(all(ends[:-1]) and not ends[-1], f"{name}.stages: the last stage, and no other, has no end.")
     require(

@@ -117,6 +117,7 @@ class Best:
         """Compare a row with the best one; return whether the patience has run out."""
         rule, value = self.rule, record[self.rule.metric]
         lower = not rule.maximize
+        # The first finite row is the best so far, whatever its value.
         better = self.commit < 0 or (value < self.value if lower else value > self.value)
         if math.isfinite(value) and better:
             self.value, self.fun, self.commit, self.rows_since = (
@@ -159,11 +160,12 @@ class Stopping(Checked):
     patience: Annotated[Patience | None, parameter("How long a metric may fail to improve")] = None
 
     def ends_at(self, standing: Standing) -> Ended | None:
-        """How a run ends that stands so; None: it goes on."""
+        """Return how the run ends at this standing, or None to continue."""
         if self.tol is None:
             return None
         if converged(standing, self.tol):
             return Ended(Outcome.CONVERGED, slope_of(standing))
+        # Convergence is tested first: a method that cannot move any more may well be at the minimum.
         if standing.stalled:
             return Ended(Outcome.STALLED, f"no step lowers the objective any more, but {slope_of(standing)}")
         return None
@@ -186,5 +188,6 @@ def converged(standing: Standing, tol: float) -> bool:
     t = max(tol, _LEAST_TOLERANCE * eps)
     g, size = standing.grad_norm, abs(standing.value)
     length = math.sqrt(sum_of_squares(standing.point))
+    # |g| |theta| has the unit of U; the two max(1, ...) keep the test meaningful near theta = 0 and U = 0.
     flat = g * max(1.0, length) <= t * max(1.0, size)
     return flat and (g <= t * standing.first_grad_norm or standing.decrease <= _ROUNDING * eps * size)

@@ -1,4 +1,8 @@
-"""Random streams as a function of (seed, worker, step), the same on every engine."""
+"""Random streams as a function of (seed, worker, step), the same on every engine.
+
+A counter-based generator (Philox) needs no state: the random numbers of any step can be computed at any time,
+on any engine, in any order.  That is why a replay draws the same rows and the same noise as the run.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +48,10 @@ class Stream(NamedTuple):
             return out
         shards = shards_in(sampling)
         assert shards is not None
+        # More shards than rows would leave shards empty, so there are at most n_data of them.
         shard = self.worker % min(shards, n_data)
         first, last = (each * n_data // min(shards, n_data) for each in (shard, shard + 1))
+        # Rows are drawn from 0 to the shard's length and then shifted to its first row.
         random.fill_rows(self.seed, self.k, self.worker, last - first, out)
         out += out.dtype.type(first)
         return out
@@ -57,4 +63,5 @@ class Stream(NamedTuple):
 
     def generator(self) -> np.random.Generator:
         """A NumPy generator of this stream's own, for anything else an algorithm may want."""
+        # The key packs the worker's number and the step into one 64-bit word beside the seed.
         return np.random.Generator(np.random.Philox(key=[self.seed, (self.worker << 32) | self.k]))

@@ -1,8 +1,9 @@
 """The worker's side of an algorithm: what it computes and sends, and what it learns after sending.
 
-Rounding to a float32 wire is part of the numbers, so it has one place: what a worker reads and what it sends
-pass through float32 around `step` and `learn`, on the wire as in a replay.  The master's iterate and a
-worker's memory keep the precision of theta.
+`WorkerSteps` runs `step` and `learn` and rejects updates that are not finite; every engine and the replay use
+it.  `Float32Wire` wraps an algorithm whose messages travel in float32.  Rounding changes the numbers of a
+run, so it happens in one place: what a worker reads and what it sends pass through float32 around `step` and
+`learn`, on the wire as in a replay.  The master's iterate and a worker's memory keep the precision of theta.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from asyncqn.core.streams import Stream
 from asyncqn.kernels.vectors import sum_of_squares, sum_of_two_squares
 
 EXPLOSION = 1e12
-"""An iterate whose largest entry exceeds this times (1 + the largest of theta0) has exploded."""
+"""An iterate whose largest entry exceeds this times (1 + the largest of theta0) has diverged.  Our own
+choice: far above any sensible scale of parameters, and its square is far from overflow in float64."""
 
 
 def explosion_limit(theta0: Array) -> float:
@@ -28,7 +30,7 @@ def explosion_limit(theta0: Array) -> float:
 
 
 def sample_update(algorithm: Algorithm, problem: Problem, theta0: Array, seed: int) -> Any:
-    """One step in states that are thrown away: its update shows the shape of all, and kernels are loaded."""
+    """Compute one step with throw-away states; it shows the shape of updates, and compiles the kernels."""
     task = Task(0, 0, Stream(seed, 0, 0), algorithm.stages[0].first_part)
     return algorithm.step(algorithm.init(theta0), algorithm.init_worker(problem, theta0), problem, task)
 
@@ -43,9 +45,12 @@ class WorkerSteps:
     def __init__(self, algorithm: Algorithm, problem: Problem, limit: float) -> None:
         self.problem = read_only(problem)
         self._step, self._learn, self._forget = algorithm.step, algorithm.learn, algorithm.forget
-        # It says itself what is not finite, and its safeguard takes a wild trial back.
+
+        # A method with exact gradients detects numbers that are not finite, and its safeguard takes back a
+        # bad trial.
         self._safeguarded = extra(algorithm, "standing") is not None
-        self._bound = min(limit * limit, 1e300)  # finite even where theta0 is huge: infinity must not pass
+        # The bound stays finite even where theta0 is huge: an infinite bound would let infinities pass.
+        self._bound = min(limit * limit, 1e300)
 
     def compute(self, view: Any, local: Any, task: Task) -> Any | None:
         """A worker's update from `view`; None if it is not finite (or beyond the limit), and is rejected.
@@ -55,7 +60,9 @@ class WorkerSteps:
         update = self._step(view, local, self.problem, task)
         if self._safeguarded:
             return update
-        # One call for the vector of a-SGD, and for the two of as-L-BFGS.
+
+        # The two common shapes are tested by one kernel call each: the vector of a-SGD and the two of
+        # as-L-BFGS. A NaN makes the comparison false, so it is rejected without a test of its own.
         if len(update) == 1:
             a = update[0]
             if isinstance(a, np.ndarray) and a.dtype.kind == "f":
@@ -90,6 +97,7 @@ def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
 
     Beyond float32's range lie infinities: such an update is rejected like any that is not finite.
     """
+    # Overflow becomes infinity, which `compute` rejects; NumPy's warning would only repeat that.
     with np.errstate(over="ignore"):
         if fields is None:
             return _rounded(message)

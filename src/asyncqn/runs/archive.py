@@ -1,4 +1,9 @@
-"""The archive: a `Run` saved as one JSON file and one of arrays, and loaded without pickle."""
+"""The archive: a `Run` saved as a JSON document and a file of arrays, and loaded without pickle.
+
+A saved run may come from anybody, so reading it trusts nothing: `RunDocument` states the types of the
+document, `SCHEMA` the dtypes and shapes of the arrays, and no file names a class to instantiate unless the
+user allows imports.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +116,7 @@ def load_run(
     >>> bool((loaded.theta == run.theta).all())
     True
     """
+    # Another process may replace the run while it is read; `read_settled` then reads it again.
     said, plain, arrays, keep = storage.read_settled(
         lambda: storage.version_of(folder, RUN), lambda: _read_stored(folder)
     )
@@ -148,6 +154,7 @@ def _read_stored(
         said = document.typed(RunDocument)
         sizes = {"dim": said.manifest.problem.dim}
         arrays = document.arrays("arrays.npz", SCHEMA, sizes)
+        # The schema allows float64 and float32 for each of them, but both are of one problem.
         if arrays["theta"].dtype != arrays["theta0"].dtype:
             raise DamagedFile(f"{folder} is damaged: its arrays do not fit together (theta and theta0).")
         plain = document.plain["manifest"]

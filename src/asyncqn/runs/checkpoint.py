@@ -1,16 +1,17 @@
-"""States as named arrays, and checkpoints: two generations on disk, each whole, checksummed, without pickle.
+"""Checkpoints: two generations on disk, each complete, checksummed, and without pickle.
 
-What is stored is defined by `engines.coordinator`: the master after some commit n; every worker as it
-is after its last computation that began before commit n, wherever it was delivered; the schedule up
-to n with the computations that were under way as dropped rows.  So a resumed run is again a
-function of its schedule, and replays from theta0 as a whole.
+`engines.coordinator` defines what is stored: the master after some commit n; every worker as it is after its
+last computation that began before commit n, wherever that was delivered; and the schedule up to n, with the
+computations that were under way as dropped rows.  A resumed run is therefore a function of its schedule
+again, and replays from theta0 as a whole.
 
-A state is a tree of (named) tuples with arrays, numbers, sets of integers and None as leaves; it
-is rebuilt by filling a fresh tree of the same shape, so no file ever says what class to make.
+A state is a tree of (named) tuples with arrays, numbers, sets of integers and None as leaves (`flatten`).  It
+is rebuilt by filling a new tree of the same shape (`unflatten`), so no file ever names a class to create.
 
-A folder of checkpoints holds the generations `a` and `b` (a document and the states), written in
-turn; logs of what only grows (the schedule's rows, fingerprints, metrics), of which each generation
-names a length; and `lock`, which the run that writes holds.
+A folder of checkpoints (`Checkpoints`) holds the generations `a` and `b`, each a document and the states,
+written in turn; logs of what only grows (the schedule's rows, fingerprints, metrics), of which each
+generation names a length; and `lock`, which the writing run holds.  A log is appended to and never rewritten,
+so a checkpoint costs as much as what is new, not as much as the run is long.
 """
 
 from __future__ import annotations
@@ -98,19 +99,24 @@ def flatten(name: str, tree: Any) -> Arrays:
 
 
 def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True) -> Any:
-    """`template` with its leaves replaced; in_place: its arrays are filled, so that aliases stay."""
+    """Return `template` with its leaves replaced.
+
+    With `in_place` the arrays of the template are filled, so that other references to them stay valid.
+    """
     if isinstance(template, tuple):
         children = [
             unflatten(f"{name}.{i}", child, arrays, in_place=in_place) for i, child in enumerate(template)
         ]
         tree = template._make(children) if hasattr(template, "_make") else tuple(children)
+        # A state may define `sound` to test values that its kernels use as indices.
         sound = getattr(tree, "sound", None)
         if sound is not None and not sound():
             raise DamagedFile(f"the checkpoint is damaged: '{name}' holds numbers that it cannot have.")
         return tree
     if name not in arrays:
+        # An older version may not have had a field that is empty here.
         if template is None or (isinstance(template, np.ndarray) and template.size == 0):
-            return template  # an older version may not have had a field that is empty here
+            return template
         raise DamagedFile(f"the checkpoint lacks '{name}': it was written with another algorithm.")
     stored = arrays[name]
     if isinstance(template, frozenset):
@@ -130,7 +136,8 @@ def unflatten(name: str, template: Any, arrays: Arrays, *, in_place: bool = True
 
 
 MOST_MEMBERS = 1 << 24
-"""A set of integers is of workers or parts."""
+"""The largest set of integers that is read: sets hold numbers of workers or parts, of which there are at most
+about a million, and a damaged file must not fill the memory."""
 
 
 def _require_leaf(name: str, fits: bool) -> None:
@@ -222,11 +229,13 @@ class Checkpoints:
                 raise
             reason = getattr(error, "strerror", None) or error
             raise BadInput(f"no checkpoints can be kept in {str(self.folder)[:200]}: {reason}.") from None
+        # Never overwrite the checkpoints of another run.
         if self.start is None and now:
             self.close()
             raise BadInput(
                 f"{self.folder} holds the checkpoints of another run: resume it, or choose another folder."
             )
+        # Between loading and locking, somebody else may have resumed the same run.
         if self.start is not None and self.start.seen not in ({}, now):
             self.close()
             raise BadInput(f"another process has gone on with the run in {self.folder}: resume it again.")
@@ -251,6 +260,7 @@ class Checkpoints:
         named = set()
         for generation in GENERATIONS:
             path = self.folder / generation / CHECKPOINT.document
+            # Logs are found by name in the text, so that even a damaged document protects its logs.
             named |= set(re.findall(_LOG_NAME.pattern.replace("(", "(?:"), _text(path)))
         for name in os.listdir(self.folder):
             if name.startswith(".draft-") or (_LOG_NAME.fullmatch(name) and name not in named):
@@ -259,6 +269,7 @@ class Checkpoints:
     def due(self, commit: int) -> bool:
         """Whether the next checkpoint is to be taken now; if so, the one after is due `every` later."""
         now = time.monotonic()
+        # An int counts commits and a float counts seconds.
         passed = commit - self._last_commit if isinstance(self.every, int) else now - self._last_time
         if passed < self.every:
             return False
@@ -279,6 +290,7 @@ class Checkpoints:
         target = GENERATIONS[1 - GENERATIONS.index(self._previous)]
         self._serial += 1
         try:
+            # Logs first: a document must never name records that are not on disk yet.
             for name, log in saved.logs.items():
                 if log.length:
                     self._append(name, log)
@@ -294,6 +306,7 @@ class Checkpoints:
             write_folder(self.folder, CHECKPOINT, document, files, inside=target)
             self._previous = target
             _log.info("checkpoint of commit %d written to %s", saved.commit, self.folder)
+        # A full disk must not end a run that computes well; the older generation is still complete.
         except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
                 f"the checkpoint of commit {saved.commit} could not be written ({error}); the run goes on.",

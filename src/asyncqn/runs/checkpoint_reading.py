@@ -1,4 +1,8 @@
-"""Reading a folder of checkpoints (`runs.checkpoint` says what it holds): the newest whole generation."""
+"""Read a folder of checkpoints: the newest complete generation (`runs.checkpoint` describes the folder).
+
+`load_checkpoint` is the entry point.  Everything read is checked against `SCHEMA` and `CheckpointDocument`
+before a kernel sees it, because a crash, a full disk or another program may have damaged it.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +76,9 @@ def load_checkpoint(folder: str | Path) -> Saved:
     if not whole:
         raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
+    # The other generation was being written for the first time, so its damage is no loss.
     if newest.document["serial"] == 1:
-        troubles = []  # the second generation was being written for the first time
+        troubles = []
     for trouble in troubles:
         warnings.warn(
             f"{trouble} The run goes on from commit {newest.commit}.", CheckpointWarning, stacklevel=2
@@ -108,6 +113,7 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
         for name, entry in said.logs.items():
             records, files[name] = storage.read_log(path.parent, entry)
             unpack_log(name, records, arrays)
+        # Computations under way are part of the schedule now, as dropped rows.
         arrays = {name: a for name, a in arrays.items() if not name.startswith("under_way.")}
         metrics_of(path, arrays)
         _check_lengths(path, said.commit, arrays)

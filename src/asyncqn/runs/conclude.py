@@ -1,4 +1,8 @@
-"""The end of a run: the point it reports, how it ended, and the `Run` that says so."""
+"""The end of a run: the point that it reports, how it ended, and the `Run` that holds both.
+
+`conclude` is called once for every run, on every engine and in a replay.  `answer` chooses the point and
+`judge` decides the outcome of a run that made all its commits.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from asyncqn.types import Array, extra
 def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     """Return the `Run` of a master that has made its last commit, on whatever engine."""
     master, schedule, locals_, outcome, message = finished
+    # A run that ended for another reason may still have an objective that is not finite at its last point.
     if outcome is not Outcome.DIVERGED and (diverged := _evaluate_the_end(master)) is not None:
         outcome, message = Outcome.DIVERGED, str(diverged)
     theta, fun = answer(master, outcome)
@@ -72,6 +77,7 @@ def _results(master: Master) -> dict[str, Array]:
 
 def _evaluate_the_end(master: Master) -> Ended | None:
     """Add the last row of the metric table where it is missing; the end by divergence, if U is not finite."""
+    # The run has ended: a callback could no longer stop it.
     master.callback = None
     try:
         if master.evaluates:
@@ -93,6 +99,7 @@ def judge(finished: Finished, fun: float, manifest: dict[str, Any]) -> tuple[Out
     if standing is not None:
         message = f"{message[:-1]}; {slope_of(standing)}."
     if not manifest.get("exact"):
+        # A resumed run that changed its problem has a first row of another U.
         known = bool(master.records) and master.records[0]["commit"] == 0 and not manifest.get("segments")
         start = master.records[0]["fun"] if known else master.value(master.theta0)
         eps = float(np.finfo(master.theta0.dtype).eps)
@@ -110,6 +117,7 @@ def _noise(master: Master) -> float:
     temperature = extra(master.algorithm, "temperature")
     if temperature is None:
         return 0.0
+    # An annealed temperature is monotonic, so the first and the last step bound it.
     steps = (0, master.version // max(master.workers, 1))
     return thermal_rise(master.theta0.size, max(float(temperature(k)) for k in steps))
 
@@ -121,6 +129,7 @@ def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float
 
     Where the end is not to be evaluated it is the point that the method judged last, and what it says of U.
     """
+    # A `Patience` that keeps the best row decides, however the run ended.
     if master.best is not None and master.best.theta is not None:
         return master.best.theta.copy(), master.best.fun
     standing, tol = master.standing(), master.stopping.tol
@@ -128,16 +137,19 @@ def answer(master: Master, outcome: Outcome | None = None) -> tuple[Array, float
         return np.array(standing.point, copy=True), standing.value
     theta, records = master.iterate.theta, master.records
     known = bool(records) and records[-1]["commit"] == master.version
+    # The run ended because this row reached the target, so its point is the one to report.
     if known and master.at_target(records[-1]):
         fun = records[-1]["fun"]
+        # The row describes the last accepted point and not the trial in `iterate.theta`.
         if standing is not None and fun == standing.value:
-            theta = standing.point  # the row tells of the last point kept
+            theta = standing.point
         return np.array(theta, copy=True), fun
     reached = tol is not None and standing is not None and converged(standing, tol)
     if standing is not None and (reached or outcome is Outcome.STALLED):
         return np.array(standing.point, copy=True), master.value(standing.point)
     lowest = records[-1]["fun"] if known else master.value(theta)
     offer = extra(master.algorithm, "answers")
+    # theta may be a trial; the lowest of all candidates is reported.
     for other in () if offer is None else offer(master.iterate):
         fun = master.value(other)
         if fun < lowest or (np.isfinite(fun) and not np.isfinite(lowest)):

@@ -1,4 +1,4 @@
-"""A digest of the data of a problem, by which a replay or a resumed run knows other data.
+"""A digest of the data of a problem, by which a replay or a resumed run detects that the data changed.
 
 The arrays are found by walking through the attributes of the problem: NumPy arrays, SciPy's sparse matrices,
 tensors of torch and jax, containers of those, and what functions refer to.  Values that are computed on
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from asyncqn.core.problem import is_ours
 
 _BLOCKS, _BLOCK = 64, 2**18
+"""Number and bytes of the blocks that are read of a large array: 16 MB together, a few milliseconds."""
 _SMALL, _COLUMNS = 2**17, 4093
 """Bytes that are hashed as they are, and the sums of words into which more of them are folded: a prime,
 so that rows that change places fall on other sums."""
@@ -49,6 +50,7 @@ def _arrays(
     path: str, value: Any, depth: int, *, root: bool = False
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the arrays in `value`, each with the path by which it was reached."""
+    # Arrays of objects or texts have no stable bytes, so only numbers count.
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biufc" and value.size:
             yield path, value
@@ -68,6 +70,8 @@ def _arrays(
         parts = {"array": np.asarray(value)}
     elif isinstance(value, (FunctionType, MethodType)):
         parts = _referred_to(value)
+    # Attributes are followed only for the problem itself and for our own classes: a foreign object may hold
+    # caches or handles.
     elif root or is_ours(type(value)):
         parts = _attributes(value)
     else:
@@ -114,6 +118,7 @@ def _blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
             yield np.add.reduce(flat[:summed].view(np.uint64).reshape(-1, _COLUMNS), axis=0).data
         yield flat[summed:].data
         return
+    # Blocks are read from a view: copying a large memory-mapped array would read all of it.
     if array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.ravel(order="K").view(np.uint8)  # a view
         for start in np.linspace(0, flat.size - _BLOCK, _BLOCKS).astype(np.int64):

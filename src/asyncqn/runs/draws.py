@@ -1,4 +1,4 @@
-"""Draws: the iterates that a run kept, for those who look at it as a sampler."""
+"""Draws: the iterates that a run stored, for analysing it as a sampler."""
 
 from __future__ import annotations
 
@@ -42,15 +42,28 @@ class Draws:
 
     @property
     def commit(self) -> npt.NDArray[np.int64]:
-        """After which commit each iterate stood."""
+        """The commit after which each iterate was stored."""
         return self.every * np.arange(1, len(self) + 1)
 
     def to_arviz(self, *others: Draws, burn_in: int = 0) -> Any:
-        """These draws, and those of other runs, as the chains of an ArviZ data tree (group "posterior").
+        """Return these draws, and those of other runs, as the chains of an ArviZ data tree.
 
-        others: draws of the same problem, best with other seeds; burn_in: draws that each chain leaves out.
         It needs the extra `arviz`.
 
+        Parameters
+        ----------
+        *others : Draws
+            Draws of the same problem, best with other seeds.
+        burn_in : int, default 0
+            Number of draws at the start of each chain that are left out.
+
+        Returns
+        -------
+        xarray.DataTree
+            The chains in the group "posterior", cut to the length of the shortest.
+
+        Examples
+        --------
         >>> import asyncqn as aq
         >>> problem = aq.LinearGaussian.random(dim=3, n_data=30, seed=0)
         >>> def chain(seed):

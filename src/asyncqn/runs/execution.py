@@ -1,4 +1,8 @@
-"""A schedule carried out by the numerical loop as a `Run`, with checkpoints where they are wanted."""
+"""Execute a schedule by the numerical loop and return a `Run`, with checkpoints where they are wanted.
+
+The simulator and the replay end here.  `core.execute` computes the numbers and knows nothing of files;
+`CheckpointWriter` watches its loop and writes them.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +74,7 @@ class CheckpointWriter:
         checkpoints, version = self.checkpoints, loop.master.version
         if checkpoints.interrupted or checkpoints.due(version):
             checkpoints.write(save_loop(loop, self.manifest))
+            # A signal at the last commit changes nothing: the run is complete.
             if checkpoints.interrupted and version < loop.schedule.commits:
                 raise Ended(*checkpoints.ending(version))
 

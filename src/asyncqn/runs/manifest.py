@@ -1,4 +1,9 @@
-"""The manifest: what was run, with what and where; written, checked, and turned back into inputs."""
+"""The manifest: what was run, with what and where, as plain data.
+
+`run_manifest` writes it, the `msgspec` structures check it, and `rebuild_inputs` and `request_again` turn it
+back into a problem, an algorithm and a request.  The structures name only what is needed, so that files of
+later versions with further entries can still be read.
+"""
 
 from __future__ import annotations
 
@@ -124,6 +129,7 @@ def read_with_manifest(folder: str | Path, kind: storage.Kind) -> storage.Docume
     manifest = document.plain.get("manifest")
     entries = [manifest, *manifest.get("segments", [])] if isinstance(manifest, dict) else []
     for entry in entries:
+        # Version 0.3 called a problem a potential.
         if isinstance(entry, dict) and "potential" in entry:
             entry.setdefault("problem", entry.pop("potential"))
     return document
@@ -154,6 +160,7 @@ def _rebuilt(folder: str | Path, reference: Any, allow_imports: bool) -> Problem
     except (BadInput, TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         if not isinstance(kind, str):
             raise DamagedFile(f"{folder} cannot be used: it names no problem, but {kind!r}.") from None
+        # The file itself is not at fault where the problem needs a package or a data set that is not here.
         elsewhere = kind not in PROBLEMS or "source" in reference
         if is_own(kind) or (isinstance(error, BadInput) and elsewhere):
             raise  # of a user's class, of a newer version, or of ratings that are not here

@@ -1,4 +1,7 @@
-"""What the bits of a run may depend on beside its inputs: the package's own code, versions, the processor."""
+"""What the bits of a run may depend on besides its inputs: the package's own code, versions, the processor.
+
+A replay that differs names what has changed of these since the recording (`runs.replay`).
+"""
 
 from __future__ import annotations
 

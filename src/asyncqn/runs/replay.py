@@ -1,4 +1,8 @@
-"""Replay: compute a recorded run again from its schedule, and say where two runs part."""
+"""Replay: compute a recorded run again from its schedule, and report where two runs differ.
+
+`replay` rebuilds the inputs, runs the schedule and compares fingerprints; `first_difference` and `_cause`
+turn a difference into one sentence that names the commit and the probable reason.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +99,7 @@ def replay(
     request = request_again(
         manifest,
         *(problem, algorithm, recorded.theta0),
+        # A run that ended early is replayed up to its end and not up to what was asked for.
         commits=manifest["commits"] if recorded.status is Outcome.COMPLETED else recorded.schedule.commits,
         keep=manifest.get("keep") if keep is None else keep,
     )
@@ -103,9 +108,11 @@ def replay(
     difference = first_difference(recorded, again)
     if difference is not None:
         raise ReplayMismatch(difference)
+    # The recording is older than the rule that a stochastic run must not end above its start.
     if recorded.status is Outcome.COMPLETED and again.status is Outcome.DIVERGED:
-        return again  # the recording is older than the rule that a stochastic run must not rise
-    return replace(again, status=recorded.status, message=recorded.message)  # who stopped it is not replayed
+        return again
+    # A user or a signal may have ended the recorded run, which a replay cannot know.
+    return replace(again, status=recorded.status, message=recorded.message)
 
 
 def needs_problem(what: str, call: str, manifest: dict[str, Any]) -> str:
@@ -162,12 +169,14 @@ def _segments(
 
 
 def first_difference(recorded: Run, again: Run) -> str | None:
-    """Where two runs of one schedule part, in words; None where every bit agrees."""
+    """Return where two runs of one schedule first differ, as a sentence, or None where every bit agrees."""
     a, b = recorded.fingerprints, again.fingerprints
     n = min(a.size, b.size)
     parted = np.flatnonzero(a[:n] != b[:n])
     if not parted.size and a.size == b.size and recorded.theta.tobytes() == again.theta.tobytes():
         return None
+    # Commits count from 1. With equal fingerprints only the reported point differs, which belongs to the
+    # end.
     where = int(parted[0]) + 1 if parted.size else n + 1 if a.size != b.size else a.size
     cause = _cause(recorded, again)
     return f"the replay first differs at commit {where} of {recorded.schedule.commits}; {cause}."
@@ -176,6 +185,7 @@ def first_difference(recorded: Run, again: Run) -> str | None:
 def _cause(recorded: Run, again: Run) -> str:
     """What changed between a recording and its replay, as far as the two can tell."""
     old, new = recorded.manifest, again.manifest
+    # Other data explain every difference, so nothing else is worth naming.
     if old.get("data") and new.get("data") and old["data"] != new["data"]:
         return "the problem holds other data than the recording: pass the data that were minimised"
     changed = []
@@ -193,6 +203,7 @@ def _cause(recorded: Run, again: Run) -> str:
     start, start_again = value_at_start(recorded.metrics), value_at_start(again.metrics)
     if start != start_again:
         changed.append(f"U at the start is {start_again!r} instead of {start!r}")
+    # If only the problem changed, the sentence says so; otherwise all changes are listed.
     blamed = [fact for fact in changed if fact.startswith(("the problem", "U at"))]
     if changed and changed != blamed:
         return f"since the recording {', '.join(changed)}"

@@ -1,4 +1,8 @@
-"""Run: what a minimisation returns."""
+"""Run: what a minimisation returns.
+
+A `Run` is plain data: it can be saved (`runs.archive`), replayed (`runs.replay`), changed (`runs.what_if`)
+and drawn (`view.plots`); the methods below import these modules only when they are called.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +104,8 @@ class Run:
 
     @property
     def success(self) -> bool:
-        """Whether this is an answer: converged, at its target, or, for a stochastic method, all commits made
-        without ending above the start (`core.outcome`)."""
+        """Whether the run converged or reached its target; for a stochastic method, whether it made all
+        commits without ending above its start (`core.outcome`)."""
         return self.status.is_success(exact=bool(self.manifest.get("exact")))
 
     @property
@@ -138,19 +142,35 @@ class Run:
         algorithm: Algorithm | None = None,
         seed: int | None = None,
     ) -> Run:
-        """The run that would have been, had something been different: the same rows and noise otherwise.
+        """Compute the run again with something changed, and the same rows and noise otherwise.
 
-        Random numbers belong to a worker and to the number of its step, so what is not changed stays the
-        same to the bit, and the difference of two such runs is an effect and not luck.
+        Random numbers belong to a worker and to the number of its step, so everything that is not changed
+        stays the same to the bit, and the difference of two such runs is an effect and not luck.
 
-        fresh: every answer is computed on the version just before its commit: no staleness.
-        without_worker: nothing comes from this worker; the others do what they did, when they did it.
-        cluster: on the schedule that this cluster gives; workers: on the run's own cluster (for a real run
-        the one fitted to it, `Cluster.from_run`) with so many workers.
-        algorithm: by another algorithm, on the same schedule where it asks for the same messages, else on
-        one simulated on the run's own cluster.
-        seed: with other rows and other noise; and other delays where a schedule is simulated.
+        Parameters
+        ----------
+        fresh : bool, default False
+            Whether every update is computed on the version just before its commit: no staleness.
+        without_worker : int, optional
+            A worker whose updates are left out; the others do what they did, when they did it.
+        workers : int, optional
+            Number of workers of the run's own cluster, which for a real run is the one fitted to it
+            (`Cluster.from_run`).
+        cluster : Cluster, optional
+            Simulate the schedule on this cluster.
+        algorithm : Algorithm, optional
+            Another algorithm, on the same schedule where it has the same stages, else on one that is
+            simulated on the run's own cluster.
+        seed : int, optional
+            Another seed: other rows and other noise, and other delays where a schedule is simulated.
 
+        Returns
+        -------
+        Run
+            The changed run.
+
+        Examples
+        --------
         >>> import asyncqn as aq
         >>> problem = aq.LinearGaussian.random(dim=20, n_data=200, seed=0)
         >>> engine = aq.Simulator(aq.Cluster(workers=10, worker_std=0.3))

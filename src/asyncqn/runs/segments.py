@@ -1,8 +1,8 @@
 """Segments: a run that was resumed with another algorithm, problem or wire, part by part.
 
-What is carried over into a new segment: theta and all else of the master's state, every worker's state, its
-number and how many steps it made, the metric table.  So the two algorithms must be of one kind, with states
-of equal shapes, and the problems of equal `dim`, `n_data` and dtype.
+A new segment takes over theta and the rest of the master's state, every worker's state, number and count of
+steps, and the metric table.  The two algorithms must therefore be of one kind, with states of equal shapes,
+and the problems must have equal `dim`, `n_data` and dtype; `check_change` tests this.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def differences(
         saved.document["other data"] = True
         found.append("the problem holds other data")
     start = value_at_start(Table(with_prefix("metrics.", saved.arrays)))
+    # U at the start is computed last and only if nothing else differs: it costs a pass over the data.
     if given is not None and not found and start is not None:
         value = float(given.value(theta0))
+        # Another processor sums in another order; real changes of the data are far larger.
         rounding = 1e-9 if theta0.dtype == np.float64 else 1e-4
         if not math.isclose(value, start, rel_tol=rounding, abs_tol=1e-12):
             saved.document["other data"] = True

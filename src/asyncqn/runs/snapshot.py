@@ -1,4 +1,8 @@
-"""A master, and the numerical loop around it, as a checkpoint and back."""
+"""Convert a master, and the numerical loop around it, to a checkpoint and back.
+
+The real engines save a master and collect the workers' states themselves; the loop of `core.execute`, which
+holds all of it, is saved as a whole.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ from asyncqn.table import Table
 
 def save_master(master: Master) -> Saved:
     """Return what a checkpoint keeps of a master: numbers, copies of its arrays, and what only grows."""
-    master.flush(but_now=True)  # `Master.restore` makes the row of this version again
+    # The row of this version stays behind: `Master.restore` makes it again.
+    master.flush(but_now=True)
     document = {
         "commit": master.version,
         "last_time": master.time,
@@ -125,6 +130,7 @@ def restore_loop(loop: Loop, saved: Saved) -> None:
     """Set a fresh loop, and its master, to the state of a checkpoint."""
     master, document = loop.master, saved.document
     algorithm, problem, theta0 = master.algorithm, loop.worker.problem, master.theta0
+    # A throw-away update gives the shape into which the stored ones are filled.
     sample = sample_update(algorithm, problem, theta0, loop.seed)
     workers = {
         int(worker): (saved.tree(f"worker.{worker}", algorithm.init_worker(problem, theta0)), int(steps))

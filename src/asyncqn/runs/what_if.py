@@ -1,4 +1,8 @@
-"""What if: a run again on another schedule, with the rows and the noise of the first."""
+"""What if: compute a run again on another schedule, with the same rows and the same noise.
+
+Random numbers belong to (seed, worker, step), so two runs differ only by what was changed.  `changed` is the
+entry point; `_schedule` decides between the recorded schedule and a simulated one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ class Change(NamedTuple):
 
 
 def changed(run: Run, change: Change) -> Run:
-    """The run that would have been."""
+    """Compute the changed run."""
     manifest = run.manifest
     if run.problem is None:
         raise BadInput(needs_problem("run", "load_run(folder, problem=...)", manifest))
@@ -75,6 +79,7 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
         cluster is None or change.workers is None,
         "say either cluster, which has its own workers, or workers, not both.",
     )
+    # An algorithm with other stages cannot follow the recorded schedule.
     other_messages = run.algorithm is None or algorithm.stages != run.algorithm.stages
     if cluster is None and (change.workers is not None or other_messages):
         cluster = fit(run, change.workers, False)

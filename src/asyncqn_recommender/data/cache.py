@@ -160,7 +160,7 @@ def load(name_or_path: str | os.PathLike[str], **reading: Any) -> Ratings:
     --------
     >>> from asyncqn_recommender import load
     >>> load("synthetic-demo")
-    Ratings(12000 ratings of 300 users on 200 items)
+    Ratings(12,000 ratings of 300 users on 200 items)
     """
     return load_reading(name_or_path, **reading).ratings
 

@@ -70,7 +70,7 @@ def synthetic_ratings(
     --------
     >>> from asyncqn_recommender import synthetic_ratings
     >>> synthetic_ratings(300, 200, 12_000, seed=0)
-    Ratings(12000 ratings of 300 users on 200 items)
+    Ratings(12,000 ratings of 300 users on 200 items)
     """
     require(min(n_users, n_items, n_ratings) > 0, "Users, items and ratings must be positive numbers.")
     require(
