@@ -29,6 +29,8 @@ def pickled(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> byt
     cause: Exception | None = None
     try:
         content = pickle.dumps(value, **options)
+        # A class of the script itself is pickled by name, "__main__.Class", which means another script
+        # elsewhere.
         if b"__main__" not in content:
             return content
     except Exception as error:  # whatever the class's own __reduce__ may raise
@@ -39,6 +41,7 @@ def pickled(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> byt
         except ModuleNotFoundError:
             continue
         if buffers is not None:
+            # The failed attempt may have filled it already.
             buffers.clear()
         try:
             content = bytes(dumps(value, **options))

@@ -1,4 +1,7 @@
-"""Clock: the time axis of a real run, which stands still while metrics are evaluated."""
+"""Clock: the time axis of a real run, which stands still while metrics are evaluated.
+
+Evaluating U costs a pass over the data and is not part of the method, so it must not move the time axis.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 POLLING_INTERVAL = 0.05
-"""Seconds between two looks of a sleeping thread at the clock, which may have been paused."""
+"""Polling interval, in seconds, of a sleeping thread: the clock may have been paused meanwhile."""
 
 
 class Clock:
@@ -35,6 +38,7 @@ class Clock:
         try:
             yield
         finally:
+            # Moving the origin by the length of the pause removes it from all later times.
             self._zero += time.perf_counter() - begin
             self._frozen = None
 

@@ -1,5 +1,8 @@
 """The master of every real engine, as a state machine: events in, orders out, no threads, sockets or clocks.
 
+Threads, processes, MPI and Ray differ only in how messages travel.  Everything they must agree on is here,
+where a test can drive it without starting anything:
+
     c = Coordinator(request, workers=W, engine=...)
     c.begin()                            once, before anything else: evaluates the start
     w      = c.join(now)                 a worker came; its number (never used twice)
@@ -16,13 +19,13 @@
 
 An engine carries out the orders: `Assign` means "send worker `worker` the iterate as it is now
 (`coordinator.sent()`), to compute its k-th step from"; no order for a worker means that it waits.  After
-every call the engine looks at `coordinator.done`.  All calls must be made one at a time (under a lock, or
-from one thread).  `now` is in the run's unit of time; a `now` before the last one counts as the last.
+every call the engine reads `coordinator.done`.  All calls must be made one at a time (under a lock, or from
+one thread).  `now` is in the run's unit of time; a `now` before the last one counts as the last.
 
-The arrays of an update must keep their numbers until the worker is assigned again: in rounds the
-coordinator holds the answers until the round closes (answers of blocks, whose workers go on before, it
-copies).  Computations under way at the end are finished by their workers, learned from
-(`core.worker`), and recorded as dropped, as a replay will do.
+The arrays of an update must keep their numbers until the worker is assigned again: in rounds the coordinator
+holds the updates until the round closes (updates of blocks, whose workers continue before, are copied).
+Computations under way at the end are finished by their workers, learned from (`core.worker`), and recorded as
+dropped, as a replay will do.
 
 `Assign.hand_in` tells the engine to fetch the worker's state for a checkpoint (`engines.snapshots`)
 *before* it begins the assigned step.  Where a run goes on from a checkpoint,
@@ -68,9 +71,10 @@ from asyncqn.types import Array
 _log = logging.getLogger("asyncqn.engines")
 
 LAST_WAIT = 30.0
-"""Seconds for which workers are waited for after the end, at least."""
+"""Least time, in seconds, that workers have to finish after the end of a run.  Our own choice: a user who
+waits for a result accepts half a minute, and almost every computation is shorter."""
 _PATIENCE = 20.0
-"""Computations of the slowest worker for which they are waited for, where that is longer."""
+"""The same in mean computation times of the slowest worker, where that is longer."""
 
 
 class Coordinator:
@@ -101,6 +105,7 @@ class Coordinator:
         self.stages, self.stopping = algorithm.stages, request.stopping
         self.handout = HandOut(self.stages, self.seed) if self.stages[0].parts is not None else None
         self.engine = to_json(dict(engine))
+        # Computed once: the manifest is written with every checkpoint.
         self._data = data_digest(request.problem)
         self.recorder = ScheduleRecorder()
         self.members: dict[int, Member] = {}
@@ -125,6 +130,7 @@ class Coordinator:
         self.snapshots = Snapshots(None if self.checkpoints is None else self.checkpoints.due)
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
+        # With one stage the share is the same for every version and need not be computed at every update.
         self._time_share = time_share(self.stages, 0) if len(self.stages) == 1 else None
         self.give_up_after, self.timing_model = give_up_after, timing_model
         self.reach = 0.0 if timing_model is None else timing_model.message / 2
@@ -132,6 +138,7 @@ class Coordinator:
         self.service = 0.0 if timing_model is None else timing_model.master
         """Time that a commit takes: the engine waits until `time` before it carries out orders."""
         self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach, copied)
+        # Stages that wait have timeouts or backups; others need no clock between two updates.
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
         self._sent = sent_fields(algorithm, self.master.iterate)
@@ -152,6 +159,8 @@ class Coordinator:
             self.handout.resume(self.recorder.schedule())
         self.time, self.next_worker = float(document["time"]), int(document["next"])
         self.steps_made = {int(w): int(k) for w, k in document["workers"].items()}
+        # A number that the schedule names must not be given to another worker: it stands for a random
+        # stream.
         self.gone = set(schedule.worker.tolist()) - set(self.steps_made)
         self.lost_workers, self.joined_later = int(document["lost"]), int(document["joined"])
         self.resumed_from = self.version
@@ -177,6 +186,7 @@ class Coordinator:
     def deadline(self) -> float:
         """When `tick` must be called at the latest."""
         ends = self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
+        # A backup is due only if somebody is free to compute it.
         if self.handout is not None and any(member.waiting for member in self.members.values()):
             ends = self.handout.next_backup
         if self.give_up_after < math.inf:
@@ -216,6 +226,7 @@ class Coordinator:
         self.next_worker = max(self.next_worker, worker + 1)
         self.members[worker] = Member(self.steps_made.pop(worker, 0))
         self.master.alive = len(self.members)
+        # Workers that return with a checkpoint have not joined late.
         if self.version > 0 and self.version != self.resumed_from:
             self.joined_later += 1
             _log.info("worker %d joined after commit %d: %s", worker, self.version, self.headcount)
@@ -228,6 +239,7 @@ class Coordinator:
             return []
         self._advance(now)
         stage = self.stage
+        # In a synchronous round a worker contributes once per version.
         if stage.closes is ROUND and stage.answers is None and member.last_read == self.version:
             member.waiting = True
             return []
@@ -251,6 +263,7 @@ class Coordinator:
         if self.done or member is None or member.read is None:
             return []
         self._advance(now)
+        # From here on the worker is free, whatever becomes of its update.
         read, member.read = member.read, None
         if timed:
             took = self.time - member.since if spent is None else spent
@@ -262,6 +275,7 @@ class Coordinator:
             self._drop(answer)
         elif ready:
             self._commit(ready)
+            # The new version releases everyone who waited for it.
             if self.stage.closes is not EACH_ANSWER and not self.done:
                 orders = self._assign_waiting()
         else:
@@ -286,6 +300,7 @@ class Coordinator:
         self.snapshots.forget(worker)
         orders = self._close_round()
         if self.handout is not None and gone.read is not None and gone.part is not None and not self.done:
+            # Somebody else must compute its part, or the version never closes.
             self.handout.lost(worker, gone.part, gone.read, self.version)
             orders = self._assign_waiting()
         if not self.members and not replacing and not self.done:
@@ -320,6 +335,8 @@ class Coordinator:
             if part is None:
                 member.waiting = True
                 return []
+        # k is taken here and not by the worker: a computation that is lost has still used its random
+        # numbers.
         order = new_tuple(Assign, (worker, version, member.k, part, worker in self.snapshots.owed))
         member.k += 1
         member.read = member.last_read = version
@@ -347,7 +364,9 @@ class Coordinator:
 
     def _commit(self, answers: list[Answer]) -> None:
         master = self.master
+        # A timing model lets a commit take time; without one, service is 0.
         self.time += self.service
+        # The schedule is recorded before the commit, which may end the run.
         self.recorder.delivered(answers, self.time)
         updates, staleness = [], []
         for _, read, _, update, counts in answers:
@@ -363,6 +382,7 @@ class Coordinator:
             self.handout.opened(master.version)
         if master.version == self.commits:
             self.stop(Outcome.COMPLETED, f"{self.commits} commits were made.")
+        # Checkpoints are taken between two commits, where the state is a function of the schedule.
         elif self.snapshots.due(master.version):
             self.snapshots.begin(take(self), self.members)
 
@@ -378,6 +398,7 @@ class Coordinator:
         except StopIteration as error:
             raise problem_stopped(error, self.version) from error
         except Ended as ended:
+            # An error of the callback is raised after the run has been concluded and saved.
             self.failure = ended.__cause__
             self.stop(ended.outcome, str(ended))
         return not self.done

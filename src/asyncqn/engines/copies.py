@@ -52,6 +52,7 @@ class View:
 
     def take(self, values: Sequence[Any]) -> Any:
         """The iterate with these values in the fields that are sent; valid until the next call."""
+        # The common case, at every step: no new tuple is made.
         if self._all_arrays:
             for i, value in zip(self._at, values):
                 np.copyto(self._state[i], value)

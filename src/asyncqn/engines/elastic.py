@@ -1,4 +1,7 @@
-"""Engines to whose run workers can be added: what those of processes and of Ray actors share."""
+"""Engines to whose run workers can be added: what the engines of processes and of Ray actors share.
+
+`ElasticMaster.run` is the life of a run; a subclass implements how workers start and how messages travel.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ StartTimeout = Annotated[
     float, parameter("Within how long workers must be ready", unit="s", gt=0.0, infinite=True)
 ]
 POLLING_INTERVAL = 0.1
-"""Seconds that a master waits for a message, at most, before it checks deadlines and signals."""
+"""Polling interval of a master, in seconds: it waits no longer for a message before it checks deadlines and
+signals.  Ctrl-C is answered within this time."""
 
 
 class ElasticMaster(ABC):
@@ -53,6 +57,7 @@ class ElasticMaster(ABC):
                 self._dismiss()
         finally:
             self._end_all()
+        # A worker that was lost at the very end has no place in the last checkpoint.
         states = {w: state for w, state in self.states.items() if w in coordinator.members}
         return concluded(coordinator, states)
 
@@ -73,6 +78,7 @@ class ElasticMaster(ABC):
                 stacklevel=2,
             )
         self.begun = True
+        # Starting processes is not part of the method, so the clock begins when everybody is ready.
         self.clock.restart(coordinator.time)
         for worker in list(self.at):
             self._send_orders(coordinator.ask(worker, self.clock.now()))
@@ -82,6 +88,7 @@ class ElasticMaster(ABC):
         coordinator = self.coordinator
         wait = self.clock.remaining(coordinator.deadline) if coordinator.timed else POLLING_INTERVAL
         self._serve(min(wait, POLLING_INTERVAL))
+        # `add` may be called from any thread; it leaves a wish here, which this thread fulfils.
         while not coordinator.done and not self.wanted.empty():
             for _ in range(self.wanted.get()):
                 self._start(None)
@@ -175,6 +182,7 @@ class ElasticEngine(RealEngine):
         master = self.under_way.newest
         algorithm = master.coordinator.algorithm
         require(
+            # An algorithm with a limit was checked against the number of workers at the start.
             extra(algorithm, "max_workers") is None,
             f"{type(algorithm).__name__} limits its workers: none can be added.",
         )

@@ -1,7 +1,7 @@
 """Ctrl-C as a request: with checkpoints, the run ends after the current commit and can be resumed.
 
-An exception out of a signal handler may come between any two instructions, also while a lock is taken
-or a file is written.  So signals only leave notes, which the engines read where nothing is half done.
+An exception raised by a signal handler may come between any two instructions, even while a lock is held or a
+file is written.  Signals therefore only set flags, which the engines read where nothing is half done.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def listening_for_interrupts(checkpoints: Checkpoints | None) -> Iterator[None]:
             checkpoints.interrupted, first = number, time.monotonic()
             return
         checkpoints.hurry = True
+        # A user who still presses Ctrl-C after the grace period wants out; a checkpoint is never cut in
+        # half.
         if time.monotonic() - first >= GRACE and not checkpoints.writing:
             raise KeyboardInterrupt
 

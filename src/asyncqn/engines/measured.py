@@ -1,6 +1,6 @@
-"""Measured: what the workers and the master of a real run were seen to need, in sums that do not grow.
+"""Measured: how long the workers and the master of a real run took, in sums of constant size.
 
-From it `Cluster.from_run` makes a cluster; the manifest of the run keeps it under `engine.measured`.
+`Cluster.from_run` makes a cluster from it; the manifest of the run holds it under `engine.measured`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 _TIMES_BUFFERED = 512
-"""Times of a worker that are kept before they are added up: to add each by itself would show in a commit."""
+"""Number of times that are collected before they are summed: summing each by itself would slow commits."""
 
 _ALWAYS_TIMED, _TIMED_EVERY = 32, 8
+"""Computations at the start that are all timed, so that short runs have enough of them; and the interval
+after that."""
 
 
 def is_timed(computation: int) -> bool:
@@ -48,6 +50,8 @@ class Measured:
 
     def _add_up(self, worker: int) -> None:
         times, shares = np.array(self._new[worker]).reshape(-1, 2).T
+        # Logarithms give the spread of a log-normal law; the floor protects them from a clock that did not
+        # move.
         logs = np.log(np.maximum(times, 1e-12))
         for share in np.unique(shares):
             mine = shares == share
@@ -90,11 +94,14 @@ def _summary(sums: dict[float, npt.NDArray[np.float64]]) -> dict[str, Any]:
     n, total, log, log2 = np.array(list(sums.values())).T
     time, fixed = total / n, 0.0
     if share.size > 1:
+        # Weighted by relative precision: n computations of mean `time` have an error proportional to time /
+        # sqrt(n).
         weight = n / np.maximum(time, 1e-12) ** 2
         centre = float((weight * share).sum() / weight.sum())
         middle = float((weight * time).sum() / weight.sum())
         slope = float((weight * (share - centre) * (time - middle)).sum())
         slope /= float((weight * (share - centre) ** 2).sum())
+        # Noise may give a negative intercept or one above the shortest time; neither has a meaning.
         fixed = min(max(0.0, middle - max(slope, 0.0) * centre), float(time.min()))
     size = float((n * share).sum())
     mean = float(max(total.sum() - fixed * n.sum(), 1e-3 * total.sum())) / size

@@ -31,7 +31,7 @@ _RECORDED = (
     "workers_joined",
     "resumed_from",
 )
-"""What a manifest says of an engine beside its parameters."""
+"""Entries of an engine's manifest that are not parameters of its constructor."""
 
 
 _NOW = {"slow": "timing_model", "silence": "give_up_after", "patience": "start_timeout"}

@@ -1,4 +1,4 @@
-"""What passes between the master's state and those who carry messages: orders and answers."""
+"""Orders of the coordinator to the engines, and its record of each worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Assign(NamedTuple):
     hand_in: bool = False
 
     def task(self, seed: int) -> Task:
-        worker, read, k, part, _ = self  # `new_tuple`, because this is done at every step
+        # `new_tuple`, because this runs at every step.
+        worker, read, k, part, _ = self
         return new_tuple(Task, (worker, read, new_tuple(Stream, (seed, worker, k)), part))
 
 

@@ -31,10 +31,13 @@ class PlacedUpdate:
         written over its state.
         """
         slots = self.frame.slots
+        # The first update shows which arrays of the state it consists of; they move into the message.
         if self._placed is None:
             arrays = [(v, slot) for v, slot in zip(leaves(tuple(update)), slots) if isinstance(v, np.ndarray)]
             local = moved(local, {id(v): slot for v, slot in arrays})
             self._placed = True
+        # This algorithm allocates new arrays after all: give its state arrays of its own again, and copy
+        # from now on.
         elif self._placed and not _lives_in(update, slots):
             update = copied(tuple(update))
             local = moved(local, {id(slot): np.empty_like(slot) for slot in slots})

@@ -1,4 +1,4 @@
-"""A few steps that are thrown away before the clock starts: compiling kernels costs no time on the axis."""
+"""Run a few steps and discard them before the clock starts, so that compilation is not on the time axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from asyncqn.core.worker import WorkerSteps
 from asyncqn.types import Algorithm, Array, Problem, Task
 
 _COMMITS = 3
-"""The second step sees a pair of points, the third uses the curvature that was learned from it."""
+"""Number of commits that reach every kernel: the second step sees a pair of points, the third uses the
+curvature that was learned from it."""
 _WARM_UP_ROWS = 4096
 """Rows of a computation that is thrown away; as many as the largest batch that JAX compiles for."""
 

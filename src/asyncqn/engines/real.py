@@ -1,4 +1,4 @@
-"""What all real engines share: options, the master's state, checkpoints while a run lasts, and its end."""
+"""What all real engines share: options, the coordinator, checkpoints during a run, and its conclusion."""
 
 from __future__ import annotations
 
@@ -27,10 +27,16 @@ from asyncqn.storage.serialise import to_json
 class RealEngine(Checked):
     """Options of every real engine.
 
-    timing_model: a cluster whose drawn delays, messages and service times every computation is stretched
-    to; time_unit: seconds of one unit of time, in which the timing model, an algorithm's timeout and the
-    schedule are told; max_staleness: an asynchronous update older than this many commits is dropped and its
-    worker reads anew; give_up_after: units of time after which a worker that does not answer is given up.
+    Parameters
+    ----------
+    timing_model : Cluster, optional
+        A cluster whose drawn computation, message and service times every computation is stretched to.
+    time_unit : float, default 1.0
+        Seconds of one unit of time, which the timing model, an algorithm's timeout and the schedule use.
+    max_staleness : int, optional
+        Asynchronous updates older than this many commits are dropped, and their workers read again.
+    give_up_after : float, default inf
+        Silence, in units of time, after which a worker counts as lost.
     """
 
     timing_model: Annotated[
@@ -111,6 +117,7 @@ def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
 
         try:
             yield write_whole
+        # A run that fails, or is broken off, still leaves its newest complete checkpoint behind.
         except BaseException:
             write_whole()
             raise
@@ -137,4 +144,6 @@ def concluded(coordinator: Coordinator, states: Mapping[int, Any]) -> Run:
     try:
         raise failure
     finally:
-        del failure  # its traceback holds this frame and, by it, the workers' memory: no circle of the two
+        # The traceback refers to this frame and through it to the workers' memory; without this line the two
+        # would keep each other alive.
+        del failure

@@ -1,9 +1,8 @@
-"""ScheduleRecorder: a schedule while it is being made, in columns that grow by 16 bytes per computation.
+"""ScheduleRecorder: a schedule while it is recorded, in columns that grow by 16 bytes per computation.
 
-Where parts of the data are asked for it is 4 bytes more.
-
-A commit's number need not be stored: see `coordinator.schedule.NEW_COMMIT`.  Rows never change once they
-are there, so that a checkpoint keeps how many there were and copies only those that are new.
+Where parts of the data are handed out, it is 4 bytes more.  The number of a commit is not stored, because
+commits are consecutive: see `core.schedule.NEW_COMMIT`.  Rows never change once they are written, so a
+checkpoint remembers how many there were and copies only the new ones.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ class ScheduleRecorder:
         """
         kind = NEW_COMMIT
         for worker, read, part, _, counts in rows:
+            # Two bits say how the computation ended; the worker's number is above them.
             self._worker.append(worker << 2 | (kind if counts else IN_VAIN))
             self._read.append(read)
             self._time.append(time)
@@ -67,6 +67,7 @@ class ScheduleRecorder:
     def of(cls, schedule: Schedule) -> ScheduleRecorder:
         """The recorder that gives `schedule`, to go on with."""
         recorder = cls()
+        # Dropped rows have commit 0; the running maximum skips them.
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)
         kind = np.where(schedule.commit == DROPPED, IN_VAIN, np.where(steps > 0, NEW_COMMIT, SAME_COMMIT))
         recorder._worker.extend((schedule.worker << 2 | kind).tolist())

@@ -39,6 +39,7 @@ _SECRET = 8
 
 def shared_memory(nbytes: int) -> int:
     """Return the descriptor of a nameless file of zeros, in memory where the system has such files."""
+    # A file descriptor without a name: nothing is left in /dev/shm, however the processes end.
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("asyncqn")
     else:
@@ -83,6 +84,7 @@ def offer_room(nbytes: int) -> Offer | None:
     except OSError:
         os.close(fd)
         return None
+    # A process number may be used again for another program; the secret proves that the memory is ours.
     secret = secrets.randbits(62)
     whole[nbytes:].view(np.int64)[0] = secret
     return Offer(whole[:nbytes], (os.getpid(), fd, nbytes, here, secret))
@@ -96,6 +98,7 @@ def enter_room(address: Sequence[int]) -> Room | None:
     path = f"/proc/{process}/fd/{fd}"
     with suppress(OSError):
         found = os.stat(path)
+        # Look before opening: opening a pipe or a device of a stranger could block or do harm.
         if not stat.S_ISREG(found.st_mode) or found.st_size != nbytes + _SECRET:
             return None
         opened = os.open(path, os.O_RDWR)
@@ -112,6 +115,8 @@ def _machine() -> int | None:
     """Return a number that processes share if they see each other: of one boot and one table of processes."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+        # Containers on one machine have process tables of their own, in which the same number means another
+        # process.
         table = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return None

@@ -1,4 +1,9 @@
-"""The simulator: real numbers on the time axis of a simulated cluster."""
+"""The simulator: real numbers on the time axis of a simulated cluster.
+
+A schedule does not depend on the numbers, so it is simulated first and then executed by `core.execute`.  The
+rest of this file serves runs that may end long before their last commit: `_in_stretches` simulates and
+executes a short schedule first, and `Handover` carries the state to a longer one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,8 @@ from asyncqn.storage.serialise import to_json
 from asyncqn.types import Callback, Progress
 
 _MANY_ROWS, _FEW_COMMITS = 1_000_000, 64
-"""Computations that take longer to schedule than a user wants to wait; commits that any run may need."""
+"""Schedules of more computations than the first are made in stretches, because simulating them takes longer
+than a user wants to wait; the second is the shortest stretch, in commits, that is worth the trouble."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Simulator(Checked):
         algorithm = request.algorithm
         cluster = stretched_to(self.cluster, algorithm, request.commits, int(request.problem.n_data))
         with listening_for_interrupts(request.checkpoints):
+            # A checkpoint refers to rows of the one schedule of the whole run, so it is simulated at once.
             if request.checkpoints is not None:
                 schedule = simulate(cluster, algorithm.stages, request.commits, request.seed)
                 return run_schedule(request, schedule, engine=engine)
@@ -117,6 +124,8 @@ class Handover:
 
     def take_over(self, schedule: Schedule, workers: int, *, last: bool) -> None:
         """The loop goes on with this schedule, after which no other comes where it is the `last`."""
+        # Only a user's own law of times can change early times when more are drawn; then the run starts
+        # again.
         if self._before is not None and not _begin_alike(*self._before, schedule):
             self._state = None
         if self._state is None and self._kept is not None:
@@ -144,6 +153,7 @@ def settled_version(schedule: Schedule, workers: int) -> int:
 
     It is the earliest at which a worker may have begun what it was computing at the end of the schedule.
     """
+    # A worker that has not delivered anything yet may still compute on version 0.
     if schedule.workers < workers or len(set(schedule.worker.tolist())) < workers:
         return 0
     read, commit = schedule.read, schedule.commit

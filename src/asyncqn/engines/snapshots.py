@@ -37,6 +37,7 @@ class Snapshots:
 
     def due(self, version: int) -> bool:
         """Whether a checkpoint is to begin after this commit."""
+        # One checkpoint at a time: a slow disk skips checkpoints instead of filling the memory.
         if self._due is None or self._saved is not None or self.writing:
             return False
         return self._due(version) or self.soon
@@ -56,6 +57,7 @@ class Snapshots:
         self.soon = True
         if self._saved is not None and worker in self.owed:
             self.owed.discard(worker)
+            # A worker without a state does not return from this checkpoint.
             del self._saved.document["workers"][str(worker)]
 
     def whole(self) -> Saved | None:

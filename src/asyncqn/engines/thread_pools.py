@@ -1,4 +1,7 @@
-"""Thread pools of libraries: workers are what runs side by side, so each computes on one thread."""
+"""Limit the thread pools of libraries: the workers are the parallelism, so each computes on one thread.
+
+W workers with W BLAS threads each would compete for the same cores.
+"""
 
 from __future__ import annotations
 

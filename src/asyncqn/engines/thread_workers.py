@@ -28,11 +28,11 @@ from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
 POLLING_INTERVAL = 0.2
-"""Seconds that the watching thread waits, at most, before it checks deadlines and signals."""
+"""Polling interval of the watching thread, in seconds, for deadlines and signals."""
 BROKEN_OFF_WAIT = 5.0
-"""Seconds for which threads are waited for after the run broke off."""
+"""Seconds that threads have to end after the run was broken off; as daemons they end with the program."""
 SECOND_SIGNAL_WAIT = 1.0
-"""Seconds for which they are waited for after a second Ctrl-C."""
+"""Seconds that they have after a second Ctrl-C."""
 
 
 class ThreadWorkers:
@@ -41,7 +41,8 @@ class ThreadWorkers:
     def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
         self.coordinator, self.clock, self.timing_model = coordinator, clock, coordinator.timing_model
         self.lock = threading.Lock()
-        self.alert = threading.Event()  # wakes the watching thread, which must never wait for the lock alone
+        # Wakes the watching thread, which must never wait for the lock alone.
+        self.alert = threading.Event()
         self.parked: dict[int, threading.Condition] = {}
         self.mail: dict[int, Assign] = {}
         self.views: dict[int, Any] = {}
@@ -50,6 +51,8 @@ class ThreadWorkers:
         """The version that a worker's view is a copy of."""
         self.loops: dict[int, WorkerLoop] = {}
         self.failure: BaseException | None = None
+        # A single worker reads the master's own iterate without a copy: nobody else commits while it
+        # computes. In a round the commit comes later, so it needs a copy there.
         self.alone = coordinator.workers == 1 and coordinator.stages[0].closes is not Closes.ROUND
         self.alarm = 0.0
 
@@ -80,6 +83,8 @@ class ThreadWorkers:
 
     def _break_off(self, threads: dict[int, threading.Thread]) -> None:
         """After an exception in this thread, which may have come anywhere, so that the lock may be ours."""
+        # The exception may have come while this thread held the lock, so the lock is tried and not waited
+        # for.
         held = self.lock.acquire(timeout=SECOND_SIGNAL_WAIT)
         self.coordinator.stop(Outcome.STOPPED, "the run was broken off.")
         if held:
@@ -94,7 +99,8 @@ class ThreadWorkers:
         old = coordinator.returning[:W]
         new = list(range(coordinator.next_worker, coordinator.next_worker + W - len(old)))
         if self.timing_model is not None and coordinator.resumed_from is not None:
-            new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]  # the others have died
+            # The others have died before the checkpoint, as the timing model says.
+            new = [w for w in range(W) if joins.get(w, 0.0) > coordinator.time]
         come = {w: joins.get(w, 0.0) for w in [*old, *new]}
         for worker in sorted(come):
             if come[worker] <= coordinator.time:
@@ -155,6 +161,7 @@ class ThreadWorkers:
         for order in orders:
             if self.alone:
                 self.views[order.worker] = coordinator.master.iterate
+            # A worker that computes several parts of one version keeps its copy.
             elif self.held.get(order.worker) != order.read:
                 self.views[order.worker] = self.copies[order.worker].take(coordinator.sent())
                 self.held[order.worker] = order.read
@@ -173,6 +180,7 @@ class ThreadWorkers:
             self._work(worker, joins)
         except BaseException as failure:
             with self.lock:
+                # The first failure is reported; others are mostly its consequences.
                 self.failure = self.failure or failure
                 self._end(Outcome.STOPPED, "a worker failed.")
 
@@ -183,7 +191,8 @@ class ThreadWorkers:
             return
         loop.run(ThreadLink(self, worker))
         with self.lock:
-            if not coordinator.done:  # it dies, as the timing model says
+            # The loop ended although the run goes on: the worker dies, as the timing model says.
+            if not coordinator.done:
                 now, model = self.clock.now(), self.timing_model
                 others = model is not None and any(joins > now for joins in model.joins.values())
                 self.send_orders(coordinator.lost(worker, now, replacing=others))
@@ -235,6 +244,7 @@ class ThreadLink:
             all_.send_orders(coordinator.ask(worker, now))
             if timed:
                 self.asking = self.clock.now() - now
+            # A condition is made only for workers that wait: in asynchronous runs nobody does.
             if worker not in mail:
                 all_.parked.setdefault(worker, threading.Condition(self.lock))
             while worker not in mail:

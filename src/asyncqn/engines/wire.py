@@ -23,6 +23,7 @@ HEADER = 8
 _HEAD = struct.Struct(f"={HEADER}q")
 _ZEROS = (0,) * HEADER
 _ALIGNED = 64
+"""Bytes to which the start of every array is aligned: a cache line, and the width of the widest vectors."""
 
 
 class Frame:
@@ -42,6 +43,7 @@ class Frame:
         flat, dtypes, starts, end = _layout(sample, narrow)
         head = HEADER * 8
         carried = head + end if room is None else head
+        # Allocated as 64-bit words, so that views of float64 and int64 are aligned.
         self.buffer: npt.NDArray[np.uint8] = np.zeros(carried // 8, np.uint64).view(np.uint8)
         self.header: npt.NDArray[np.int64] = self.buffer[:head].view(np.int64)
         body = self.buffer[head:] if room is None else room[:end]
@@ -66,6 +68,7 @@ class Frame:
         """Copy a message into the buffer, but for arrays that are its slots already."""
         values = values if self._nested is None else tuple(leaves(tuple(values)))
         if self._narrow:
+            # Overflow to infinity is part of the rounding; the receiver rejects such an update.
             with np.errstate(over="ignore"):
                 for slot, value in zip(self.slots, values):
                     np.copyto(slot, value, casting="same_kind")
@@ -81,6 +84,7 @@ class Frame:
                 if value is not slot:
                     np.copyto(value, slot)
         if self._kinds is None and self._nested is None:
+            # The common case, at every message: arrays only, not nested.
             return self._values
         kinds = self._kinds or [None] * len(self._values)
         flat = [value if kind is None else kind(value[()]) for value, kind in zip(self._values, kinds)]

@@ -1,6 +1,7 @@
 """A worker's life on every real engine: receive, step, send, and only then learn (Algorithm 2).
 
-`WorkerLoop` computes; an engine gives it a link: a way to receive orders and to send updates.
+`WorkerLoop` computes; an engine provides a `Link`, a way to receive orders and to send updates.  Learning
+comes after sending because the master need not wait for it: the update travels meanwhile.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Delays:
     def of(self, k: int, read: int) -> float:
         """The time of the k-th computation, which is of version `read`."""
         if k >= self._times.size:
+            # Drawn from the start again: the times already used stay the same.
             self._times = self._cluster.compute_times(self._seed, self._worker, max(256, 2 * k))
         return self._cluster.fixed + float(self._times[k]) * time_share(self._stages, read)
 
@@ -137,6 +139,7 @@ class WorkerLoop:
         begun = time.perf_counter() if self._timed else 0.0
         arrived = link.now() if self._timing_model is not None else 0.0
         if order.hand_in:
+            # Before the step: together with the master's snapshot this is the run between two commits.
             link.hand_in(state_arrays(order.worker, self.local))
         self._view, self._task = view, order.task(self._seed)
         try:
@@ -144,12 +147,14 @@ class WorkerLoop:
             if self._learns_first:
                 self.local = self.steps.learn(view, self.local, self._task, self._update)
         except Exception as error:
+            # The sentence names worker, step and version, so that the failing call can be repeated.
             raise WorkerFailed(failure(order, error).sentence) from error
         if self._timing_model is not None and not self._stretch(link, order, arrived):
             return False
         seconds = None
         if self._timed:
             computed = time.perf_counter()
+            # What learning from the last update took delays this one, so it counts here.
             seconds = computed - begun + self._last_learning
         self.local = link.send(self._update, self.local, seconds)
         if self._timed:
@@ -176,6 +181,8 @@ class WorkerLoop:
             self._delays = Delays(self._timing_model, self._seed, order.worker, self._stages)
         delays = self._delays
         computed = arrived + delays.message / 2 + delays.of(order.k, order.read)
+        # The timing model lets the worker die during this computation: it sleeps until then and sends
+        # nothing.
         if computed > delays.death:
             return not link.sleep_until(delays.death)
         link.sleep_until(computed + delays.message / 2)

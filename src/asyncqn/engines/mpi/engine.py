@@ -1,8 +1,10 @@
 """MPI: every rank runs the same program; rank 0 is the master, each other rank is a worker.
 
-Before a run all ranks meet: they tell each other what they were given, or the mistake they found,
-so that a mistake is raised on all of them.  After that, whatever goes wrong on one rank ends the
-job.  This file alone imports mpi4py.
+Before a run all ranks meet (`meet`): they exchange what they were given, or the mistake that they found, so
+that a mistake is raised on all of them.  After that, whatever goes wrong on one rank ends the job.  The
+second half of this file is about endings: under ULFM a job survives lost ranks, without it MPI aborts it.
+
+This file alone imports mpi4py.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
 
 PARTING = 0.5
-"""Seconds that a failed rank stays, so that the others learn of it, where no abort tells them."""
+"""Seconds for which a failed rank keeps MPI's messages moving before it exits, so that its revocation of the
+communicator reaches the others."""
 
 
 class SharedMistake(BadInput):
@@ -104,11 +107,13 @@ class MPI(RealEngine):
         self.check_options(workers)
         clock, state = Clock(self.time_unit), None
         try:
+            # Only the master needs a coordinator; its mistakes are shared with all ranks below.
             if mpi.COMM_WORLD.rank == 0:
                 state = self.coordinator(request, "mpi", workers, clock)
         except AsyncqnError as mistake:
             meet(str(mistake))
         meet(given=_fingerprint(request, self))
+        # A communicator of its own: the user's program may send messages on COMM_WORLD.
         comm = mpi.COMM_WORLD.Dup()
         master = master_gone.watched_master(comm)
         with (
@@ -132,6 +137,7 @@ def meet(mistake: str = "", given: str = "") -> None:
     comm = _mpi().COMM_WORLD
     notes: list[tuple[str, str]] = comm.allgather((given, mistake))
     mistakes = {rank: words for rank, (_, words) in enumerate(notes) if words}
+    # All ranks made the same mistake, which needs no rank in its message.
     if len(mistakes) == comm.size and len(set(mistakes.values())) == 1:
         raise SharedMistake(mistakes[0])
     if mistakes:
@@ -303,6 +309,7 @@ def _ending_the_job(mpi: Any, comm: Any, checkpoints: Checkpoints | None) -> Ite
 
 def _end_job_on_uncaught_exceptions(mpi: Any) -> None:
     """Let an uncaught exception of this rank end the job, even where no run is under way."""
+    # Installed once; a single process has nobody to end.
     if getattr(sys.excepthook, "ends_mpi_job", False) or mpi.COMM_WORLD.size < 2:
         return
 

@@ -39,11 +39,12 @@ from asyncqn.runs.checkpoint import Arrays
 from asyncqn.runs.run import Run
 
 EAGER = 200
-"""Looks for a message with no pause between them, before the master begins to doze between looks."""
+"""Number of polls without a pause before the master begins to sleep between polls: short waits stay fast, and
+long ones leave the core to a worker."""
 PAUSE = 5e-5
-"""Seconds between two looks then."""
+"""Polling interval after that, in seconds."""
 LAST_WAIT = 5.0
-"""Seconds for which ranks that were given up as silent are waited for at the end."""
+"""Seconds that ranks which were given up as silent have at the end."""
 
 
 class Rank:
@@ -207,6 +208,7 @@ class MPIMaster:
             for i, rank in enumerate(self.ranks)
             if self.receiving[i] == self.mpi.REQUEST_NULL and rank.inbox.header[0] != 0
         ]
+        # An error of MPI without a newly failed rank has another cause and is raised.
         new = [i for i in self.failed(error) if i not in self.gone]
         if not new:
             raise error
@@ -272,6 +274,7 @@ class MPIMaster:
             rank = self.ranks[i]
             with _Losing(self, i):
                 self._listen(i)
+                # The last order to this rank must have left before its buffer is used again.
                 rank.sending.Wait()
                 outbox = rank.outboxes[rank.turn]
                 rank.turn = (rank.turn + 1) % len(rank.outboxes)

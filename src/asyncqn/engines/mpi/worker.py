@@ -143,6 +143,7 @@ class Worker:
 
     def sleep_until(self, until: float) -> bool:
         while (left := until * self.unit - time.perf_counter()) > 0:
+            # While a worker computes, the only message that may come is the end of the run.
             if self.receiving.Test():
                 return False
             time.sleep(min(left, POLLING_INTERVAL) if math.isfinite(left) else POLLING_INTERVAL)

@@ -36,7 +36,7 @@ from asyncqn.errors import WorkerFailed
 from asyncqn.kernels.numba_internals import no_compilation
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether the master is still the parent."""
+"""Polling interval, in seconds, of the test whether the master is still the parent."""
 _NUMBER = struct.Struct("=q")
 _FORKING = threading.Lock()
 """Held while this process is forked, and while it has a socket open that belongs to a child."""

@@ -1,7 +1,8 @@
 """The master's side of the processes engine: carries messages between `Coordinator` and the workers.
 
-Every look serves each worker that has arrived once, so that nobody waits for more than one service of
-each other worker.  A worker whose socket has closed is gone, and none takes its place unasked.
+Every poll serves each worker whose message has arrived once, so that no worker waits for more than one
+service of each other worker.  A worker whose socket has closed is lost, and is not replaced unless the user
+calls `add`.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from asyncqn.engines.shared_memory import mapped, shared_memory
 from asyncqn.engines.wire import Frame, arrays_from_bytes, body_bytes, message_frames
 
 SECOND_SIGNAL_WAIT = 1.0
-"""Seconds for which workers are waited for after a second Ctrl-C."""
+"""Seconds that workers have after a second Ctrl-C."""
 
 
 class Slot:
-    """What the master keeps of one process; `worker` is its number, -1 until it is ready.
+    """The master's record of one process; `worker` is its number, -1 until it is ready.
 
-    The next iterate is written beside the one that the worker still looks at.
+    There are two buffers for iterates: the next one is written while `learn` still reads the last one.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Slot:
         return self.frames[0]
 
     def next_outbox(self) -> Frame:
-        """Where the worker looks next, and does not look now."""
+        """The buffer that the worker reads next, and does not read now."""
         frame, self.turn = self.frames[1 + self.turn], 1 - self.turn
         return frame
 
@@ -140,7 +141,7 @@ class ProcessMaster(ElasticMaster):
         self._send(slot, START, NOBODY if returning is None else returning)
 
     def _forget(self, slot: Slot) -> None:
-        """End a process; whoever is registered here has not been waited for, so its number is its own."""
+        """Kill a process.  It has not been reaped yet, so its PID cannot belong to another process."""
         del self.slots[slot.channel.fileno()]
         self.at.pop(slot.worker, None)
         self.ready.unregister(slot.channel)
@@ -160,8 +161,8 @@ class ProcessMaster(ElasticMaster):
     # -- messages
 
     def _serve(self, seconds: float) -> None:
-        # Asleep: who is woken by a message runs where it was sent from, beside its numbers in the cache, and
-        # to stay awake would take a core from a worker.
+        # The master sleeps in `poll` instead of spinning: spinning would take a core from a worker, and a
+        # process that a message wakes runs on the core of its sender, whose cache holds the numbers.
         for fd, _ in self.ready.poll(math.ceil(1e3 * seconds)):
             if (slot := self.slots.get(fd)) is None:
                 continue  # it was lost while others were served

@@ -64,6 +64,7 @@ def life_from(fd: int) -> Callable[[socket.socket, int, int], None]:
 def _live(sock: socket.socket, room: int, nbytes: int, load: Callable[[], WorkerSetup]) -> None:
     """Work until the master says to stop, or is gone; tell it what went wrong."""
     channel = Channel(sock)
+    # A worker must not outlive its master, even while it computes.
     channel.end_with_the_other()
     loop: WorkerLoop | None = None
     try:

@@ -90,6 +90,7 @@ class Ray(ElasticEngine):
     def minimize(self, request: Request) -> Run:
         ray, clock = _ray(), Clock(self.time_unit)
         # A silent actor is given up by its master, which can end and replace it.
+        # Ray's master replaces silent actors itself.
         state = self.coordinator(request, "ray", self.workers, clock, gives_up=False)
         with _connected(ray, self.address), listening_for_interrupts(request.checkpoints):
             ray_master = RayMaster(ray, state, self, clock)
@@ -114,6 +115,7 @@ def _ray() -> Any:
 
 def _knock(address: str) -> None:
     """Raise an OSError where nobody listens at host:port; Ray itself would try for minutes."""
+    # Only host:port can be tested; "auto" is resolved by Ray.
     host, _, port = address.rpartition(":")
     if port.isdecimal():
         socket.create_connection((host, int(port)), timeout=10.0).close()

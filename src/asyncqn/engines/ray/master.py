@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from asyncqn.engines.ray.engine import Ray
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at Ray's servers."""
+"""Polling interval, in seconds, of the test whether Ray's servers are alive."""
 SECOND_SIGNAL_WAIT = 2.0
-"""Seconds for which workers are waited for after a second Ctrl-C."""
+"""Seconds that workers have after a second Ctrl-C; Ray's messages are slower than those of processes."""
 
 
 class ActorSlot:
@@ -181,6 +181,7 @@ class RayMaster(ElasticMaster):
         self.at.pop(slot.worker, None)
         self.states.pop(slot.worker, None)
         self._kill(slot)
+        # The replacement starts before the loss is reported, so that a run with one worker does not end.
         if self.restarts > 0 and not coordinator.done:
             self.restarts -= 1
             self._start(None if joined else slot.returning)
@@ -219,6 +220,7 @@ class RayMaster(ElasticMaster):
         elif method == "final_state":
             self.states[slot.worker] = self.coordinator.worker_state(slot.worker, content)
         elif content == "data":
+            # One actor could not rebuild the problem: from now on it travels through the object store.
             if isinstance(self.source, Reference):
                 self.source = self._put(self.coordinator.problem, self.coordinator.problem)
             self._prepare(slot)

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOOK_FOR = 20.0
-"""Seconds for which processes are looked for: workers may just be starting."""
+"""Seconds for which processes of the dead session are searched: workers may just be starting."""
 QUIET = 2.0
-"""Seconds without any after which nobody is expected."""
+"""Seconds without finding one after which the search ends."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from asyncqn.runs.checkpoint import Arrays
 from asyncqn.types import Algorithm, Array, Problem, extra
 
 INLINE_LEARN_SECONDS = 3e-4
-"""Seconds of learning that are done at once: handing them to a thread would cost as much."""
+"""Learning that takes fewer seconds is done at once, because handing it to a thread would cost as much."""
 
 
 class WorkerSetup(NamedTuple):
