@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +175,6 @@ def test_missing_values_pipes_and_absent_files_are_refused(tmp_path: Path) -> No
         aq.LogisticRegression.from_file(tmp_path / "holes.csv", "y")
     with pytest.raises(aq.BadInput, match="there is no file"):
         aq.LogisticRegression.from_file(tmp_path / "none.csv", "y")
-    import os
-
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(aq.BadInput, match="is a named pipe"):
         aq.LogisticRegression.from_file(tmp_path / "pipe.csv", "y")
@@ -193,3 +194,15 @@ def test_the_schema_knows_files_of_every_linear_model() -> None:
     linear = {kind for kind in PROBLEMS if issubclass(PROBLEMS[kind], LinearModel)}
     assert set(of_a_file["properties"]["kind"]["enum"]) == linear
     assert of_a_file["required"] == ["kind", "data"]
+
+
+def test_a_job_imports_the_one_model_that_it_names() -> None:
+    program = (
+        "import sys, asyncqn.cli.jobfile as jobs\n"
+        "models = lambda: sorted(name for name in sys.modules if name.startswith('asyncqn.models.'))\n"
+        "assert not any(name.endswith(('logistic', 'mixture', 'linear_gaussian')) for name in models())\n"
+        "jobs.load_job(None, {'problem': {'kind': 'mixture'}, 'algorithm': {'kind': 'default'}})\n"
+        "print([name for name in models() if name.endswith(('logistic', 'mixture', 'linear_gaussian'))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("['asyncqn.models.mixture']\n", "")
