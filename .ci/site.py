@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,6 +59,52 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+MAX_CLICKS = 2
+SEARCHED = ("stale", "replay", "posterior", "SLURM")
+"""Words that a visitor searches for, each of which must lead to a guide or an explanation."""
+
+
+def on_post_build(config: Any) -> None:
+    """Fail if a page is too far from the first one, or if the search does not find what visitors look for."""
+    site = Path(config.site_dir)
+    clicks = clicks_from_home(site)
+    far = sorted(page for page in pages(site) if clicks.get(page, MAX_CLICKS + 1) > MAX_CLICKS)
+    if far:
+        raise PluginError(f"more than {MAX_CLICKS} clicks from the first page: {', '.join(far)}")
+    for word in SEARCHED:
+        if not any(page.startswith(("guide/", "explanation/")) for page in found_by_search(site, word)):
+            raise PluginError(f"the search finds no guide or explanation for {word!r}")
+
+
+def pages(site: Path) -> list[str]:
+    """Every page of the built site, by its path; 404.html is shown for addresses that do not exist."""
+    return [path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html"]
+
+
+def clicks_from_home(site: Path) -> dict[str, int]:
+    """How many links lead from index.html to each page.  Links of the text count; the navigation does not."""
+    clicks, queue = {"index.html": 0}, ["index.html"]
+    for page in queue:
+        html = (site / page).read_text("utf-8")
+        text = re.search(r"<article.*?</article>", html, re.S)
+        for target in re.findall(r'href="([^"#]+)', text[0] if text else html):
+            path = (site / page).parent.joinpath(target).resolve()
+            if "://" in target or not path.is_file() or path.suffix != ".html":
+                continue
+            name = path.relative_to(site.resolve()).as_posix()
+            if name not in clicks:
+                clicks[name] = clicks[page] + 1
+                queue.append(name)
+    return clicks
+
+
+def found_by_search(site: Path, word: str) -> set[str]:
+    """The pages whose titles or texts have a word that begins with `word`, as the search of the site looks for it."""
+    entries = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    pattern = re.compile(rf"\b{re.escape(word)}", re.I)
+    return {e["location"].partition("#")[0] for e in entries if pattern.search(f"{e['title']} {e['text']}")}
+
+
 def example_files() -> list[Path]:
     """The programs to start from."""
     return sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".sh"))
@@ -87,6 +135,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"[{words}]({up}project/{goal.name}{hash_}{anchor})" if goal.name in ROOT_PAGES else words
 
     plain = LINK.sub(follow, markdown)
+    if page.file.src_uri == "reference/api.md":  # a generated page, to which no file of docs/ can link
+        plain += "\n\n[Every name with its docstring](names.md)\n"
     return re.sub(r"(?<!!)\[([^\]]*)\]\([^)\s]+\.(?:csv|json)\)", r"\1", plain)
 
 
