@@ -22,7 +22,7 @@ BEGIN, END = 90.0, 90.0
 """Seconds within which a run must begin, and must end once nobody disturbs it."""
 
 COLUMNS = (
-    "scenario", "tries", "completed", "replayed to the bit", "checkpoints lost", "most commits done again",
+    "scenario", "tries", "completed", "replayed bit for bit", "checkpoints lost", "most commits done again",
     "longest time to notice, s", "left behind", "what failed",
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 SETTINGS is the JSON of `Settings`.  In FOLDER, `checkpoints` and `run` are written; `progress` gets a line
 per evaluation (when, commit, workers, bytes of memory, processor time), `pid.RANK` says who runs.  Where
 there are checkpoints the run goes on from them.  The last line of the output is JSON: how the run ended,
-and whether it replays to the bit.
+and whether it replays bit for bit.
 """
 
 from __future__ import annotations

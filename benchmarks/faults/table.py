@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from asyncqn.storage import write_whole
@@ -19,10 +19,12 @@ def write_table(
     keys: int,
     words: str,
     hidden: Sequence[str] = (),
+    answer: Callable[[Sequence[Mapping[str, str]]], str] | None = None,
 ) -> None:
     """Put rows into stem.csv, each in place of the one with the same first `keys` columns; make stem.md.
 
-    words: what stands above the table.  hidden: columns that only the file has.
+    words: the title and what stands above the table.  hidden: columns that only the file has.
+    answer: what the rows say in all, for the paragraph below the title.
     """
     file, page = stem.with_suffix(".csv"), stem.with_suffix(".md")
     table: dict[tuple[str, ...], Mapping[str, str]] = {}
@@ -36,6 +38,9 @@ def write_table(
     writer.writerows(table.values())
     write_whole(file, text.getvalue())
     shown = _shown([c for c in columns if c not in hidden], list(table.values()))
+    if answer is not None:
+        title, _, rest = words.strip().partition("\n")
+        words = f"{title}\n\n{answer(list(table.values()))}\n{rest}"
     write_whole(page, f"{words.strip()}\n\n{shown}\n")
 
 

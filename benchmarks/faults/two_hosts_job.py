@@ -4,7 +4,7 @@
 
 In the working folder: `ratings` is read, `checkpoints` and `run` are written, `progress` gets a line
 per commit (when, which, how many workers).  Where there are checkpoints the run goes on from them.
-The last line of the output is JSON: how the run ended, and whether it replays to the bit.
+The last line of the output is JSON: how the run ended, and whether it replays bit for bit.
 """
 
 from __future__ import annotations
