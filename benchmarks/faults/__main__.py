@@ -49,9 +49,9 @@ def answer(rows: Sequence[Mapping[str, str]]) -> str:
     )
     again = max(int(row["most commits done again"]) for row in rows)
     return (
-        f"**Of {tries} runs and writers that were killed, stopped or interrupted, {completed} completed, if necessary\n"
-        f"after a resume, and {replayed} replayed bit for bit.** {lost} checkpoints were lost, and at most {again}\n"
-        "commits had to be computed again."
+        f"**Of {tries} runs and writers that were killed, stopped or interrupted, {completed} completed, "
+        f"if necessary\nafter a resume, and {replayed} replayed bit for bit.** {lost} checkpoints were lost, "
+        f"and at most {again}\ncommits had to be computed again."
     )
 
 

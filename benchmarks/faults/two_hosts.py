@@ -290,7 +290,8 @@ def answer(rows: Sequence[Mapping[str, str]]) -> str:
     resumed = sum(row["after resume"].startswith("completed") for row in rows)
     return (
         f"**In {alone} of {len(rows)} trials the run completed without help; in {resumed} more it "
-        "completed after a resume on\nthe host that was left.** The rows below say which events end a run on which engine."
+        "completed after a resume on\nthe host that was left.** The rows below say which events end a run "
+        "on which engine."
     )
 
 
