@@ -1,5 +1,12 @@
-"""`python -m asyncqn_paper COMMAND`: the commands of this package."""
+"""`python -m asyncqn_paper [--full]` reproduces the paper; `python -m asyncqn_paper tune` searches parameters."""
+
+import sys
 
 from asyncqn.cli import run_commands
 
-run_commands("asyncqn_paper.commands", "python -m asyncqn_paper")
+given = sys.argv[1:]
+run_commands(
+    "asyncqn_paper.commands",
+    "python -m asyncqn_paper",
+    given if given and given[0] in ("reproduce", "tune", "--help") else ["reproduce", *given],
+)

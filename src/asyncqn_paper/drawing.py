@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -84,48 +82,8 @@ def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: 
     axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
 
 
-PERCENTILES, SIGMA = "percentiles", "sigma"
-BANDS = {
-    PERCENTILES: "from the 10th to the 90th percentile",
-    SIGMA: "three standard deviations to either side",
-}
-_chosen: ContextVar[str] = ContextVar("bands", default=PERCENTILES)
-
-
-@contextmanager
-def shaded(bands: str) -> Iterator[None]:
-    """Everything drawn inside has these bands, as it has matplotlib's settings of the moment."""
-    token = _chosen.set(bands)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
-
-
-def spread(values: Any) -> tuple[Any, Any]:
-    """The lower and the upper end of the band over the first axis.
-
-    On a logarithmic axis three standard deviations may end below zero: that part cannot be seen.
-    """
-    if _chosen.get() == PERCENTILES:
-        low, high = np.quantile(values, (0.1, 0.9), axis=0)
-        return low, high
-    middle, wide = np.mean(values, axis=0), 3.0 * np.std(values, axis=0)
-    return middle - wide, middle + wide
-
-
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 120, "metadata": {"Software": ""}},
-    "svg": {"metadata": {"Date": None}},
-}
-
-
-def save_figure(figure: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> None:
-    """Write `stem`.png and `stem`.svg, or only one of them."""
-    figure.set_dpi(_OPTIONS["png"]["dpi"])
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # it is laid out now, once for both
-    for kind in kinds:
-        content = BytesIO()
-        figure.savefig(content, format=kind, **_OPTIONS[kind])
-        write_whole(stem.with_suffix(f".{kind}"), content.getvalue())
+def save_figure(figure: Any, stem: Path) -> None:
+    """Write `stem`.png."""
+    content = BytesIO()
+    figure.savefig(content, format="png", dpi=120, metadata={"Software": ""})
+    write_whole(stem.with_suffix(".png"), content.getvalue())

@@ -151,7 +151,7 @@ def expected(field: LBFGSField, beta: float, corrected: bool = True) -> Vectors:
     without Gamma, of exp(-beta U) / H."""
     model = field.model
     d = model.dim
-    line = np.linspace(-9.0, 9.0, 601) / min(1.0, np.sqrt(beta))
+    line = np.linspace(-9.0, 9.0, 601) / np.sqrt(beta)
     points = np.stack(np.meshgrid(*[line] * d, indexing="ij"), axis=-1).reshape(-1, d)
     U = model.value(points)
     weight = np.exp(-beta * (U - U.min()))

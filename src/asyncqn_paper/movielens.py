@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, starting_point
 from asyncqn.types import Algorithm, Array, Closes, Commit, Problem, Stream, Task
-from asyncqn_paper.settings import algorithm
+from asyncqn_paper.settings import EVERYONE, PAYERS, algorithm
 from asyncqn_recommender.data import known_names, load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
@@ -58,6 +58,11 @@ def size_of(name: str) -> str:
     """The row of the paper's table for a set: that of its own size, or of 1M for any other."""
     size = name.rpartition("-")[2]
     return size if size in TABLE else "1m"
+
+
+def set_of(full: bool) -> tuple[str, int]:
+    """The set of the full or the quick size, and its number of ratings: full cells are named without data."""
+    return ("ml-1m", 1_000_209) if full else ("synthetic-100k", 100_000)
 
 
 @cache
@@ -125,28 +130,27 @@ def _vectors(kind: str) -> int:
     return {"as-lbfgs": 4, "mb-lbfgs": 3}.get(kind, 2)
 
 
-def measured_cluster(
-    timing: Timing, workers: int, *, kind: str = "as-lbfgs", link: bool = True, uneven: bool = False
-) -> Cluster:
-    """A cluster with these times.
+def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Cluster:
+    """A cluster with these times, for all methods alike.
 
-    With `link` a message keeps the master's link, which carries both directions at once, for its bytes over
-    the bandwidth.  Of an asynchronous exchange the link is then kept for the longer direction, half of the
-    messages, or for the commit where that takes longer; the other half is a delay that nobody else waits for.
-    Rounds send first and receive afterwards, so that nothing overlaps.  Without `link` messages only take
-    time.
-    `uneven` workers: the slowest takes four times as long as the fastest, with the same mean.
+    A message takes half of `timing.message`; where it is paid for, it keeps the master's link for that long.
     """
-    speeds = np.geomspace(0.5, 2.0, workers) if uneven and workers > 1 else np.ones(workers)
-    means = timing.worker * speeds / speeds.mean()
-    mean, spread = means.tolist(), (SPREAD * means).tolist()
-    half = timing.message / 2.0
-    if not link:
-        return Cluster(workers, mean, spread, timing.message, timing.master)
-    if kind == "mb-lbfgs":
-        return Cluster(workers, mean, spread, master=timing.master, link=half)
-    kept = max(0.0, half - timing.master) / 2.0
-    return Cluster(workers, mean, spread, half, timing.master, link=kept)
+    mean, half = timing.worker, timing.message / 2.0
+    link, sending = PAYERS[payer]
+    kept = half if link else 0.0
+    message = timing.message - kept * (1.0 if sending == "free" else 2.0)
+    return Cluster(
+        workers, mean, SPREAD * mean, message=message, master=timing.master, link=kept, sending=sending
+    )
+
+
+TIMINGS = {
+    "async-sgd": Timing(2.13e-4, 1.9e-5, 6.351e-4),
+    "mb-lbfgs": Timing(3.91e-4, 4.52e-4, 9.526e-4),
+    "as-lbfgs": Timing(7.83e-4, 3.6e-5, 1.2701e-3),
+}
+"""Processor times on the 1M set, measured once on the machine of the published results, and messages at
+`BANDWIDTH`.  The numbers of a run depend on them only through the schedule."""
 
 
 PRINTED_TIMEOUT = 0.4

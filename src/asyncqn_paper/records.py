@@ -1,4 +1,4 @@
-"""Tables of the experiments: lists of records in memory, Parquet and CSV on disk."""
+"""Tables of the experiments: lists of records in memory, Parquet on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from asyncqn import Run
 from asyncqn.errors import BadInput, DamagedFile, MissingExtra
 from asyncqn.storage import write_whole
 
@@ -36,40 +35,22 @@ def distinct(records: Iterable[Record], name: str) -> list[Any]:
     return list(dict.fromkeys(r[name] for r in records))
 
 
-def along(run: Run, *metrics: str) -> list[Record]:
-    """Commit, time and some metrics along a run."""
-    rows = (run.metrics.row(i) for i in range(run.metrics.rows))
-    return [
-        {"commit": int(row["commit"]), "time": float(row["time"])}
-        | {name: float(row[name]) if np.isfinite(row[name]) else None for name in metrics}
-        for row in rows
-    ]
-
-
-def summary(records: Sequence[Record], name: str) -> tuple[float, float, float]:
-    """Mean and standard deviation over the records that have the number, and the share that have it."""
-    values = column(records, name)
-    good = values[np.isfinite(values)]
-    if not good.size:
-        return float("nan"), float("nan"), 0.0
-    spread = float(good.std(ddof=1)) if good.size > 1 else 0.0
-    return float(good.mean()), spread, good.size / values.size
-
-
 def write_table(records: Sequence[Record], stem: Path) -> None:
-    """Write `stem`.parquet and `stem`.csv, each whole or not at all."""
-    pyarrow, csv, parquet = _arrow()
+    """Write `stem`.parquet, whole or not at all; numbers have single precision there."""
+    pyarrow, parquet = _arrow()
     names = list(dict.fromkeys(name for record in records for name in record))
     table = pyarrow.table({name: [record.get(name) for record in records] for name in names})
-    for suffix, write in ((".parquet", parquet.write_table), (".csv", csv.write_csv)):
-        content = BytesIO()
-        write(table, content)
-        write_whole(stem.with_suffix(suffix), content.getvalue())
+    for k, field in enumerate(table.schema):
+        if field.type == pyarrow.float64():
+            table = table.set_column(k, field.name, table.column(k).cast(pyarrow.float32()))
+    content = BytesIO()
+    parquet.write_table(table, content, compression="zstd")
+    write_whole(stem.with_suffix(".parquet"), content.getvalue())
 
 
 def read_table(stem: Path) -> list[Record]:
     """The records of `stem`.parquet."""
-    pyarrow, _, parquet = _arrow()
+    pyarrow, parquet = _arrow()
     path = stem.with_suffix(".parquet")
     if not path.is_file():
         raise BadInput(f"{path} does not exist: run the experiment first.")
@@ -80,11 +61,10 @@ def read_table(stem: Path) -> list[Record]:
     return records
 
 
-def _arrow() -> tuple[Any, Any, Any]:
+def _arrow() -> tuple[Any, Any]:
     try:
         import pyarrow
-        import pyarrow.csv
         import pyarrow.parquet
     except ImportError:
         raise MissingExtra("pyarrow", "data", "writing tables of experiments") from None
-    return pyarrow, pyarrow.csv, pyarrow.parquet
+    return pyarrow, pyarrow.parquet

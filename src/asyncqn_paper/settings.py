@@ -35,7 +35,10 @@ PAPER: dict[str, dict[str, Any]] = {
     "mb-lbfgs": _row("mb-lbfgs", "h", "timeout", *MEMORY),
     "as-lbfgs": _row("as-lbfgs", "h", "gamma", "beta", *MEMORY),
 }
-"""The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand."""
+"""The paper's table.  Where it is silent (H0, the cautious constant, quorum) our defaults stand.
+
+N_O = N_Omega / 3 makes N_S = 2 N_O, although the paper's text asks for N_S >> N_O.
+"""
 
 MESSAGE = Cluster.from_paper().message
 _ROUND = Cluster.from_paper(algorithm="mb-lbfgs").master
@@ -46,16 +49,29 @@ PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 """The 60 units that the table grants as-L-BFGS for its two products, and half of them for one."""
 
 
-def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, serial: float = 0.0) -> Cluster:
+NOBODY, EVERYONE, ANSWERS, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
+PAYERS = {NOBODY: (0.0, "each"), EVERYONE: (1.0, "each"), ANSWERS: (1.0, "free"), TREE: (1.0, "tree")}
+"""Who pays for messages, for all methods alike: how long a message keeps the master's link, and which of those
+that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
+
+
+def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY) -> Cluster:
     """The paper's simulated cluster: mu_w = 1000 rows / N_Y for the gradient, sigma_w^2 = `variance`.
 
-    `serial` of the 10 units that an exchange of messages takes occupy the master, as on a link that
-    carries one message at a time; methods that commit whole rounds do not feel it.
+    An exchange of messages takes 10 units; what of them keeps the master's link, `payer` says.
     """
     mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
-    serial = 0.0 if kind in MASTER else serial
-    master = MASTER.get(kind, serial)
-    return Cluster(workers, mean, math.sqrt(variance), message=MESSAGE - serial, master=master)
+    link, sending = PAYERS[payer]
+    message = MESSAGE - link * (1.0 if sending == "free" else 2.0)
+    return Cluster(
+        workers,
+        mean,
+        math.sqrt(variance),
+        message=message,
+        master=MASTER.get(kind, 0.0),
+        link=link,
+        sending=sending,
+    )
 
 
 def given(parameters: Mapping[str, Any], **changes: Any) -> Given:

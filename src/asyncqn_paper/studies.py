@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from asyncqn import Cluster
-from asyncqn.errors import require
-from asyncqn.lab import FixedTrial, TuningProblem
+from asyncqn.errors import BadInput, require
+from asyncqn.lab import FixedTrial, TuningProblem, read_study
 from asyncqn.types import Problem
 from asyncqn_paper import movielens
 from asyncqn_paper.movielens import Timing
 from asyncqn_paper.problems import STANDARD, AlikeRows, Spectrum
-from asyncqn_paper.settings import N_OMEGA, N_Y, PAPER, algorithm, cluster
+from asyncqn_paper.settings import N_OMEGA, N_Y, NOBODY, PAPER, algorithm, cluster
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 EVALUATIONS, FEWER, LARGE = 200, 50, 5_000_000
 """Evaluations of a run of ratings until the limit, and of one on a `LARGE` set: an exact RMSE costs as much
 as dozens of steps."""
+
+
+TUNED = Path(__file__).resolve().parent / "tuned"
+"""The results of tuning that come with the package."""
+
+
+def tuned(name: str) -> dict[str, Any]:
+    """A study of the tuner, by the name of its file: {"best": {"parameters": ...}, "command": ...}."""
+    path = TUNED / f"{name}.json"
+    if not path.is_file():
+        raise BadInput(
+            f"there is no study {path}: make it with python -m asyncqn_paper tune --output {path}."
+        )
+    return read_study(path)
 
 
 def _kept(first: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,8 +50,8 @@ class GaussianProblem(TuningProblem):
     problem: Spectrum | AlikeRows = STANDARD
     epsilon: float = 0.05
     limit: float = 9000.0
-    serial: float = 0.0
-    """Of a message's 10 units, those that occupy the master."""
+    payer: str = NOBODY
+    """Who pays for messages: `settings.PAYERS`."""
 
     @property
     def goal(self) -> tuple[str, float]:
@@ -51,7 +66,7 @@ class GaussianProblem(TuningProblem):
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
         rows = N_Y / parameters["parts"] if "parts" in parameters else parameters.get("batch", N_OMEGA)
-        return cluster(self.algorithm, self.workers, self.variance, rows, self.serial)
+        return cluster(self.algorithm, self.workers, self.variance, rows, self.payer)
 
     def first(self) -> dict[str, Any] | None:
         return dict(PAPER[self.algorithm]) if self.algorithm in PAPER else None
@@ -112,7 +127,7 @@ class RatingsProblem(TuningProblem):
         return movielens.model(self.ratings)
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
-        return movielens.measured_cluster(self.timing, self.workers, kind=self.algorithm)
+        return movielens.measured_cluster(self.timing, self.workers)
 
     def first(self) -> dict[str, Any]:
         size = movielens.size_of(self.ratings)

@@ -1,93 +1,56 @@
-"""`asyncqn reproduce NAME...`: the paper's experiments, from specification to report."""
+"""`asyncqn reproduce [NAME...]`: the paper's experiments, from cells to the page."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from asyncqn.cli import Output
 
-if TYPE_CHECKING:
-    from asyncqn_paper.reproduce import Result
-
 
 def reproduce(
-    names: Annotated[
-        list[str], typer.Argument(help="fig1 ... fig5, order, map, remarks, theory, tempering; all.")
-    ],
     out: Output,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="fig1 ... fig5, theory, title, remarks; all by default.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full/--quick", help="The paper's size, or a small one.")] = False,
-    output: Annotated[Path, typer.Option(help="Where tables, figures and report go.")] = Path("reproduced"),
-    docs: Annotated[Path | None, typer.Option(help="Also publish tables and pages into this folder.")] = None,
-    tuned: Annotated[Path | None, typer.Option(help="Folder of tuned parameters.")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
-    bands: Annotated[
-        str, typer.Option(metavar="WHICH", help="Shades of figures: percentiles (10 to 90) or sigma (3).")
-    ] = "percentiles",
-    seed: Annotated[int, typer.Option(min=0, help="First seed of the repetitions.")] = 0,
+    output: Annotated[Path, typer.Option(help="Where tables, figures and page go.")] = Path("reproduced"),
+    processes: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    compute: Annotated[
+        bool, typer.Option("--compute/--publish", help="Compute what is missing, or show what is there.")
+    ] = True,
 ) -> None:
-    """Reproduce experiments of the paper; finished parts are not run again, interrupted ones go on."""
-    from asyncqn.errors import require
-    from asyncqn_paper.catalogue import MODULES, find
-    from asyncqn_paper.drawing import BANDS
-    from asyncqn_paper.experiment import Context
-    from asyncqn_paper.judgement import judged
-    from asyncqn_paper.report import write_html
-    from asyncqn_paper.reproduce import folder_of, load_results, run_experiment
+    """Reproduce the paper; finished cells are not computed again, and an interrupted call goes on.
 
-    require(bands in BANDS, f"--bands must be {' or '.join(BANDS)}, not {bands!r}.")
-    context = Context(output, full, processes, seed, out.progress, tuned)
-    size = "--full" if full else "--quick"
-    results = []
-    wanted = find(names)
-    minutes = [experiment.minutes[1 if full else 0] for experiment in wanted]
-    if len(wanted) > 1:
-        each = ", ".join(f"{one.name} {time:g}" for one, time in zip(wanted, minutes, strict=True))
-        out.say(f"{len(wanted)} experiments; about {sum(minutes):.0f} min on two processors in all: {each}")
-    for experiment, expected in zip(wanted, minutes, strict=True):
-        out.say(f"{experiment.name}: {experiment.title}; about {expected:g} min on two processors")
-        command = f"asyncqn reproduce {experiment.name} {size} --seed {seed}"
-        folder = folder_of(output, experiment.name, full)
-        results.append(run_experiment(experiment, replace(context, folder=folder, spent=[]), command, bands))
-    for row in judged(results):
-        if row.outcomes:
-            out.show(f"  {row.words}: {row.claim.text} ({len(row.outcomes)} settings)")
-    finished = load_results(output, list(MODULES))
-    write_html(finished, output / "report.html")
-    kept = [r.name for r in finished if r.manifest["size"] == "full"]
-    if kept and not full:
-        out.say(f"the report shows {', '.join(kept)} in full, from an earlier run")
-    if docs is not None:
-        _write_docs(results, docs, output / "docs")
-    out.show(f"the report is {output / 'report.html'}")
+    The full size takes hours. Stop it when you like: `--publish` then writes the page of what is finished.
+    """
+    from asyncqn_paper.catalogue import find
+    from asyncqn_paper.cells import Store
+    from asyncqn_paper.cells import compute as compute_cells
+    from asyncqn_paper.page import judged, write_page
+
+    wanted = find(names or [])
+    folder = output / "tables" if full else output / "quick" / "tables"
+    store = Store(folder, any_code=full)
+    batches = zip_longest(*(experiment.cells(full) for experiment in wanted), fillvalue=[])
+    cells = [cell for batch in batches for cell in chain.from_iterable(batch)]
+    if compute:
+        count = len(dict.fromkeys(cells))
+        out.say(f"{count} cells, of which {len(store.finished(list(dict.fromkeys(cells))))} are finished")
+        with out.progress("cells", count) as tell:
+            compute_cells(cells, store, processes, tell)
+    everything = find([])
+    store.publish([cell for one in everything for batch in one.cells(full) for cell in batch])
+    page = folder.parent / "reproduction.md"
+    verdicts = judged(everything, store, full)
+    write_page(everything, store, full, page)
+    for name, (verdict, _) in verdicts.items():
+        if sum(verdict.counts):
+            out.show(f"  {name}: {verdict.word} ({'/'.join(map(str, verdict.counts))} hold/fail/undecided)")
+    out.show(f"the page is {page}")
     out.result(
-        {
-            "report": str(output / "report.html"),
-            "experiments": {r.name: [found._asdict() for found in r.outcomes] for r in results},
-            "claims": {
-                row.claim.id: {**row.verdict._asdict(), "claim": row.claim.text}
-                for row in judged(results)
-                if row.outcomes
-            },
-        }
+        {"page": str(page), "claims": {name: verdict._asdict() for name, (verdict, _) in verdicts.items()}}
     )
-
-
-def _write_docs(results: list[Result], docs: Path, scratch: Path) -> None:
-    """Publish the tables of these results; write the pages from all that are published."""
-    from asyncqn_paper.catalogue import MODULES, find
-    from asyncqn_paper.page import write_page
-    from asyncqn_paper.reproduce import publish, published
-    from asyncqn_paper.theory_page import write_theory
-
-    for result in results:
-        if result.name in MODULES:
-            publish(result, docs / "tables")
-    everything = published(find(["all"]), docs / "tables", scratch)
-    write_page(everything, docs / "reproduction.md")
-    for result in everything:
-        if result.name == "theory":
-            write_theory(result, docs / "theory.md")

@@ -30,13 +30,11 @@ class GaussianOptions:
 
     variance: Annotated[float, option(_GAUSSIAN, "sigma_w^2 of the workers' times.")] = 200.0
     epsilon: Annotated[float, option(_GAUSSIAN, "Relative error to reach.")] = 0.05
-    serial: Annotated[float, option(_GAUSSIAN, "Of a message's 10 units, what occupies the master.")] = 0.0
 
     def check(self) -> None:
         _positive("epsilon", self.epsilon)
-        variance, serial = self.variance, self.serial
+        variance = self.variance
         require(0.0 <= variance < math.inf, f"--variance must be finite and not negative, not {variance}.")
-        require(0.0 <= serial <= 10.0, f"--serial must lie between 0 and 10, not {serial}.")
 
     def study(
         self, algorithm: str, problem: str, W: int, runs: dict[str, int], output: Path | None
@@ -50,10 +48,8 @@ class GaussianOptions:
         tuned = GaussianProblem(
             algorithm=algorithm, workers=W, problem=PROBLEMS[problem], **vars(self), **runs
         )
-        link = f"-b{self.serial:g}" if self.serial else ""
-        path = output or STUDIES / f"{algorithm}-{problem}-W{W}-var{self.variance:g}{link}.json"
+        path = output or STUDIES / f"{algorithm}-{problem}-W{W}-var{self.variance:g}.json"
         options = f"--workers {W} --variance {self.variance:g} --epsilon {self.epsilon:g}"
-        options += f" --serial {self.serial:g}" if self.serial else ""
         return StudyRequest(tuned, path, f"{COMMAND} {algorithm} --problem {problem} {options}")
 
 

@@ -1,83 +1,287 @@
-"""Figure 2: time to epsilon against sigma_w^2 at W = 40, over all that the paper leaves open."""
+"""Figure 2: time to epsilon against sigma_w^2 at W = 40, over what the paper leaves open."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from asyncqn_paper.consistency import candidates
-from asyncqn_paper.controls import without_pairs
-from asyncqn_paper.experiment import Context, Experiment, Tables
-from asyncqn_paper.figures.fig2_after import STAYING_AT, long_runs
-from asyncqn_paper.figures.fig2_cases import CASES, TUNED_CASES, study_name
-from asyncqn_paper.figures.fig2_drawing import draw
-from asyncqn_paper.figures.fig2_headline import headline
-from asyncqn_paper.figures.fig2_outcomes import outcomes
-from asyncqn_paper.figures.times import measure_staying, run_labelled, run_named
-from asyncqn_paper.settings import NAMES
+import numpy as np
 
-LIMIT = 9000.0
+from asyncqn_paper.cells import Cell
+from asyncqn_paper.drawing import ALGORITHM_STYLES, band, few_decades, panels
+from asyncqn_paper.experiment import Experiment, Get
+from asyncqn_paper.figures.gaussian import TARGETS, Curve, scale_below_limit, seeds_and_draws
+from asyncqn_paper.figures.verdict_grid import verdict_grid
+from asyncqn_paper.records import Record
+from asyncqn_paper.rules import (
+    CLAIMS,
+    UNDECIDED,
+    Estimate,
+    Outcome,
+    above,
+    all_of,
+    times_apart,
+)
+from asyncqn_paper.settings import EVERYONE, NAMES, NOBODY, PAPER, PAYERS, given
+from asyncqn_paper.studies import tuned
+
+SGD, MB, AS = NAMES
+VARIANCES = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0)
+LIMIT = 6000.0
+GRID = ("rows-alike-2", "rows-alike-8", "five-directions-8", "five-weak-10", "three-weak-39")
+"""Problems of the grid, from weakly to strongly correlated; the last is the most correlated that the table
+allows (mean |correlation| 0.26), and violates the noise floor of a-SGD."""
+TUNED_ON = ("rows-alike-8", "five-weak-10", "linear-gaussian", "linear-gaussian-stiff")
+PROBLEM, PAYS, INTEGRATOR, H0 = "problem", "who pays for messages", "integrator", "H₀"
+NUMBERS, QUORUM, REUSE, START, TARGET = "numbers", "quorum", "overlap reused by mb", "start", "target"
+CAUTIOUS = "cautious constant"
+BY_PAIRS, ORACLE, BOTH = "by pairs", "√(0.8/λ) I for as-L-BFGS alone", "√(0.8/λ) I for both"
+EVERY_PAIR, SOME_PAIRS = 1e-4, 1.2
+"""The cautious constant: up to 1 it admits every pair of these models, since gradients contain the prior."""
+BASE = {
+    PROBLEM: "rows-alike-8",
+    PAYS: NOBODY,
+    INTEGRATOR: "explicit",
+    H0: BY_PAIRS,
+    NUMBERS: "the table's",
+    QUORUM: "1",
+    REUSE: "no",
+    START: "prior",
+    CAUTIOUS: "as H₀ says",
+}
 
 
-class Size(NamedTuple):
-    """How often each point is measured, and where; how often without pairs."""
+class Setting(NamedTuple):
+    """One combination of choices, but for the target: all targets come from the same runs."""
 
-    repetitions: int
-    variances: tuple[float, ...]
-    controls: int
+    choices: dict[str, str]
+
+    def parameters(self, kind: str) -> dict[str, Any]:
+        """The parameters of a method."""
+        chosen = self.choices
+        if chosen[NUMBERS] == "tuned":
+            return dict(tuned(f"{kind}-{chosen[PROBLEM]}")["best"]["parameters"])
+        found = dict(PAPER[kind])
+        fixed = chosen[H0] == BOTH or (chosen[H0] == ORACLE and kind == AS)
+        if kind != SGD:
+            found["initial_scale"] = scale_below_limit(chosen[PROBLEM]) if fixed else "pair"
+        if kind == MB:
+            found |= {"quorum": float(chosen[QUORUM]), "reuse_overlap": chosen[REUSE] == "yes"}
+        if kind == AS:
+            own = chosen[CAUTIOUS] if chosen[CAUTIOUS] != BASE[CAUTIOUS] else ""
+            found["epsilon"] = float(own) if own else SOME_PAIRS if fixed else EVERY_PAIR
+            found["integrator"] = chosen[INTEGRATOR]
+        return found
+
+    def curve(self, kind: str, variance: float, seeds: int, *, pairs: bool = True) -> Curve:
+        """The cell of one point."""
+        own = self.parameters(kind)
+        if not pairs:
+            own = {name: v for name, v in own.items() if name not in ("epsilon", "cosine_floor")}
+            own["memory"] = 0
+        chosen = self.choices
+        return Curve(
+            chosen[PROBLEM],
+            kind,
+            given(own),
+            variance,
+            seeds,
+            payer=chosen[PAYS],
+            start=chosen[START],
+            limit=LIMIT,
+        )
 
 
-QUICK = Size(6, (1.0, 200.0, 900.0), 3)
-FULL = Size(60, (1.0, 25.0, 50.0, 100.0, 200.0, 400.0, 600.0, 900.0), 12)
-FOLLOWED = 4
-"""Of the runs of a point, those that are looked at after they have arrived."""
-
-
-def compute(context: Context) -> Tables:
-    """Tables `times`, `controls` (M = 0), `staying` (with both), `after`,
-    `candidates` (the rule) and `parameters`."""
-    size = FULL if context.full else QUICK
-    seeds = range(context.seed, context.seed + size.repetitions)
-    cases = dict(CASES)
-    origin = {("base", kind): "the paper's table and the settings" for kind in NAMES}
-    for name, case in TUNED_CASES.items():
-        studies = {kind: context.tuned(study_name(kind, case.problem, case.serial)) for kind in NAMES}
-        cases[name] = case._replace(parameters={k: s["best"]["parameters"] for k, s in studies.items()})
-        origin |= {(name, kind): study["command"] for kind, study in studies.items()}
-    used = [
-        {"setting": name, "algorithm": kind, "found by": how, "parameters": str(cases[name].parameters[kind])}
-        for (name, kind), how in origin.items()
+def settings() -> list[list[Setting]]:
+    """Every setting, in batches: those that decide most first."""
+    grid = [
+        Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
+        for integrator in ("explicit", "modified")
+        for payer in PAYERS
+        for h0 in (BY_PAIRS, ORACLE, BOTH)
+        for problem in GRID
     ]
-    times, controls, staying = [], [], []
-    for name, case in cases.items():
-        plain = without_pairs(case.parameters["as-lbfgs"])
-        for kind, own, pairs in [*((k, case.parameters[k], True) for k in NAMES), ("as-lbfgs", plain, False)]:
-            some = seeds if pairs else seeds[: size.controls]
-            jobs = [(name, job) for job in case.jobs(kind, own, size.variances, some, LIMIT)]
-            times += jobs if pairs else []
-            controls += [] if pairs else jobs
-            labels = {"setting": name, "control": not pairs}
-            followed = case.jobs(kind, own, [STAYING_AT], seeds[:FOLLOWED], LIMIT)
-            staying += [(labels, job) for job in followed]
-    return {
-        "times": run_named(context, "Fig. 2, three algorithms", times),
-        "controls": run_named(context, "Fig. 2, as-L-BFGS without pairs", controls),
-        "staying": run_labelled(context, "Fig. 2, what comes after ε", staying, measure_staying),
-        "after": long_runs(context),
-        "candidates": candidates(),
-        "parameters": used,
+
+    def chosen(*problems: str, payers: tuple[str, ...] = tuple(PAYERS), **more: str) -> list[Setting]:
+        told = {"integrator": "explicit", **more}
+        return [
+            s
+            for s in grid
+            if s.choices[PROBLEM] in problems
+            and s.choices[PAYS] in payers
+            and s.choices[INTEGRATOR] == told["integrator"]
+            and s.choices[H0] == told.get("h0", s.choices[H0])
+        ]
+
+    near, few = GRID[:2], (NOBODY, EVERYONE)
+    first = chosen(*near, payers=few, h0=BY_PAIRS)
+    second = [*chosen(*near, payers=few, h0=BY_PAIRS, integrator="modified"), *chosen(*near, payers=few)]
+    third = [*chosen(*GRID[:3]), *chosen(*GRID[:3], integrator="modified")]
+    around = [
+        Setting({**BASE, PROBLEM: problem, PAYS: payer, axis: value})
+        for axis, values in (
+            (QUORUM, ("0.5", "0.75")),
+            (REUSE, ("yes",)),
+            (START, ("zero", "far")),
+            (CAUTIOUS, ("1.2", "100")),
+        )
+        for value in values
+        for problem in ("rows-alike-2", "rows-alike-8")
+        for payer in (NOBODY, EVERYONE)
+    ]
+    searched = [Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"}) for problem in TUNED_ON]
+    return [first, second, third, [*searched, *around, *grid]]
+
+
+def _size(full: bool) -> tuple[list[list[Setting]], tuple[float, ...], int]:
+    """The settings, the values of sigma_w^2 and the repetitions."""
+    if full:
+        return settings(), VARIANCES, 100
+    return [[Setting({**BASE, PAYS: payer}) for payer in (NOBODY, EVERYONE)]], (0.0, 200.0, 900.0), 10
+
+
+def cells(full: bool) -> list[list[Cell]]:
+    """The points of all settings, and as-L-BFGS without pairs at one sigma_w^2."""
+    batches, variances, seeds = _size(full)
+    return [
+        [
+            cell
+            for setting in batch
+            for cell in (
+                *(setting.curve(kind, v, seeds) for kind in NAMES for v in variances),
+                setting.curve(AS, 200.0, seeds, pairs=False),
+            )
+        ]
+        for batch in batches
+    ]
+
+
+Points = dict[float, list[Record]]
+
+
+def _rows(get: Get, setting: Setting, variances: Sequence[float], seeds: int) -> dict[str, Points] | None:
+    """The records of all points of a setting; None where one is missing."""
+    rows: dict[str, Points] = {kind: {} for kind in NAMES}
+    for kind in NAMES:
+        for v in variances:
+            records = get(setting.curve(kind, v, seeds))
+            if records is None:
+                return None
+            rows[kind][v] = records
+    return rows
+
+
+def outcomes(get: Get, full: bool) -> list[Outcome]:
+    """What every finished setting says, for every target."""
+    found = []
+    batches, variances, seeds = _size(full)
+    for setting in (setting for batch in batches for setting in batch):
+        rows = _rows(get, setting, variances, seeds)
+        if rows is not None:
+            control = get(setting.curve(AS, 200.0, seeds, pairs=False))
+            for words, name in TARGETS.items():
+                found += _judge(rows, control, f"time {name}", {**setting.choices, TARGET: words})
+    return found
+
+
+def _judge(
+    rows: dict[str, Points], control: list[Record] | None, name: str, choices: dict[str, str]
+) -> list[Outcome]:
+    """The claims of Fig. 2 in one setting."""
+    ends = tuple(rows[AS])[0], tuple(rows[AS])[-1]
+
+    def ratio(slow: tuple[str, float], quick: tuple[str, float]) -> Estimate | str:
+        a, b = (rows[kind][v] for kind, v in (slow, quick))
+        return times_apart([r[name] for r in a], [r[name] for r in b], seeds_and_draws(a), LIMIT)
+
+    def part(claim: str, found: Estimate | str) -> Outcome:
+        if isinstance(found, str):
+            return Outcome(claim, choices, UNDECIDED, because=found)
+        return above(claim, choices, found)
+
+    def joint(claim: str, parts: list[Outcome]) -> Outcome:
+        return all_of(claim, choices, parts)
+
+    low, high = ends
+    similar = ratio((MB, low), (AS, low))
+    if not isinstance(similar, str):
+        similar = similar._replace(value=-abs(similar.value))
+    told = {
+        "fig2-sgd": joint("fig2-sgd", [part("fig2-sgd", ratio((SGD, low), (k, low))) for k in (MB, AS)]),
+        "fig2-alike": part("fig2-alike", similar),
+        "fig2-mb": part("fig2-mb", ratio((MB, high), (MB, low))),
+        "fig2-robust": joint(
+            "fig2-robust", [part("fig2-robust", ratio((k, low), (k, high))) for k in (SGD, AS)]
+        ),
+        "fig2-best": joint(
+            "fig2-best",
+            [part("fig2-best", ratio((SGD, v), (AS, v))) for v in rows[AS]]
+            + [part("fig2-best", ratio((MB, v), (AS, v))) for v in rows[AS] if v >= 200.0],
+        ),
     }
+    arrived = [[float(r[name] is not None) for r in records] for records in rows[AS].values()]
+    shares = np.mean(arrived, axis=0) - 0.9
+    draws = seeds_and_draws(rows[AS][low])
+    means = [float(shares[np.asarray(draws) == d].mean()) for d in sorted(set(draws))]
+    spread = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+    told["table"] = above("table", choices, Estimate(float(np.mean(means)), spread, len(shares)))
+    if control is not None and 200.0 in rows[AS]:
+        mine = rows[AS][200.0]
+        found = times_apart([r[name] for r in control], [r[name] for r in mine], draws, LIMIT)
+        told["pairs"] = part("pairs", found)
+    whole = joint("fig2", [told[name] for name in CLAIMS["fig2"].parts])
+    return [*told.values(), whole]
+
+
+def draw(get: Get, full: bool) -> dict[str, Any]:
+    """The paper's axes and shades for each payer, medians below; then the grid of settings."""
+    _, variances, seeds = _size(full)
+    shown = [p for p in PAYERS if _rows(get, Setting({**BASE, PAYS: p}), variances, seeds) is not None]
+    figure, axes = panels(2, max(1, len(shown)), width=2.7, height=2.6, sharex=True, sharey=True)
+    for column, payer in zip(axes.T, shown, strict=False):
+        for integrator in ("explicit", "modified"):
+            rows = _rows(get, Setting({**BASE, PAYS: payer, INTEGRATOR: integrator}), variances, seeds)
+            for kind, points in (rows or {}).items():
+                if kind == AS or integrator == "explicit":
+                    _lines(column, kind, integrator, points)
+        column[0].set_title(f"{payer} pays" if payer != EVERYONE else "every exchange is paid", fontsize=8)
+        column[1].set_xlabel(r"$\sigma_w^2$")
+    for axis, words in zip(axes[:, 0], ("mean, 3 std. dev.", "median, 10–90 %"), strict=True):
+        axis.set(yscale="log", ylabel=rf"time to $\varepsilon$ ({words})")
+        few_decades(axis)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    mine = [found for found in outcomes(get, full) if found.choices[TARGET] == "ε = 0.05"]
+    mine = [
+        o for o in mine if all(o.choices[a] == BASE[a] for a in (NUMBERS, QUORUM, REUSE, START, CAUTIOUS))
+    ]
+    claims = ("fig2-sgd", "fig2-mb", "fig2-robust", "fig2-best", "fig2")
+    grid = verdict_grid(mine, claims, (PROBLEM, H0), (PAYS, INTEGRATOR), columns=5)
+    return {"fig2": figure, "fig2_settings": grid}
+
+
+def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
+    """Mean and three standard deviations, median and percentiles; runs that do not arrive count as the limit."""
+    times = np.array(
+        [[LIMIT if r["time 0.05"] is None else r["time 0.05"] for r in p] for p in points.values()]
+    )
+    look = dict(ALGORITHM_STYLES[kind])
+    name = NAMES[kind] + (", modified" if integrator == "modified" else "")
+    if integrator == "modified":
+        look |= {"linestyle": "--", "marker": "^"}
+    mean, wide = times.mean(axis=1), 3.0 * times.std(axis=1)
+    low, high = np.quantile(times, (0.1, 0.9), axis=1)
+    band(column[0], list(points), mean, np.maximum(mean - wide, 20.0), mean + wide, name, look)
+    band(column[1], list(points), np.median(times, axis=1), low, high, name, look)
 
 
 EXPERIMENT = Experiment(
     "fig2",
     "Time to ε against the spread of the workers' speed",
-    "Simulated time until (U − U*)/U* ≤ ε at W = 40; lines are means, shades 10 to 90 % of the runs. "
-    "Problems were chosen by a rule that looks at no time (src/asyncqn_paper/consistency.py).",
-    compute,
-    draw,
+    "Simulated time until (U − U*)/U* ≤ 0.05 at W = 40 with the table's numbers, rows alike 8, H₀ by pairs: mean "
+    "with three standard deviations above, median with percentiles below. The grid has a square for every "
+    "setting: problem and H₀ down, who pays for messages and the integrator across.",
+    cells,
     outcomes,
-    quick="6 repetitions at 3 values of σ_w²",
-    full="60 repetitions at 8 values of σ_w²",
-    minutes=(2.0, 31.0),
-    headline=headline,
+    draw,
 )

@@ -1,322 +1,228 @@
 """Figure 3: iterations and time to epsilon of as-L-BFGS against the number of workers.
 
-The step is chosen for every W, as in the paper, here by a stated rule: all of a grid of
-q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W are tried on tuning seeds, and the
-fastest that always arrives is measured on fresh seeds; where fewer than half of those runs arrive, the next.
-Beside each point stands the same run without pairs (M = 0): a W = 1 that rare bad pairs slow down would
-flatter the speedup.
+The paper uses a smaller step where there are more workers and does not say which; here a rule chooses it for
+every W: of a grid of q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W, the fastest on
+tuning seeds of those that always arrive.  It is then measured on fresh seeds.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from asyncqn.lab import delay_limit
-from asyncqn_paper.claim_list import CAUTIOUS, H0, LINK, PROBLEM, SPREAD, START, TARGET
-from asyncqn_paper.claims import Outcome, outcome
-from asyncqn_paper.consistency import consistency
-from asyncqn_paper.controls import accepted_words, without_pairs
+from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, band, few_decades, panels
-from asyncqn_paper.experiment import Context, Experiment, Tables
-from asyncqn_paper.figures.fig2_cases import EVERY_PAIR, FEW_PAIRS, SOME_PAIRS, START_WORDS, problem_words
-from asyncqn_paper.figures.times import Curve, Job, curve, run_labelled
-from asyncqn_paper.records import Record, column, distinct, where
-from asyncqn_paper.settings import MESSAGE, PAPER, PRODUCTS, given
+from asyncqn_paper.experiment import Experiment, Get
+from asyncqn_paper.figures.fig2 import INTEGRATOR, PAYS, PROBLEM, SOME_PAIRS
+from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit, seeds_and_draws
+from asyncqn_paper.figures.verdict_grid import verdict_grid
+from asyncqn_paper.records import Record
+from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of, decide, estimate, times_apart
+from asyncqn_paper.settings import EVERYONE, MESSAGE, NOBODY, PAPER, PRODUCTS, algorithm, cluster, given
 
-RATES = (0.002, 0.005, 0.0125, 0.03, 0.08, 0.2)
-FRICTIONS = (0.4, 0.9)
-LARGEST_FRICTION = 0.3
-TUNING_SEED = 2_000_000
-ATTEMPTS = 4
+WORKERS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100)
+VARIANCES = (0.0, 200.0, 900.0)
+RATES, FRICTIONS, LARGEST_FRICTION = (0.005, 0.0125, 0.03, 0.08, 0.2), (0.4, 0.9), 0.3
+TUNING_SEED, TUNING_SEEDS = 2_000_000, 3
 CYCLE = 10.0 + PRODUCTS["as-lbfgs"] + MESSAGE
-TICKS = (1, 2, 5, 10, 20, 40, 80)
-RISES, STEADY = 1.1, 1.05
-"""Iterations rise: by this factor from the first to the last W.  Time falls: no W takes longer than this
-times the time of the W before."""
+MOST_COMMITS = 6000.0
+TIME, COMMITS = "time 0.05", "commits 0.05"
+SPREAD, MEMORY = "σ_w²", "curvature pairs"
+FALLS, STEADY = np.log(2.0), np.log(1.0 / 1.05)
 
 
-class Setting(NamedTuple):
-    """A problem with H0 = c I, a cautious constant, and what of a message occupies the master."""
+@dataclass(frozen=True)
+class Point(Cell):
+    """One W: the step that the rule chooses, and all repetitions with it."""
 
+    table: ClassVar[str] = "workers"
     problem: str
-    scale: float
-    epsilon: float
-    serial: float = 0.0
-    target: float = 0.05
-    start: str = "prior"
+    payer: str
+    integrator: str
+    memory: int
+    variance: float
+    workers: int
+    seeds: int
 
     @property
-    def choices(self) -> dict[str, str]:
-        return {
-            PROBLEM: problem_words(self.problem),
-            LINK: f"b = {self.serial:g}",
-            CAUTIOUS: f"cautious constant {self.epsilon:g}",
-            H0: f"H₀ = {self.scale:g} I",
-            TARGET: f"ε = {self.target:g}",
-            START: START_WORDS[self.start],
-        }
+    def limit(self) -> float:
+        """The time that a run may take: so many commits, at the pace that the link allows."""
+        pace = self.workers if self.payer == NOBODY else min(self.workers, 40)
+        return MOST_COMMITS * CYCLE / pace
 
-    @property
-    def words(self) -> str:
-        usual = (self.target, self.start) == (0.05, "prior")
-        return ", ".join(list(self.choices.values())[: 3 if usual else None])
+    def parameters(self, rate: float, friction: float) -> dict[str, Any]:
+        """The table's parameters with gamma and h from the numbers of the grid."""
+        scale = scale_below_limit(self.problem)
+        gamma = min(LARGEST_FRICTION, friction / self.workers)
+        found = {**PAPER["as-lbfgs"], "initial_scale": scale, "epsilon": SOME_PAIRS, "memory": self.memory}
+        found |= {"gamma": gamma, "h": rate * gamma / (scale**2 * largest(self.problem))}
+        return {**found, "integrator": self.integrator}
 
+    def runs(self, own: Mapping[str, Any], seeds: range, limit: float) -> list[Record]:
+        """Repetitions with these parameters."""
+        curve = Curve(self.problem, "as-lbfgs", given(own), self.variance, 1, limit=limit)
+        machines = cluster("as-lbfgs", self.workers, self.variance, payer=self.payer)
+        method = algorithm("as-lbfgs", own)
+        return [curve.run(method, machines, seed) for seed in seeds]
 
-SETTINGS = {
-    setting.words: setting
-    for setting in (
-        Setting("rows-alike-8", 0.3, SOME_PAIRS),
-        Setting("rows-alike-8", 0.3, SOME_PAIRS, 2.0),
-        Setting("rows-alike-8", 0.3, EVERY_PAIR),
-        Setting("five-weak-10", 0.1, FEW_PAIRS),
-        Setting("rows-alike-8", 0.2, SOME_PAIRS, target=0.1, start="far"),
-    )
-}
-
-
-class Size(NamedTuple):
-    """How much is measured; `most_commits` limits every run."""
-
-    repetitions: int
-    workers: tuple[int, ...]
-    variances: tuple[float, ...] = (1.0, 200.0, 900.0)
-    tuning_seeds: int = 2
-    most_commits: float = 8000.0
+    def measure(self) -> list[Record]:
+        best, limit, chosen = np.inf, self.limit, self.parameters(RATES[0], FRICTIONS[0])
+        tuning = range(TUNING_SEED, TUNING_SEED + TUNING_SEEDS)
+        for rate in reversed(RATES):
+            for friction in FRICTIONS:
+                own = self.parameters(rate, friction)
+                times = [record[TIME] for record in self.runs(own, tuning, limit)]
+                if None not in times and np.mean(times) < best:
+                    best, chosen = float(np.mean(times)), own
+                    limit = min(self.limit, 3.0 * max(times))  # nothing slower can win
+        step = {"h": chosen["h"], "gamma": chosen["gamma"]}
+        return [{**record, **step} for record in self.runs(chosen, range(self.seeds), self.limit)]
 
 
-QUICK = Size(6, (1, 3, 10, 40, 80))
-FULL = Size(40, (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100), (1.0, 25.0, 200.0, 900.0), 3)
+def settings() -> list[list[dict[str, Any]]]:
+    """The settings in batches: problem, payer, integrator and M."""
+    every = [
+        {"problem": problem, "payer": payer, "integrator": integrator, "memory": memory}
+        for memory in (3, 0)
+        for integrator in ("explicit", "modified")
+        for problem in ("rows-alike-8", "five-directions-8")
+        for payer in (NOBODY, EVERYONE)
+    ]
+    first = [one for one in every if (one["memory"], one["integrator"]) == (3, "explicit")]
+    return [first[:1], first[1:2], first[2:], [one for one in every if one not in first]]
 
 
-def fixed_parameters(setting: Setting) -> dict[str, Any]:
-    """The table's parameters with H0 and the cautious constant of a setting."""
-    return {**PAPER["as-lbfgs"], "initial_scale": setting.scale, "epsilon": setting.epsilon}
+def _size(full: bool) -> tuple[list[list[dict[str, Any]]], tuple[float, ...], tuple[int, ...], int]:
+    if full:
+        return settings(), VARIANCES, WORKERS, 100
+    return [settings()[0][:1]], (0.0, 900.0), (1, 10, 40), 6
 
 
-def parameters(setting: Setting, rate: float, friction: float, workers: int) -> dict[str, Any]:
-    """The table's parameters with gamma and h from the numbers of the grid."""
-    gamma = min(LARGEST_FRICTION, friction / workers)
-    h = rate * gamma / (setting.scale**2 * consistency(setting.problem).largest)
-    return {**fixed_parameters(setting), "gamma": gamma, "h": h}
-
-
-def compute(context: Context) -> Tables:
-    """Tables `grid`, `runs` and `parameters`."""
-    size = FULL if context.full else QUICK
-    tuning = range(TUNING_SEED + context.seed, TUNING_SEED + context.seed + size.tuning_seeds)
-    fresh = range(context.seed, context.seed + size.repetitions)
-
-    def job(
-        role: str, point: tuple[str, float, int], own: dict[str, Any], seeds: range, **labels: Any
-    ) -> tuple[Record, Job]:
-        name, variance, W = point
-        setting = SETTINGS[name]
-        told = {"role": role, "setting": name, "h": own["h"], "gamma": own["gamma"], **labels}
-        limit = size.most_commits * CYCLE / min(W, 40 if setting.serial else W)
-        place = (W, setting.target, limit, setting.serial, setting.start)
-        return told, Job(setting.problem, "as-lbfgs", given(own), variance, tuple(seeds), *place)
-
-    points = [(name, v, W) for name in SETTINGS for v in size.variances for W in size.workers]
-    grid = run_labelled(
-        context,
-        "Fig. 3, steps for every W",
+def cells(full: bool) -> list[list[Cell]]:
+    """Every W and sigma_w^2 of every setting."""
+    batches, variances, workers, seeds = _size(full)
+    return [
         [
-            job("grid", point, parameters(SETTINGS[point[0]], q, g, point[2]), tuning, rate=q, friction=g)
-            for point in points
-            for q in RATES
-            for g in FRICTIONS
-        ],
-    )
-    ranks = {(name, v, W): ranked(where(grid, setting=name, variance=v, workers=W)) for name, v, W in points}
-    chosen: dict[tuple[str, float, int], list[Record]] = {}
-    for attempt in range(ATTEMPTS):
-        waiting = [point for point, steps in ranks.items() if point not in chosen and len(steps) > attempt]
-        tries = [
-            job("chosen", p, parameters(SETTINGS[p[0]], *ranks[p][attempt], p[2]), fresh) for p in waiting
+            Point(**setting, variance=v, workers=W, seeds=seeds)
+            for setting in batch
+            for v in variances
+            for W in workers
         ]
-        records = run_labelled(context, f"Fig. 3, repetitions, choice {attempt + 1}", tries)
-        for k, point in enumerate(waiting):
-            mine = records[k * len(fresh) : (k + 1) * len(fresh)]
-            last = attempt == ATTEMPTS - 1 or len(ranks[point]) == attempt + 1
-            if last or np.isfinite(column(mine, "time")).mean() >= 0.5:
-                chosen[point] = mine
-    runs = []
-    for point in points:
-        same = fixed_parameters(SETTINGS[point[0]])
-        if point in chosen:
-            step = {name: chosen[point][0][name] for name in ("h", "gamma")}
-            runs.append(job("no pairs", point, without_pairs({**same, **step}), fresh))
-        if point[1] == size.variances[-1]:
-            runs.append(job("fixed", point, same, fresh))
-    how = f"grid over q {RATES} and gamma W {FRICTIONS}"
-    return {
-        "grid": grid,
-        "runs": [
-            *(record for records in chosen.values() for record in records),
-            *run_labelled(context, "Fig. 3, without pairs, and a fixed step", runs),
-        ],
-        "parameters": [
-            {"setting": "chosen", "found by": how},
-            {"setting": "fixed", "found by": "the paper's table, H0 and cautious constant of the setting"},
-        ],
-    }
+        for batch in batches
+    ]
 
 
-def ranked(grid: Sequence[Record]) -> list[tuple[float, float]]:
-    """(rate, friction) of those that always reach epsilon, the least mean time first."""
-    found = []
-    for q in distinct(grid, "rate"):
-        for g in distinct(grid, "friction"):
-            times = column(where(grid, rate=q, friction=g), "time")
-            if np.isfinite(times).all():
-                found.append((float(times.mean()), q, g))
-    return [(q, g) for _, q, g in sorted(found)]
+def _rows(get: Get, full: bool, setting: dict[str, Any], variance: float) -> dict[int, list[Record]] | None:
+    """The records by W; None where one is missing."""
+    _, _, workers, seeds = _size(full)
+    points = {W: get(Point(**setting, variance=variance, workers=W, seeds=seeds)) for W in workers}
+    return None if None in points.values() else {W: records or [] for W, records in points.items()}
 
 
-def draw(tables: Tables) -> dict[str, Any]:
-    """The paper's two panels, iterations and time against W, for one setting; time in the others below."""
-    names = list(SETTINGS)
-    figure, axes = panels(2, 3, width=3.1, height=2.7)
-    spots = [(axes[0][0], names[0], "commits"), (axes[0][1], names[0], "time")]
-    spots += list(zip((axes[0][2], *axes[1]), names[1:], ("time",) * 4, strict=True))
-    for axis, name, what in spots:
-        axis.set(xscale="log", yscale="log")
-        _panel(axis, where(tables["runs"], setting=name), what)
-        axis.set_title(textwrap.fill(name, 40), fontsize=8)
-        axis.set(
-            xlabel="workers W", ylabel=rf"{'iterations' if what == 'commits' else 'time'} to $\varepsilon$"
-        )
-        axis.set_xticks(TICKS, [str(w) for w in TICKS])
-        axis.minorticks_off()
-        few_decades(axis)
-    handles = axes[0][1].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=7.5)
-    return {"fig3": figure}
+def _words(setting: dict[str, Any]) -> dict[str, str]:
+    memory = "on" if setting["memory"] else "off (M = 0)"
+    named = {PROBLEM: setting["problem"], PAYS: setting["payer"], INTEGRATOR: setting["integrator"]}
+    return {**named, MEMORY: memory}
 
 
-def _panel(axis: Any, runs: Sequence[Record], what: str) -> None:
-    variances = sorted(distinct(runs, "variance"))
-    for role, words, looks in (
-        ("chosen", "step chosen for every W", VARIANTS[1:]),
-        ("no pairs", "the same, M = 0", (*CONTROLS, VARIANTS[0])),
-    ):
-        for variance, look in zip(variances, looks, strict=False):
-            found = curve(where(runs, role=role, variance=variance), what, "workers")
-            x, middle, low, high, _ = found
-            band(axis, x, middle, low, high, rf"{words}, $\sigma_w^2$ = {variance:g}", look)
-            if what == "time" and role == "chosen" and np.isfinite(middle).any():
-                start = int(np.flatnonzero(np.isfinite(middle))[0])
-                line = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
-                label = "linear speedup" if variance == variances[0] else None
-                axis.plot(x, middle[start] * x[start] / x, label=label, **line)
-
-
-def outcomes(tables: Tables) -> list[Outcome]:
-    """Iterations up, time down, more so for steady workers; and where a fixed step fails."""
-    found = []
-    for name, setting in SETTINGS.items():
-        runs = where(tables["runs"], setting=name)
-        for variance in sorted(distinct(runs, "variance")):
-            words = f"{name}, σ_w² = {variance:g}"
-            chosen = where(runs, role="chosen", variance=variance)
-            commits, times = (curve(chosen, what, "workers") for what in ("commits", "time"))
-            plain = curve(where(runs, role="no pairs", variance=variance), "time", "workers")
-            controls = _controls(chosen, times, plain)
-            steps = [where(chosen, workers=int(w))[0]["h"] for w in (commits.x[0], commits.x[-1])]
-            rises = bool(commits.mean[-1] > RISES * commits.mean[0]) if commits.arrives else None
-            told = f"iterations {_ends(commits)}; h {steps[0]:.1e} at the first, {steps[1]:.1e} at the last"
-            found.append(outcome("fig3-iterations", words, rises, told + controls, setting.choices))
-            falls = bool((times.mean[1:] <= STEADY * times.mean[:-1]).all()) if times.arrives else None
-            told = f"time {_ends(times)}: {times.mean[0] / times.mean[-1]:.1f} times faster"
-            found.append(outcome("fig3-time", words, falls, told + controls, setting.choices))
-        found += _spreads(name, setting, where(runs, role="chosen"))
-    return [*found, *(_friction(tables, name) for name in SETTINGS)]
-
-
-def _spreads(name: str, setting: Setting, chosen: Sequence[Record]) -> list[Outcome]:
-    """The speedup with the steadiest workers against that with the others, from the first to the last W at
-    which most runs of both arrive.
-
-    Runs of one seed share their start and their samples, so the speedups are compared seed by seed: the claim
-    holds where their ratio is above 1 by two standard errors, fails where it is as far below `STEADY`, and
-    cannot be told otherwise.
-    """
-    found = []
-    low, *others = sorted(distinct(chosen, "variance"))
-    for high in others:
-        words, choices = f"σ_w² = {low:g} against {high:g}", dict(setting.choices)
-        choices[SPREAD] = words
-        arrived = [
-            {int(x) for x, share in zip(c.x, c.share, strict=True) if share >= 0.5}
-            for c in (curve(where(chosen, variance=v), "time", "workers") for v in (low, high))
-        ]
-        both = sorted(set.intersection(*arrived))
-        gains = _gains(chosen, low, high, both) if len(both) > 1 else np.array([])
-        if gains.size < 2:
-            found.append(outcome("fig3-variance", f"{name}, {words}", None, "too few runs arrive", choices))
-            continue
-        mean, error = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
-        holds = True if mean > 2 * error else False if mean + 2 * error < np.log(STEADY) else None
-        told = (
-            f"speedup from W = {both[0]} to {both[-1]} at σ_w² = {low:g} over that at {high:g}: "
-            f"{np.exp(mean):.3f}, two standard errors {np.exp(mean - 2 * error):.3f} to "
-            f"{np.exp(mean + 2 * error):.3f} ({gains.size} seeds)"
-        )
-        found.append(outcome("fig3-variance", f"{name}, {words}", holds, told, choices))
+def outcomes(get: Get, full: bool) -> list[Outcome]:
+    """What every finished setting says."""
+    found: list[Outcome] = []
+    batches, variances, _, _ = _size(full)
+    for setting in (setting for batch in batches for setting in batch):
+        complete = {v: rows for v in variances if (rows := _rows(get, full, setting, v)) is not None}
+        for v, rows in complete.items():
+            found += _judge(rows, {**_words(setting), SPREAD: f"{v:g}"})
+        if variances[0] in complete and variances[-1] in complete:
+            found.append(_spreads(complete[variances[0]], complete[variances[-1]], _words(setting)))
     return found
 
 
-def _gains(chosen: Sequence[Record], low: float, high: float, both: Sequence[int]) -> Any:
-    """Logarithms of the ratio of the two speedups, for every seed whose four runs arrive."""
-    times = {(r["variance"], r["workers"], r["seed"]): r["time"] for r in chosen if r["time"]}
-    found = []
-    for seed in distinct(chosen, "seed"):
-        keys = [(v, W, seed) for v in (low, high) for W in (both[0], both[-1])]
-        if all(key in times for key in keys):
-            one, many, uneven_one, uneven_many = (float(times[key]) for key in keys)
-            found.append(np.log(one / many) - np.log(uneven_one / uneven_many))
-    return np.array(found)
+def _apart(rows: dict[int, list[Record]], few: int, many: int, name: str) -> Estimate | str:
+    """log(at `few` workers / at `many`); times of runs that do not arrive count as the longest seen."""
+    limit = 1.0 + max((r[name] for W in (few, many) for r in rows[W] if r[name] is not None), default=0.0)
+    pair = ([r[name] for r in rows[W]] for W in (few, many))
+    return times_apart(*pair, seeds_and_draws(rows[few]), limit)
 
 
-def _controls(chosen: Sequence[Record], times: Curve, plain: Curve) -> str:
-    """The share of accepted pairs, and the speedup without any."""
-    words = accepted_words(chosen)
-    if np.isfinite(plain.mean).all() and plain.x.size == times.x.size:
-        words += f"; with M = 0 {plain.mean[0] / plain.mean[-1]:.1f} times faster ({_ends(plain)})"
-    return f"; {words}" if words else ""
+def _judge(rows: dict[int, list[Record]], choices: dict[str, str]) -> list[Outcome]:
+    first, *_, last = rows
+    rise = _apart(rows, last, first, COMMITS)
+    if isinstance(rise, str):
+        iterations = Outcome("fig3-iterations", choices, UNDECIDED, because=rise)
+    else:
+        iterations = above("fig3-iterations", choices, rise)
+    steps = [(few, many, STEADY) for few, many in zip(rows, list(rows)[1:], strict=False)]
+    parts = []
+    for few, many, margin in [*steps, (first, last, FALLS)]:
+        apart = _apart(rows, few, many, TIME)
+        if isinstance(apart, str):
+            parts.append(Outcome("fig3-time", choices, UNDECIDED, because=apart))
+        else:
+            shifted = apart._replace(value=apart.value - margin)
+            parts.append(Outcome("fig3-time", choices, decide(shifted, 0.0), *shifted))
+    times = all_of("fig3-time", choices, parts)
+    return [iterations, times, all_of("fig3", choices, [iterations, times])]
 
 
-def _ends(found: Curve) -> str:
-    return f"{found.mean[0]:.0f} at W = {found.x[0]}, {found.mean[-1]:.0f} at W = {found.x[-1]}"
+def _spreads(
+    even: dict[int, list[Record]], uneven: dict[int, list[Record]], choices: dict[str, str]
+) -> Outcome:
+    """The speedup with workers alike over that with uneven ones, seed by seed."""
+    first, *_, last = even
+    logs = []
+    for rows in (even, uneven):
+        times = np.array(
+            [[np.nan if r[TIME] is None else max(r[TIME], 1.0) for r in rows[W]] for W in (first, last)]
+        )
+        logs.append(np.log(times[0]) - np.log(times[1]))
+    gain = logs[0] - logs[1]
+    if np.isfinite(gain).mean() < 0.9:
+        return Outcome(
+            "fig3-variance", choices, UNDECIDED, because="more than a tenth of the runs do not arrive"
+        )
+    good = np.isfinite(gain)
+    draws = np.asarray(seeds_and_draws(even[first]))
+    return above("fig3-variance", choices, estimate(gain[good], draws[good].tolist()))
 
 
-def _friction(tables: Tables, name: str) -> Outcome:
-    """Where the table's step fails against where equal delays forbid its friction."""
-    fixed = curve(where(tables["runs"], role="fixed", setting=name), "time", "workers")
-    lost = [int(w) for w, share in zip(fixed.x, fixed.share, strict=True) if share < 0.5]
-    gamma = PAPER["as-lbfgs"]["gamma"]
-    limits = [int(w) for w in fixed.x if gamma >= delay_limit(int(w) - 1)]
-    because = f"most runs miss ε at {_workers(lost)}; equal delays forbid γ = {gamma:g} at {_workers(limits)}"
-    return outcome("friction", name, lost == limits if limits else None, because)
-
-
-def _workers(numbers: Sequence[int]) -> str:
-    return f"W = {', '.join(map(str, numbers))}" if numbers else "no W"
+def draw(get: Get, full: bool) -> dict[str, Any]:
+    """The paper's two panels for the first finished setting, time in the next beside; then the grid."""
+    batches, variances, _, _ = _size(full)
+    done = [s for batch in batches for s in batch if _rows(get, full, s, variances[-1]) is not None][:2]
+    figure, axes = panels(1, 1 + max(1, len(done)), width=3.4, height=2.9)
+    spots = [(axes[0][0], setting, COMMITS) for setting in done[:1]]
+    spots += list(zip(axes[0][1:], done, (TIME,) * len(done), strict=False))
+    for axis, setting, name in spots:
+        for v, look in zip(variances, (VARIANTS[1], VARIANTS[3], CONTROLS[1]), strict=False):
+            rows = _rows(get, full, setting, v)
+            if rows is not None:
+                values = np.array(
+                    [[np.nan if r[name] is None else r[name] for r in p] for p in rows.values()]
+                )
+                mean, wide = np.nanmean(values, axis=1), 3.0 * np.nanstd(values, axis=1)
+                low = np.maximum(mean - wide, 0.1 * mean)
+                band(axis, list(rows), mean, low, mean + wide, rf"$\sigma_w^2$ = {v:g}", look)
+        axis.set(xscale="log", yscale="log", xlabel="workers W")
+        axis.set_ylabel(rf"{'iterations' if name == COMMITS else 'time'} to $\varepsilon$")
+        axis.set_title(f"{setting['problem'].replace('-', ' ')}, {setting['payer']} pays", fontsize=8)
+        few_decades(axis)
+        axis.legend(fontsize=7)
+    mine = outcomes(get, full)
+    claims = ("fig3-iterations", "fig3-time", "fig3", "fig3-variance")
+    grid = verdict_grid(mine, claims, (PROBLEM, MEMORY, SPREAD), (PAYS, INTEGRATOR), columns=4)
+    return {"fig3": figure, "fig3_settings": grid}
 
 
 EXPERIMENT = Experiment(
     "fig3",
     "Iterations and time to ε against the number of workers",
-    "as-L-BFGS; lines are means, shades 10 to 90 % of the runs. The first two panels are the paper's, "
-    "the others the time in other settings.",
-    compute,
-    draw,
+    "as-L-BFGS with the step that the rule chooses for each W, mean with three standard deviations. Squares of "
+    "the grid: problem, curvature pairs and σ_w² down, who pays and the integrator across.",
+    cells,
     outcomes,
-    quick="6 repetitions, 5 values of W, three of σ_w²",
-    full="40 repetitions, 13 values of W, four of σ_w²",
-    minutes=(1.0, 12.0),
+    draw,
 )

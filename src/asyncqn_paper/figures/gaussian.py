@@ -1,0 +1,121 @@
+"""Runs on the linear Gaussian problems: the cells of Figs. 2 and 3 and of the remarks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from asyncqn import Cluster, LinearGaussian, Simulator, starting_point
+from asyncqn.lab import HOPELESS, accepted_share, commits_within
+from asyncqn.types import Algorithm, Progress, Request
+from asyncqn_paper.cells import Cell
+from asyncqn_paper.problems import DIM, N_Y, NOISE, PROBLEMS, AlikeRows
+from asyncqn_paper.records import Record
+from asyncqn_paper.settings import NOBODY, Given, algorithm, cluster
+
+DRAWS = 5
+"""Draws of a random problem; seed k uses draw k mod 5."""
+CONSTANTS = 0.5 * N_Y * math.log(2.0 * math.pi * NOISE) + 0.5 * DIM * math.log(2.0 * math.pi)
+"""What -log p(theta, Y) has beyond U."""
+TARGETS = {"ε = 0.1": "0.1", "ε = 0.05": "0.05", "ε = 0.05 with constants": "0.05c"}
+"""Targets by their columns; with constants the error is relative to U* + `CONSTANTS`."""
+STARTS = {"prior": 1.0, "zero": 0.0, "far": 3.0}
+"""Multiples of a draw from the prior."""
+
+
+@cache
+def model(problem: str, draw: int) -> LinearGaussian:
+    """A draw of a problem."""
+    return replace(PROBLEMS[problem], draw=draw).model()
+
+
+@cache
+def largest(problem: str) -> float:
+    """lambda_max of the posterior precision."""
+    return float(np.linalg.eigvalsh(model(problem, 0).precision)[-1])
+
+
+def scale_below_limit(problem: str) -> float:
+    """c of H0 = c I with c^2 lambda_max = 0.8, rounded: the limit of stability at W = 40 is 0.96."""
+    described = PROBLEMS[problem]
+    top = described.top + 1.0 if isinstance(described, AlikeRows) else described.largest
+    return float(round((0.8 / top) ** 0.5, 2))
+
+
+@dataclass(frozen=True)
+class Curve(Cell):
+    """All repetitions of one point: times until the targets; a run that needs longer than `limit` is censored."""
+
+    table: ClassVar[str] = "times"
+    problem: str
+    kind: str
+    parameters: Given
+    variance: float
+    seeds: int
+    first: int = 0
+    payer: str = NOBODY
+    start: str = "prior"
+    workers: int = 40
+    limit: float = 6000.0
+
+    def measure(self) -> list[Record]:
+        method = algorithm(self.kind, self.parameters)
+        machines = cluster(self.kind, self.workers, self.variance, payer=self.payer)
+        return [self.run(method, machines, seed) for seed in range(self.first, self.first + self.seeds)]
+
+    def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
+        """One repetition: times and commits of the first crossings, and how it ended."""
+        problem = model(self.problem, seed % DRAWS)
+        watch = _Watch(self.limit, problem.optimum)
+        run = Simulator(machines).minimize(
+            Request(
+                problem,
+                method,
+                theta0=STARTS[self.start] * starting_point(problem, None, seed),
+                seed=seed,
+                commits=commits_within(method, machines, self.limit),
+                evaluate=1 if method.stages[0].waits else 5,
+                callback=watch,
+            )
+        )
+        times = {f"time {name}": watch.times.get(name) for name in TARGETS.values()}
+        commits = {f"commits {name}": watch.commits.get(name) for name in TARGETS.values()}
+        return {"seed": seed, **times, **commits, "lost": watch.lost, "pairs": accepted_share(run)}
+
+
+class _Watch:
+    """Notes the first crossing of every target; ends the run at the last one, or when it is hopeless."""
+
+    def __init__(self, limit: float, optimum: float) -> None:
+        self.limit = limit
+        self.targets = {"0.1": 0.1, "0.05": 0.05, "0.05c": 0.05 * (1.0 + CONSTANTS / optimum)}
+        self.times: dict[str, float] = {}
+        self.commits: dict[str, int] = {}
+        self.first: float | None = None
+        self.lost = False
+
+    def __call__(self, progress: Progress) -> None:
+        error, time = progress.metrics["error"], progress.time
+        self.first = error if self.first is None else self.first
+        self.lost = not error <= HOPELESS * max(1.0, self.first)
+        if time > self.limit or self.lost:
+            raise StopIteration
+        for name, target in self.targets.items():
+            if error <= target and name not in self.times:
+                self.times[name], self.commits[name] = round(float(time), 1), int(progress.commit)
+        if len(self.times) == len(self.targets):
+            raise StopIteration
+
+
+def seeds_and_draws(records: list[Record]) -> list[int]:
+    """The draw of every record."""
+    return [int(record["seed"]) % DRAWS for record in records]
+
+
+def column_of(records: list[Record], name: str) -> list[Any]:
+    """One column, None where a run did not arrive."""
+    return [record[name] for record in records]

@@ -1,0 +1,105 @@
+"""The rules of the verdicts: every word can occur, censored runs count, and errors decide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from asyncqn_paper.rules import (
+    CLAIMS,
+    DEPENDS,
+    FAILS,
+    HOLDS,
+    MAIN,
+    NO,
+    NOT_RUN,
+    OPEN,
+    ROWS,
+    UNDECIDED,
+    YES,
+    Estimate,
+    Outcome,
+    above,
+    all_of,
+    decide,
+    estimate,
+    times_apart,
+    verdict_on,
+)
+
+
+def settings(holds: int, fails: int, undecided: int = 0) -> list[Outcome]:
+    ends = [HOLDS] * holds + [FAILS] * fails + [UNDECIDED] * undecided
+    return [Outcome("fig2", {"payer": end, "problem": str(k % 3)}, end) for k, end in enumerate(ends)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"),
+    [
+        ((9, 1), YES),
+        ((8, 2), DEPENDS),
+        ((2, 8), DEPENDS),
+        ((1, 9), NO),
+        ((0, 1, 50), NO),
+        ((1, 0, 50), YES),
+        ((0, 0, 5), OPEN),
+        ((0, 0), NOT_RUN),
+    ],
+)
+def test_every_word_can_occur(counts, word):
+    assert verdict_on(settings(*counts)).word == word
+
+
+def test_a_verdict_that_depends_names_the_axis_that_separates_best_and_where_it_holds():
+    verdict = verdict_on(settings(4, 4))
+    assert (verdict.axis, verdict.holds_at) == ("payer", (HOLDS,))
+
+
+def test_two_errors_decide():
+    assert decide(Estimate(1.0, 0.4, 9), 0.0) == HOLDS
+    assert decide(Estimate(-1.0, 0.4, 9), 0.0) == FAILS
+    assert decide(Estimate(1.0, 0.6, 9), 0.0) == UNDECIDED
+    assert decide(Estimate(math.nan, 0.6, 9), 0.0) == UNDECIDED
+    assert above("fig2-mb", {}, Estimate(0.2, 0.01, 100)).end == HOLDS
+
+
+def test_the_error_covers_the_spread_between_draws():
+    rng = np.random.default_rng(0)
+    draws = np.arange(100) % 5
+    luck = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])[draws]
+    found = estimate(luck + 0.01 * rng.standard_normal(100), draws.tolist())
+    assert found.value == pytest.approx(0.0, abs=0.02)
+    assert found.error == pytest.approx(np.std([-1, -0.5, 0, 0.5, 1], ddof=1) / math.sqrt(5), rel=0.1)
+    alone = estimate(rng.standard_normal(400))
+    assert alone.error == pytest.approx(math.sqrt(math.pi / 2) / 20, rel=0.15)
+
+
+def test_runs_that_do_not_arrive_count_as_the_limit():
+    draws = [k % 5 for k in range(100)]
+    some = [100.0] * 100
+    late = [None if k % 10 < 6 else 50.0 for k in range(100)]
+    found = times_apart(late, some, draws, 1000.0)
+    assert not isinstance(found, str)
+    assert found.value > math.log(2.0), "most do not arrive, so the median is the limit over 100"
+    assert times_apart(some, late, draws, 1000.0).value == pytest.approx(-found.value)
+    assert times_apart([None] * 100, [None] * 100, draws, 1000.0) == "neither arrives"
+    assert times_apart([0.0] * 100, [0.0] * 100, draws, 1000.0) == "both start there"
+
+
+def test_a_claim_of_several_parts_holds_where_all_do_and_fails_where_one_does():
+    parts = [Outcome("fig2-mb", {}, end, value, 0.1, 9) for end, value in ((HOLDS, 1.0), (FAILS, -1.0))]
+    open_ = Outcome("fig2-sgd", {}, UNDECIDED, 0.0, 0.1, 9)
+    assert all_of("fig2", {}, parts).end == FAILS
+    assert all_of("fig2", {}, [parts[0], open_]).end == UNDECIDED
+    assert all_of("fig2", {}, parts[:1]).end == HOLDS
+    assert all_of("fig2", {}, parts).value == -1.0
+
+
+def test_every_row_has_a_main_claim_and_every_claim_its_rule_and_existing_parts():
+    assert [CLAIMS[MAIN[row]].row for row in ROWS] == list(ROWS)
+    for claim in CLAIMS.values():
+        assert claim.rule
+        assert set(claim.parts) <= set(CLAIMS)
+        assert len(claim.text.split()) <= 30
