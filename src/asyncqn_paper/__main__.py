@@ -1,4 +1,4 @@
-"""`python -m asyncqn_paper [--full]` reproduces the paper; `python -m asyncqn_paper tune` searches parameters."""
+"""`python -m asyncqn_paper [--full]` reproduces the paper; with `tune` it searches parameters."""
 
 import sys
 

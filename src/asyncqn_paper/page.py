@@ -117,7 +117,8 @@ def extent(experiment: Experiment, store: Store, full: bool) -> str:
     hours = sum(one.seconds for one in done) / 3600.0
     if len(done) == len(cells):
         return f"All {len(cells)} cells, {hours:.2f} processor hours."
-    return f"**{len(done)} of {len(cells)} cells are finished** ({hours:.2f} processor hours); the others are not run."
+    took = f"{hours:.2f} processor hours"
+    return f"**{len(done)} of {len(cells)} cells are finished** ({took}); the others are not run."
 
 
 def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: dict[str, list[str]]) -> str:

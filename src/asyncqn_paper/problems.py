@@ -1,9 +1,10 @@
 """The linear Gaussian problems of the experiments, d = 100, N_Y = 600, sigma_x^2 = 10 as in the paper.
 
-The paper does not publish its rows a_i; it says that they make the posterior strongly correlated.  **No problem
-whose coordinates are correlated by 0.5 in the mean is consistent with its table.**  The posterior covariance C
-has eigenvalues between c = 1/L and 1, L the largest eigenvalue of the precision I + A'A/sigma_x^2.  With
-C = c I + E, e_i = E_ii and sum_j E_ij^2 = (E^2)_ii <= (1 - c) e_i, the squared correlations sum up to
+The paper does not publish its rows a_i; it says that they make the posterior strongly correlated.  **No
+problem whose coordinates are correlated by 0.5 in the mean is consistent with its table.**  The posterior
+covariance C has eigenvalues between c = 1/L and 1, L the largest eigenvalue of the precision I +
+A'A/sigma_x^2.  With C = c I + E, e_i = E_ii and sum_j E_ij^2 = (E^2)_ii <= (1 - c) e_i, the squared
+correlations sum up to
 
     sum_{i != j} R_ij^2 <= sum_i ((1 - c) e_i - e_i^2) / (c + e_i)^2 <= d (1 - c)^2 / (4 c)
 
@@ -154,5 +155,5 @@ PROBLEMS: dict[str, Spectrum | AlikeRows] = {
 
 
 def largest_mean_correlation(largest: float, dim: int = DIM) -> float:
-    """The bound on the mean |correlation| of a posterior whose precision has eigenvalues from 1 to `largest`."""
+    """The bound on the mean |correlation| where the precision has eigenvalues from 1 to `largest`."""
     return float((largest - 1.0) / (2.0 * np.sqrt(largest * (dim - 1.0))))

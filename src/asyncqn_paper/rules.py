@@ -6,17 +6,17 @@ what we had to choose.  In every setting a claim `HOLDS`, `FAILS` or is `UNDECID
 - what is compared are runs of the same seed (same data, start and samples); 100 seeds are 5 draws of the
   random problem with 20 seeds each;
 - a run that does not arrive counts as the limit of time (it is censored, never dropped);
-- the estimate is the mean over the draws of the median over the seeds of the paired difference (of logarithms,
-  where the claim is about a ratio); its error is the larger of the spread of these medians over the square
-  root of their number and of the error that the seeds within a draw give;
-- the claim holds where the estimate lies above its margin by two errors, fails where it lies as far below, and
-  is undecided otherwise, or where in some draw half of the pairs have both runs censored or both at the target
-  from the start;
+- the estimate is the mean over the draws of the median over the seeds of the paired difference (of
+  logarithms, where the claim is about a ratio); its error is the larger of the spread of these medians
+  over the square root of their number and of the error that the seeds within a draw give;
+- the claim holds where the estimate lies above its margin by two errors, fails where it lies as far below,
+  and is undecided otherwise, or where in some draw half of the pairs have both runs censored or both at
+  the target from the start;
 - a claim of several parts holds where all parts do and fails where one does.
 
-The verdict on a claim is its three counts: *yes* if at least nine in ten decided settings hold, *no* if at most
-one in ten does, else *depends on* the axis whose values separate the two best; *undecided* where no setting is
-decided, *not run* where there is none.
+The verdict on a claim is its three counts: *yes* if at least nine in ten decided settings hold, *no* if at
+most one in ten does, else *depends on* the axis whose values separate the two best; *undecided* where no
+setting is decided, *not run* where there is none.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The word, the counts of settings that hold, fail and are undecided, and the axis that separates best."""
+    """The word, the counts that hold, fail and are undecided, and the axis that separates best."""
 
     word: str
     counts: tuple[int, int, int]
@@ -82,6 +82,8 @@ class Verdict(NamedTuple):
 
 
 class Estimate(NamedTuple):
+    """A number, its standard error, and the runs behind it."""
+
     value: float
     error: float
     runs: int
@@ -207,7 +209,8 @@ _LIST = (
     Claim("fig3-iterations", "Fig. 3", "more workers need more iterations", "Fig. 3",
           "iterations at the largest W over those at W = 1 above 1.1", _log(1.1), ratio=True),
     Claim("fig3-time", "Fig. 3", "the time to ε falls with W", "Fig. 3",
-          "from each W to the next the time ratio is above 1/1.05, from W = 1 to the largest above 2", 0.0, ratio=True),
+          "from each W to the next the time ratio is above 1/1.05, from W = 1 to the largest above "
+          "2", 0.0, ratio=True),
     Claim("fig3", "Fig. 3", "iterations rise with W, time falls gracefully", "Fig. 3", "both parts", 0.0,
           ("fig3-iterations", "fig3-time")),
     Claim("fig3-variance", "Fig. 3", "the speedup is more prominent for smaller σ_w²", "Fig. 3",
@@ -224,10 +227,12 @@ _LIST = (
     Claim("fig4-rmse", "Fig. 4", "mb-L-BFGS ends with a poorer RMSE than both", "Fig. 4",
           "its last RMSE less each of the others' above 0.01 stars", 0.01),
     Claim("fig4-fluctuates", "Fig. 4", "as-L-BFGS fluctuates more than a-SGD", "Fig. 4",
-          "jitter of the gradient norm around its trend in the second half, ratio above 1.1", _log(1.1), ratio=True),
+          "jitter of the gradient norm around its trend in the second half, ratio above 1.1",
+          _log(1.1), ratio=True),
     # Fig. 5
     Claim("fig5-linear", "Fig. 5", "speedup in time is near linear up to W = 10", "Fig. 5",
-          "time at W = 1 over time at W = 10 to the RMSE at which the slower ends above 8", _log(8.0), ratio=True),
+          "time at W = 1 over time at W = 10 to the RMSE at which the slower ends above 8",
+          _log(8.0), ratio=True),
     Claim("fig5-unstable", "Fig. 5", "W = 20 is unstable with the parameters that serve W = 10", "Fig. 5",
           "share of stable runs at W = 10 less that at W = 20 above 0.5 (stable: the last RMSE is below the "
           "first and no more than 0.1 above the least)", 0.5),
@@ -237,7 +242,8 @@ _LIST = (
           "share of stable runs at W = 20 with half the step h (h'/4, γ'/2) above 0.9", 0.9),
     # Fig. S1
     Claim("s1", "Fig. S1", "speedup in iterations is linear: W = 10 needs no more iterations than W = 1",
-          "Fig. S1", "iterations at W = 1 over those at W = 10, to the same RMSE, above 1/1.25", -_log(1.25), ratio=True),
+          "Fig. S1", "iterations at W = 1 over those at W = 10, to the same RMSE, above 1/1.25",
+          -_log(1.25), ratio=True),
     # Theory
     Claim("law", "theory", "the stationary law of as-L-BFGS is exp(−βU(θ)), up to O(max(1, l) h)", "Prop. 1",
           "−|log(variance over that of the law)| in its worst direction above −0.1 at the smallest h", -0.1),

@@ -51,8 +51,8 @@ PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 
 NOBODY, EVERYONE, ANSWERS, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
 PAYERS = {NOBODY: (0.0, "each"), EVERYONE: (1.0, "each"), ANSWERS: (1.0, "free"), TREE: (1.0, "tree")}
-"""Who pays for messages, for all methods alike: how long a message keeps the master's link, and which of those
-that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
+"""Who pays for messages, for all methods alike: how long a message keeps the master's link, and which of
+those that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
 
 
 def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, payer: str = NOBODY) -> Cluster:

@@ -1,8 +1,9 @@
 """Figure 1: simulated against real as-L-BFGS, error over time.
 
 Not slowed: a real run on two workers (MPI, or threads where there is none), a cluster fitted to its record
-(`Cluster.from_run`), and the same run simulated on it.  Stretched: the paper's W = 40 on threads that sleep for
-what is missing of the simulator's own draws: there the times are no evidence, only the order of messages is.
+(`Cluster.from_run`), and the same run simulated on it.  Stretched: the paper's W = 40 on threads that
+sleep for what is missing of the simulator's own draws: there the times are no evidence, only the order of
+messages is.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig1",
     "Simulated against real",
-    "Ten real runs and their simulations: on two workers, with a cluster fitted to the record of the run, and on "
+    "Ten real runs and their simulations: on two workers, with a cluster fitted to the record of "
+    "the run, and on "
     "40 threads that sleep for the simulator's own draws. The paper's 40 machines cannot be had here.",
     cells,
     outcomes,

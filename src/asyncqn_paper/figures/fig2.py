@@ -189,7 +189,6 @@ def _judge(
     rows: dict[str, Points], control: list[Record] | None, name: str, choices: dict[str, str]
 ) -> list[Outcome]:
     """The claims of Fig. 2 in one setting."""
-    ends = tuple(rows[AS])[0], tuple(rows[AS])[-1]
 
     def ratio(slow: tuple[str, float], quick: tuple[str, float]) -> Estimate | str:
         a, b = (rows[kind][v] for kind, v in (slow, quick))
@@ -203,7 +202,7 @@ def _judge(
     def joint(claim: str, parts: list[Outcome]) -> Outcome:
         return all_of(claim, choices, parts)
 
-    low, high = ends
+    low, *_, high = rows[AS]
     similar = ratio((MB, low), (AS, low))
     if not isinstance(similar, str):
         similar = similar._replace(value=-abs(similar.value))
@@ -261,7 +260,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 
 
 def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
-    """Mean and three standard deviations, median and percentiles; runs that do not arrive count as the limit."""
+    """Mean and three standard deviations, median and percentiles; late runs count as the limit."""
     times = np.array(
         [[LIMIT if r["time 0.05"] is None else r["time 0.05"] for r in p] for p in points.values()]
     )
@@ -278,7 +277,8 @@ def _lines(column: Any, kind: str, integrator: str, points: Points) -> None:
 EXPERIMENT = Experiment(
     "fig2",
     "Time to ε against the spread of the workers' speed",
-    "Simulated time until (U − U*)/U* ≤ 0.05 at W = 40 with the table's numbers, rows alike 8, H₀ by pairs: mean "
+    "Simulated time until (U − U*)/U* ≤ 0.05 at W = 40 with the table's numbers, rows alike 8, H₀ "
+    "by pairs: mean "
     "with three standard deviations above, median with percentiles below. The grid has a square for every "
     "setting: problem and H₀ down, who pays for messages and the integrator across.",
     cells,

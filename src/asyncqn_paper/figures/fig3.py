@@ -1,8 +1,8 @@
 """Figure 3: iterations and time to epsilon of as-L-BFGS against the number of workers.
 
 The paper uses a smaller step where there are more workers and does not say which; here a rule chooses it for
-every W: of a grid of q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W, the fastest on
-tuning seeds of those that always arrive.  It is then measured on fresh seeds.
+every W: of a grid of q = h c^2 lambda / gamma (how fast the error falls per commit) and gamma W, the
+fastest on tuning seeds of those that always arrive.  It is then measured on fresh seeds.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig3",
     "Iterations and time to ε against the number of workers",
-    "as-L-BFGS with the step that the rule chooses for each W, mean with three standard deviations. Squares of "
+    "as-L-BFGS with the step that the rule chooses for each W, mean with three standard deviations. "
+    "Squares of "
     "the grid: problem, curvature pairs and σ_w² down, who pays and the integrator across.",
     cells,
     outcomes,

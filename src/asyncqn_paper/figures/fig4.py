@@ -24,8 +24,8 @@ from asyncqn_paper.movielens import (
     measured_cluster,
     model,
     parameters,
-    slowed,
     set_of,
+    slowed,
     start,
 )
 from asyncqn_paper.records import Record
@@ -269,7 +269,8 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "fig4",
     "Matrix factorization on MovieLens 1M: error over time",
-    "W = 10, the table's numbers, mean over 10 seeds with three standard deviations; the time axis is simulated "
+    "W = 10, the table's numbers, mean over 10 seeds with three standard deviations; the time axis "
+    "is simulated "
     "from measured steps and a link of 10 Gbit/s. Squares of the grid: start, speed of gradients and quorum "
     "down, who pays and the integrator across.",
     cells,

@@ -68,7 +68,7 @@ def _size(full: bool) -> tuple[list[list[Choices]], tuple[int, ...], int]:
 
 
 def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float = 1.0) -> Speedup:
-    """The cell of one run; `share` of the step h of the SDE: h' changes by its square, gamma' in proportion."""
+    """The cell of one run; `share` of the step h of the SDE: h' falls by its square, gamma' by itself."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)["as-lbfgs"]
     own |= {"h": share**2 * own["h"], "gamma": share * own["gamma"], "integrator": choices[INTEGRATOR]}
@@ -183,7 +183,8 @@ def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> N
 EXPERIMENT = Experiment(
     "fig5",
     "Matrix factorization on MovieLens 1M: speedup and its limit (also Fig. S1)",
-    "as-L-BFGS with the table's numbers, medians over 10 seeds; the time axis is simulated as in Fig. 4. Squares "
+    "as-L-BFGS with the table's numbers, medians over 10 seeds; the time axis is simulated as in "
+    "Fig. 4. Squares "
     "of the grid: start down, who pays and the integrator across.",
     cells,
     outcomes,

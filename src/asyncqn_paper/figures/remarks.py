@@ -1,4 +1,4 @@
-"""Remarks of the paper that no figure shows: momentum repairs instability, rho stabilises, the overlap is cheap.
+"""Remarks that no figure shows: momentum repairs instability, rho stabilises, the overlap is cheap.
 
 All are compared at equal drift: the step is such that the stiffest direction falls equally fast per commit
 where H = H0 = c I, with momentum q = h c^2 lambda / gamma, without it q = h c lambda (theta - h H g); and

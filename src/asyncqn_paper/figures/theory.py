@@ -1,9 +1,10 @@
 """The theory: the bound on the ergodic error, the stationary law, and what the proof leaves out.
 
-|E U_N - U*| = O(1/(N h) + max(1, l_max) h + 1/beta), U_N the mean of U over the first N iterates and h the step
-of the SDE: h' = h^2, gamma' = h gamma with gamma = 1 here.  Each study varies one quantity where its term should
-dominate, on a quadratic and on a non-convex U, with H = I (M = 0) and with pairs (M = 3).  Every value of a
-quantity has noise of its own: the trajectories of one seed at two temperatures would be multiples of each other.
+|E U_N - U*| = O(1/(N h) + max(1, l_max) h + 1/beta), U_N the mean of U over the first N iterates and h the
+step of the SDE: h' = h^2, gamma' = h gamma with gamma = 1 here.  Each study varies one quantity where its
+term should dominate, on a quadratic and on a non-convex U, with H = I (M = 0) and with pairs (M = 3).
+Every value of a quantity has noise of its own: the trajectories of one seed at two temperatures would be
+multiples of each other.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Chain(Cell):
     seed: int
 
     def measure(self) -> list[Record]:
-        """Mean excess over U* until N/16, ..., N, that of the second half, and its variances along the axes."""
+        """Mean excess over U* until N/16, ..., N and in the second half, and variances along the axes."""
         model = problem(self.function)
         batch = model.n_data if self.exact else 20
         method = ASLBFGS(
@@ -211,7 +212,8 @@ class Cost(Cell):
         found = []
         for d in (self.largest // 16, self.largest // 4, self.largest):
             for M in (2, 4, 8):
-                found.append({"M": M, "d": d, "time": _step_time(M, d)})
+                row = {"M": M, "d": d, "time": _step_time(M, d)}
+                found.append(row)
         return found
 
 
@@ -460,8 +462,10 @@ _CLAIMS = ("ergodic", "bias", "temperature", "staleness", "theory")
 EXPERIMENT = Experiment(
     "theory",
     "Ergodic error and stationary law",
-    "as-L-BFGS on a quadratic (d = 10) and on two wells (d = 2), with H = I and with pairs, two standard errors. "
-    "Last two panels: variances over those of exp(−βU) in the worst direction, which should tend to 1 as h falls.",
+    "as-L-BFGS on a quadratic (d = 10) and on two wells (d = 2), with H = I and with pairs, two "
+    "standard errors. "
+    "Last two panels: variances over those of exp(−βU) in the worst direction, which should tend to "
+    "1 as h falls.",
     cells,
     outcomes,
     draw,

@@ -1,8 +1,8 @@
 """The title, "for non-convex optimization": does noise find better minima than the same method without it?
 
-A start is a random instance with a random theta0, the same for all arms.  Every arm ends with the same polish,
-exact L-BFGS steps from where it stopped, and succeeds when it ends within `TOLERANCE` of the planted minimum.
-Arms have equal commits, and the best of twelve parameters on twenty tuning starts:
+A start is a random instance with a random theta0, the same for all arms.  Every arm ends with the same
+polish, exact L-BFGS steps from where it stopped, and succeeds when it ends within `TOLERANCE` of the
+planted minimum. Arms have equal commits, and the best of twelve parameters on twenty tuning starts:
 
     none      beta = inf, one run (minibatch noise remains)
     constant  one beta, as in the paper
@@ -29,7 +29,6 @@ from asyncqn import (
     PhaseRetrieval,
     Simulator,
     minimize,
-    starting_point,
 )
 from asyncqn.lab import largest_curvature
 from asyncqn.types import Array, Progress
@@ -236,8 +235,10 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "title",
     "Non-convex problems: does noise find better minima?",
-    "Share of starts that end in the planted minimum after equal commits, with two standard errors, each arm tuned "
-    "with twelve trials on other starts. Restarts without noise are no claim of the paper; they stand beside it.",
+    "Share of starts that end in the planted minimum after equal commits, with two standard errors, "
+    "each arm tuned "
+    "with twelve trials on other starts. Restarts without noise are no claim of the paper; they "
+    "stand beside it.",
     cells,
     outcomes,
     draw,

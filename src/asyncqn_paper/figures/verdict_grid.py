@@ -28,7 +28,7 @@ def verdict_grid(
     across: Sequence[str],
     columns: int = 3,
 ) -> Any:
-    """One panel per claim; a square holds the first setting of its values, and is empty where none was run."""
+    """One panel per claim; a square shows the first setting of its values, if one was run."""
 
     def labels(axes: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(_label(found, axes) for found in outcomes))
