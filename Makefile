@@ -99,7 +99,7 @@ bench: $(VENV)/.everything
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 reproduce: $(VENV)/.basics
-	@$(BIN)/asyncqn reproduce all --quick
+	@$(BIN)/asyncqn reproduce --quick --processes 2
 
 clean:
 	rm -rf $(VENV) build dist site $(DEMO_DIR) .pytest_cache .hypothesis .mypy_cache .ruff_cache benchmarks/results.json

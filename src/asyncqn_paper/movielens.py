@@ -12,7 +12,7 @@ import numpy as np
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster, starting_point
 from asyncqn.types import Algorithm, Array, Closes, Commit, Problem, Stream, Task
 from asyncqn_paper.settings import EVERYONE, PAYERS, algorithm
-from asyncqn_recommender.data import known_names, load
+from asyncqn_recommender.data import load
 from asyncqn_recommender.problems.matrix_factorization import MatrixFactorization
 
 BANDWIDTH = 1.25e9
@@ -40,18 +40,6 @@ class Timing(NamedTuple):
     worker: float
     master: float
     message: float
-
-
-def source(size: str) -> str:
-    """The stored MovieLens set of this size, or else the synthetic one of its shape."""
-    real = f"ml-{size}"
-    return real if known_names().get(real) else f"synthetic-{size}"
-
-
-def label(name: str) -> str:
-    """What a figure calls a set."""
-    size = name.rpartition("-")[2].upper()
-    return f"MovieLens {size}" if name.startswith("ml-") else f"synthetic ratings of the {size} shape"
 
 
 def size_of(name: str) -> str:

@@ -12,7 +12,7 @@ from asyncqn.storage import write_whole
 from asyncqn_paper.cells import Store
 from asyncqn_paper.drawing import save_figure, style
 from asyncqn_paper.experiment import Experiment
-from asyncqn_paper.page_texts import GAPS, HEAD, METHODS
+from asyncqn_paper.page_texts import HEAD, METHODS
 from asyncqn_paper.rules import CLAIMS, DEPENDS, MAIN, ROWS, Claim, Outcome, Verdict, verdict_on
 
 SHOWN = {"fig2": "fig2-best", "fig3": "fig3-time", "fig4": "fig4-mb", "fig5": "fig5-linear", "theory": "bias"}
@@ -106,7 +106,8 @@ def claims_table(claims: Sequence[Claim], found: Judged) -> list[str]:
         middle = None if claim.parts else median_outcome(outcomes)
         told = "" if middle is None else number(claim, middle)
         counts = "/".join(map(str, verdict.counts))
-        lines.append(f"| {claim.text} ({claim.where}) | {claim.rule} | {told} | {counts} | {word(verdict)} |")
+        rule = claim.rule.split(" (")[0].replace("|", "\\|")
+        lines.append(f"| {claim.text} ({claim.where}) | {rule} | {told} | {counts} | {word(verdict)} |")
     return lines
 
 
@@ -138,8 +139,7 @@ def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: d
         rows |= {"fig4": ("Fig. 4",), "theory": ("theory",), "title": ("title",), "remarks": ("remarks",)}
         mine = [claim for claim in CLAIMS.values() if claim.row in rows[experiment.name]]
         lines += [*claims_table(mine, found), "", extent(experiment, store, full), ""]
-    lines += [GAPS, METHODS]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, METHODS])
 
 
 def every_setting(found: Judged) -> str:
@@ -161,7 +161,7 @@ def write_page(experiments: Sequence[Experiment], store: Store, full: bool, path
     figures: dict[str, list[str]] = {}
     with style():
         for experiment in experiments:
-            if store.finished([cell for batch in experiment.cells(full) for cell in batch]):
+            if any(found.runs for found in experiment.outcomes(store.get, full)):
                 drawn = experiment.draw(store.get, full)
                 figures[experiment.name] = list(drawn)
                 for name, figure in drawn.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from asyncqn import ASLBFGS, MBLBFGS, AsyncSGD, Cluster
 from asyncqn.algorithms import make_algorithm
@@ -50,7 +50,12 @@ PRODUCTS = {"as-lbfgs": _TWO_PRODUCTS, "momentum-lbfgs": _TWO_PRODUCTS / 2}
 
 
 NOBODY, EVERYONE, ANSWERS, TREE = "nobody", "every exchange", "answers only", "broadcasts by a tree"
-PAYERS = {NOBODY: (0.0, "each"), EVERYONE: (1.0, "each"), ANSWERS: (1.0, "free"), TREE: (1.0, "tree")}
+PAYERS: dict[str, tuple[float, Literal["each", "tree", "free"]]] = {
+    NOBODY: (0.0, "each"),
+    EVERYONE: (1.0, "each"),
+    ANSWERS: (1.0, "free"),
+    TREE: (1.0, "tree"),
+}
 """Who pays for messages, for all methods alike: how long a message keeps the master's link, and which of
 those that the master sends do (`Cluster.sending`).  Two units of ten is our own choice."""
 

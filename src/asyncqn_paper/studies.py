@@ -115,8 +115,8 @@ class RatingsProblem(TuningProblem):
     def evaluate(self) -> int:
         at_once = 1 if self.algorithm == "mb-lbfgs" else self.workers
         looks = FEWER if self.model().n_data >= LARGE else EVALUATIONS
-        # Half of the messages keep the link, which many workers wait for.
-        interval = max(sum(self.timing) / at_once, self.message / 2.0)
+        # Messages both ways and the commit keep the master, whom many workers wait for.
+        interval = max(sum(self.timing) / at_once, self.message + self.master)
         return max(1, int(self.limit / (looks * interval)))
 
     @property

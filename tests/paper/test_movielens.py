@@ -1,4 +1,4 @@
-"""Ratings of Figs. 4 and 5: the real set where it is stored, else the synthetic one, labelled as such."""
+"""Ratings of Figs. 4 and 5: the paper's parameters, and times by who pays for messages."""
 
 from __future__ import annotations
 
@@ -11,35 +11,19 @@ from asyncqn.core.stages import ASYNCHRONOUS
 from asyncqn_paper.movielens import (
     TABLE,
     Timing,
-    label,
     measure_timing,
     measured_cluster,
     parameters,
-    source,
     with_timeout,
 )
-from asyncqn_paper.settings import NAMES, algorithm
+from asyncqn_paper.settings import ANSWERS, EVERYONE, NAMES, NOBODY, algorithm
 from asyncqn_paper.studies import EVALUATIONS, RatingsProblem
-from asyncqn_recommender.data import fetch
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ASYNCQN_CACHE", str(tmp_path))
     return tmp_path
-
-
-def test_without_movielens_the_synthetic_set_is_used_and_called_synthetic(empty_cache: Path) -> None:
-    assert source("1m") == "synthetic-1m"
-    assert label(source("1m")) == "synthetic ratings of the 1M shape"
-
-
-def test_a_stored_movielens_set_is_preferred(empty_cache: Path) -> None:
-    archive = empty_cache / "ratings.csv"
-    archive.write_text("userId,movieId,rating,timestamp\n1,1,4.0,0\n1,2,3.0,0\n2,1,5.0,0\n")
-    fetch("ml-1m", archive)
-    assert source("1m") == "ml-1m"
-    assert label("ml-1m") == "MovieLens 1M"
 
 
 @pytest.mark.parametrize("size", list(TABLE))
@@ -56,9 +40,15 @@ def test_only_rounds_get_a_timeout_from_the_measured_times() -> None:
     mb, sgd = given["mb-lbfgs"], given["async-sgd"]
     assert with_timeout(mb, algorithm("mb-lbfgs", mb), timing)["timeout"] == 1.2 * 2.0
     assert with_timeout(sgd, algorithm("async-sgd", sgd), timing) == sgd
-    cluster = measured_cluster(timing, 3, link=False)
-    assert (cluster.workers, cluster.worker_mean) == (3, (2.0, 2.0, 2.0))
-    assert (cluster.message, cluster.master) == (0.5, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("payer", "link", "message"), [(NOBODY, 0.0, 0.5), (EVERYONE, 0.25, 0.0), (ANSWERS, 0.25, 0.25)]
+)
+def test_an_exchange_takes_as_long_whoever_pays_for_it(payer: str, link: float, message: float) -> None:
+    cluster = measured_cluster(Timing(2.0, 0.1, 0.5), 3, payer)
+    assert (cluster.workers, cluster.worker_mean, cluster.master) == (3, 2.0, 0.1)
+    assert (cluster.link, cluster.message) == (link, message)
 
 
 def test_measured_times_are_positive_and_as_lbfgs_sends_twice_as_much(empty_cache: Path) -> None:

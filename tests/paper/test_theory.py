@@ -266,3 +266,18 @@ def test_the_integrator_in_p_and_the_algorithm_s_own_steps_are_the_same():
             np.testing.assert_allclose(mine.momentum[0], iterate.u, rtol=1e-9, atol=1e-12)
     # The first step starts with u = 0 and does not move theta, which makes no pair.
     assert method.counters(iterate, [local])["pairs_accepted"] == 10
+
+
+def test_a_step_of_the_sde_moves_theta_by_order_h_and_p_by_order_root_h():
+    """What Lemma S1 of the paper needs holds for theta alone: the noise in p is of order sqrt(h)."""
+    rng = np.random.default_rng(0)
+    moved = []
+    for h in (0.01, 0.0025):
+        at = Phase(rng.standard_normal((20_000, 2)), rng.standard_normal((20_000, 2)))
+        drift = Drift(PLANE(at.theta), PLANE.model.gradient(at.theta), np.zeros((20_000, 2)))
+        to = step_p(at, drift, h, 1.0, 1.0, rng.standard_normal((20_000, 2)))
+        pairs = ((to.theta, at.theta), (to.momentum, at.momentum))
+        moved.append([np.linalg.norm(new - old, axis=1).mean() for new, old in pairs])
+    theta, p = (math.log(big / small) / math.log(4.0) for big, small in zip(*moved, strict=True))
+    assert theta == pytest.approx(1.0, abs=0.02)
+    assert p == pytest.approx(0.5, abs=0.05)

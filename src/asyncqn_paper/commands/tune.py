@@ -45,9 +45,8 @@ class GaussianOptions:
 
         known = (*PROBLEMS, FACTORIZATION)
         require(problem in known, f"there is no problem '{problem}' to tune; there are {', '.join(known)}.")
-        tuned = GaussianProblem(
-            algorithm=algorithm, workers=W, problem=PROBLEMS[problem], **vars(self), **runs
-        )
+        given: dict[str, Any] = {**vars(self), **runs}
+        tuned = GaussianProblem(algorithm=algorithm, workers=W, problem=PROBLEMS[problem], **given)
         path = output or STUDIES / f"{algorithm}-{problem}-W{W}-var{self.variance:g}.json"
         options = f"--workers {W} --variance {self.variance:g} --epsilon {self.epsilon:g}"
         return StudyRequest(tuned, path, f"{COMMAND} {algorithm} --problem {problem} {options}")

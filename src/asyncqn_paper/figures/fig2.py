@@ -115,8 +115,12 @@ def settings() -> list[list[Setting]]:
         ]
 
     near, few = GRID[:2], (NOBODY, EVERYONE)
-    first = chosen(*near, payers=few, h0=BY_PAIRS)
-    second = [*chosen(*near, payers=few, h0=BY_PAIRS, integrator="modified"), *chosen(*near, payers=few)]
+    first = chosen(BASE[PROBLEM], payers=(NOBODY,), h0=BY_PAIRS)
+    second = [
+        *chosen(*near, payers=few, h0=BY_PAIRS),
+        *chosen(*near, payers=few, h0=BY_PAIRS, integrator="modified"),
+        *chosen(*near, payers=few),
+    ]
     third = [*chosen(*GRID[:3]), *chosen(*GRID[:3], integrator="modified")]
     around = [
         Setting({**BASE, PROBLEM: problem, PAYS: payer, axis: value})

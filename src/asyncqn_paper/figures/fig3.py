@@ -104,15 +104,17 @@ def _size(full: bool) -> tuple[list[list[dict[str, Any]]], tuple[float, ...], tu
 def cells(full: bool) -> list[list[Cell]]:
     """Every W and sigma_w^2 of every setting."""
     batches, variances, workers, seeds = _size(full)
-    return [
-        [
+
+    def points(batch: list[dict[str, Any]], some: tuple[float, ...]) -> list[Cell]:
+        return [
             Point(**setting, variance=v, workers=W, seeds=seeds)
             for setting in batch
-            for v in variances
+            for v in some
             for W in workers
         ]
-        for batch in batches
-    ]
+
+    found = [points(batch, variances) for batch in batches]
+    return [points(batches[0], (200.0,)), *found] if full else found
 
 
 def _rows(get: Get, full: bool, setting: dict[str, Any], variance: float) -> dict[int, list[Record]] | None:
@@ -144,8 +146,8 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 def _apart(rows: dict[int, list[Record]], few: int, many: int, name: str) -> Estimate | str:
     """log(at `few` workers / at `many`); times of runs that do not arrive count as the longest seen."""
     limit = 1.0 + max((r[name] for W in (few, many) for r in rows[W] if r[name] is not None), default=0.0)
-    pair = ([r[name] for r in rows[W]] for W in (few, many))
-    return times_apart(*pair, seeds_and_draws(rows[few]), limit)
+    slow, quick = ([r[name] for r in rows[W]] for W in (few, many))
+    return times_apart(slow, quick, seeds_and_draws(rows[few]), limit)
 
 
 def _judge(rows: dict[int, list[Record]], choices: dict[str, str]) -> list[Outcome]:

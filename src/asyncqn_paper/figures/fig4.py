@@ -119,8 +119,8 @@ def settings() -> list[list[Choices]]:
     ]
     plain = [one for one in every if (one[INTEGRATOR], one[QUORUM]) == ("explicit", "1")]
     quick = [one for one in plain if one[PACE] == MEASURED]
-    first = [one for one in quick if one[PAYS] == NOBODY]
-    second = [one for one in quick if one[PAYS] == EVERYONE]
+    first = [one for one in quick if one[PAYS] == NOBODY and one[START] == "prior"]
+    second = [one for one in quick if one[PAYS] in (NOBODY, EVERYONE) and one not in first]
     third = [one for one in plain if one[PACE] == SLOW and one[PAYS] == NOBODY]
     return [first, second, third, [one for one in every if one not in (*first, *second, *third)]]
 

@@ -23,6 +23,8 @@ from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of
 from asyncqn_paper.settings import ANSWERS, EVERYONE, NOBODY, Given, algorithm, given
 
 WORKERS, COMMITS, SEEDS, EVERY = (1, 2, 5, 10, 15, 20), 1000, 10, 20
+DECIDING = [(1, 1.0), (10, 1.0), (20, 1.0), (20, 0.5)]
+"""W and the share of the step, of the runs that decide the claims."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +81,24 @@ def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float =
 def cells(full: bool) -> list[list[Cell]]:
     """Every W of every setting, and half the step at W = 20."""
     batches, workers, seeds = _size(full)
-    tried = [*((W, 1.0) for W in workers), (20, 0.5)]
-    return [
-        [run_of(c, W, s, full, share) for c in batch for W, share in tried for s in range(seeds)]
-        for batch in batches
-    ]
+
+    def runs(batch: list[Choices], tried: list[tuple[int, float]]) -> list[Cell]:
+        return [run_of(c, W, s, full, share) for c in batch for W, share in tried for s in range(seeds)]
+
+    found = [runs(batch, [*DECIDING, *((W, 1.0) for W in workers)]) for batch in batches]
+    return [runs(batches[0], DECIDING), *found] if full else found
 
 
 def _rows(get: Get, full: bool, choices: Choices) -> dict[tuple[int, float], list[list[Record]]] | None:
-    """The runs by W and share of the step; None where one is missing."""
+    """The runs by W and share of the step, as far as they are there; None where the deciding ones are not."""
     _, workers, seeds = _size(full)
     found = {}
-    for W, share in [*((W, 1.0) for W in workers), (20, 0.5)]:
+    for W, share in sorted({*DECIDING, *((W, 1.0) for W in workers)}, key=lambda one: (-one[1], one[0])):
         runs = [get(run_of(choices, W, s, full, share)) for s in range(seeds)]
-        if any(run is None for run in runs):
+        if all(run is not None for run in runs):
+            found[W, share] = [run or [] for run in runs]
+        elif (W, share) in DECIDING:
             return None
-        found[W, share] = [run or [] for run in runs]
     return found
 
 
@@ -139,7 +143,9 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     done = [(c, runs) for c in tried if (runs := _rows(get, full, c)) is not None][:2]
     figure, axes = panels(max(1, len(done)), 3, width=3.4, height=2.7)
     for line, (choices, runs) in zip(axes, done, strict=False):
-        for (W, share), look in zip(runs, (*VARIANTS, {"color": "black", "linestyle": "--"}), strict=False):
+        for (W, share), look in zip(
+            runs, (*VARIANTS[: len(runs) - 1], {"color": "black", "linestyle": "--"}), strict=False
+        ):
             mine = runs[W, share]
             values = np.array([[10.0 if r["rmse"] is None else r["rmse"] for r in run] for run in mine])
             label = f"W = {W}" + (", half the step" if share < 1.0 else "")

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -173,6 +173,10 @@ def law_chain(
     return Chain(function, memory, int((400 if full else 50) / h), h, workers, beta, True, own)
 
 
+def _note(seen: list[Array], progress: Progress) -> None:
+    seen.append(progress.theta)
+
+
 @dataclass(frozen=True)
 class MomentumLimit(Cell):
     """The largest difference from SGD with momentum over 200 steps: beta = inf, W = 1, H = I."""
@@ -194,7 +198,7 @@ class MomentumLimit(Cell):
                     commits=200,
                     seed=0,
                     evaluate=1,
-                    callback=lambda progress, seen=seen: seen.append(progress.theta),
+                    callback=partial(_note, seen),
                 )
             )
             paths.append(np.array(seen))
@@ -260,14 +264,16 @@ def cells(full: bool) -> list[list[Cell]]:
         MomentumLimit("modified"),
         Cost(160_000 if full else 16_000),
     ]
-    bound: list[Cell] = [
-        chain(study, function, memory, value, s, full)
-        for function in functions
-        for memory in MEMORIES
-        for study, (_, _, values) in STUDIES.items()
-        for value in values
-        for s in range(seeds)
-    ]
+
+    def bound(functions: Sequence[str], memories: Sequence[int]) -> list[Cell]:
+        return [
+            chain(study, function, memory, value, s, full)
+            for function in functions
+            for memory in memories
+            for study, (_, _, values) in STUDIES.items()
+            for value in values
+            for s in range(seeds)
+        ]
 
     def laws(betas: Sequence[float], steps: Sequence[float]) -> list[Cell]:
         return [
@@ -281,12 +287,12 @@ def cells(full: bool) -> list[list[Cell]]:
         ]
 
     if not full:
-        return [[*small, *bound, *laws(LAW_BETAS[:1], LAW_STEPS[:1])]]
+        return [[*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])]]
     finest = LAW_STEPS[-1:]
     return [
-        [*small, *bound],
-        laws(LAW_BETAS[:1], finest),
-        laws(LAW_BETAS, finest),
+        [*small, *bound(functions[:1], (3,))],
+        [*bound(functions[1:], (3,)), *laws(LAW_BETAS[:1], finest)],
+        [*bound(functions, (0,)), *laws(LAW_BETAS, finest)],
         laws(LAW_BETAS, LAW_STEPS),
     ]
 

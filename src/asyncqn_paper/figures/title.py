@@ -136,7 +136,7 @@ class Starts(Cell):
             return SGLD(h=self.r / (top * self.workers), beta=beta, batch=ROWS)
         gamma = 0.5 / self.workers
         h = self.r * gamma * top / self.workers
-        rule = {"initial_scale": 1.0 / top, "cosine_floor": 0.5, "epsilon": 0.3 * top}
+        rule: dict[str, Any] = {"initial_scale": 1.0 / top, "cosine_floor": 0.5, "epsilon": 0.3 * top}
         return ASLBFGS(h, gamma, beta, memory=3, batch=ROWS - OVERLAP, overlap=OVERLAP, **rule)
 
     def last_points(self, seed: int) -> list[Array]:
@@ -182,9 +182,16 @@ def cells(full: bool) -> list[list[Cell]]:
     if not full:
         return [[c for arm in ARMS for c in arm_cells(next(iter(CHOSEN)), arm, full)]]
     noise, others = ("none", "constant"), ("annealed", "restarts")
+
+    def some(method: str, arms: tuple[str, ...]) -> list[Cell]:
+        mine = [cell for cell in CHOSEN if cell[1] == method]
+        return [c for cell in mine for arm in arms for c in arm_cells(cell, arm, full)]
+
     return [
-        [c for cell in CHOSEN if cell[1] == method for arm in arms for c in arm_cells(cell, arm, full)]
-        for method, arms in (("as-lbfgs", noise), ("sgld", noise), ("as-lbfgs", others), ("sgld", others))
+        [c for arm in noise for c in arm_cells(("mixture", "as-lbfgs", 10), arm, full)],
+        [*some("as-lbfgs", noise), *some("sgld", noise)],
+        some("as-lbfgs", others),
+        some("sgld", others),
     ]
 
 

@@ -18,10 +18,9 @@ from asyncqn.lab.tuning.spaces import FixedTrial
 from asyncqn.lab.tuning.tuner import evaluate, load_study, tune
 from asyncqn.storage.serialise import to_json
 from asyncqn_paper import movielens
-from asyncqn_paper.experiment import tuned_folder
 from asyncqn_paper.movielens import Timing, size_of
 from asyncqn_paper.settings import NAMES, algorithm
-from asyncqn_paper.studies import RatingsProblem, carried
+from asyncqn_paper.studies import TUNED, RatingsProblem, carried
 from asyncqn_recommender.data import fetch
 
 NAME = "ml-100k"
@@ -179,7 +178,7 @@ STUDIES = [*(f"{kind}-matrix-factorization" for kind in NAMES), "as-lbfgs-matrix
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_studies_of_figures_4_and_5_had_equal_budgets_and_goals(name: str) -> None:
-    document = json.loads((tuned_folder() / f"{name}.json").read_text())
+    document = json.loads((TUNED / f"{name}.json").read_text())
     asked = document["problem"]
     assert document["budget"] == len(document["trials"]) == 40
     assert (asked["ratings"], asked["rmse"], asked["limit"], asked["seeds"]) == ("ml-1m", 0.91, 0.5, 2)
@@ -192,7 +191,7 @@ def test_the_studies_of_figures_4_and_5_had_equal_budgets_and_goals(name: str) -
 def test_studies_of_the_larger_sets_had_six_trials_for_each_number_and_one_goal(size: str) -> None:
     goals = set()
     for kind in NAMES:
-        document = json.loads((tuned_folder() / f"{kind}-matrix-factorization-{size}.json").read_text())
+        document = json.loads((TUNED / f"{kind}-matrix-factorization-{size}.json").read_text())
         asked, best = document["problem"], document["best"]
         assert document["budget"] == len(document["trials"]) == 6 * len(best["point"])
         assert (asked["ratings"], asked["seeds"], asked["workers"]) == (f"synthetic-{size}", 1, 10)
