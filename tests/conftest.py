@@ -29,7 +29,7 @@ settings.register_profile(
 settings.load_profile("asyncqn")
 
 
-_EARLY = ("test_threads", "test_published", "clusters", "test_docs", "test_program", "test_reproduce")
+_EARLY = ("test_threads", "clusters", "test_docs", "test_program", "test_independent")
 """Groups that begin before the others: one that compiles most kernels, so that processes of later groups
 find them in the cache, then the longest ones."""
 

@@ -18,15 +18,26 @@ from asyncqn_paper.rules import CLAIMS, DEPENDS, MAIN, ROWS, Claim, Outcome, Ver
 SHOWN = {"fig2": "fig2-best", "fig3": "fig3-time", "fig4": "fig4-mb", "fig5": "fig5-linear", "theory": "bias"}
 """The part of a claim whose number stands in the first table."""
 WHAT = {
-    "fig1": "largest gap between simulated and real, error or duration",
-    "fig2-best": "least lead of as-L-BFGS over a rival, time ratio",
-    "fig3-time": "time ratio beyond what is asked for, at the worst W",
-    "fig4-mb": "time of mb-L-BFGS over as-L-BFGS",
-    "fig5-linear": "speedup at W = 10",
-    "s1": "iterations at W = 1 over W = 10",
-    "bias": "slope of the bias in h",
-    "title": "successful starts, with noise less without",
+    "fig1": "largest gap",
+    "fig2-best": "least lead",
+    "fig3-time": "least fall",
+    "fig4-mb": "lead over mb",
+    "fig5-linear": "speedup",
+    "s1": "iterations",
+    "bias": "slope in h",
+    "title": "successes",
 }
+SAYS = {
+    "fig1": "simulations reflect real runs",
+    "fig2": "as-L-BFGS best, mb-L-BFGS slowed by σ_w², a-SGD slow",
+    "fig3": "iterations rise with W, time falls",
+    "fig4": "faster than mb-L-BFGS, slightly than a-SGD",
+    "fig5": "near-linear speedup to W = 10, unstable at 20",
+    "s1": "linear speedup in iterations",
+    "theory": "ergodic error O(1/(Nh) + max(1, l)h + 1/β)",
+    "title": "noise finds better minima",
+}
+"""The claims of the first table in few words; what its numbers are, the sections below say."""
 EXPERIMENT_OF = {"Fig. S1": "fig5", "theory": "theory", "title": "title", "remarks": "remarks"}
 
 Judged = dict[str, tuple[Verdict, list[Outcome]]]
@@ -63,8 +74,8 @@ def measured(name: str, found: Judged) -> str:
     if middle is None:
         return "not run"
     counts = "/".join(map(str, verdict.counts))
-    runs = f", {middle.runs} runs each" if middle.runs else ""
-    return f"{WHAT[shown]}: {number(CLAIMS[shown], middle)} (median of settings{runs}); {counts} settings"
+    runs = f", {middle.runs} runs" if middle.runs else ""
+    return f"{WHAT[shown]} {number(CLAIMS[shown], middle)}{runs}; {counts}"
 
 
 def word(verdict: Verdict) -> str:
@@ -82,16 +93,25 @@ def anchor(row: str) -> str:
     return EXPERIMENT_OF.get(row, row.lower().replace(". ", ""))
 
 
-def first_table(found: Judged) -> list[str]:
-    """One line per figure of the paper."""
+def share(experiment: Experiment, store: Store, full: bool) -> tuple[int, int]:
+    """The finished cells of an experiment, and all of them."""
+    cells = list(dict.fromkeys(cell for batch in experiment.cells(full) for cell in batch))
+    return len(store.finished(cells)), len(cells)
+
+
+def first_table(found: Judged, shares: dict[str, tuple[int, int]]) -> list[str]:
+    """One line per figure of the paper; a verdict on a part of the cells says so."""
     lines = [
-        "| | the paper says | we measure; settings that hold/fail/are undecided | verdict |",
+        "| | the paper says | we measure; settings hold/fail/undecided | verdict |",
         "|---|---|---|---|",
     ]
     for row in ROWS:
         claim = CLAIMS[MAIN[row]]
+        done, of = shares[anchor(row)]
+        verdict = found[claim.id][0]
+        part = f" so far ({100 * done / of:.1f} % run)" if sum(verdict.counts) and done < of else ""
         told = measured(claim.id, found)
-        lines.append(f"| [{row}](#{anchor(row)}) | {claim.text} | {told} | {word(found[claim.id][0])} |")
+        lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {word(verdict)}{part} |")
     return lines
 
 
@@ -125,11 +145,9 @@ def extent(experiment: Experiment, store: Store, full: bool) -> str:
 def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: dict[str, list[str]]) -> str:
     """The text."""
     found = judged(experiments, store, full)
-    lines = [
-        HEAD if full else HEAD.replace("full size", "QUICK size, for a look only"),
-        *first_table(found),
-        "",
-    ]
+    shares = {one.name: share(one, store, full) for one in experiments}
+    head = HEAD if full else HEAD.replace("full size", "quick size, for a look only")
+    lines = [head, *first_table(found, shares), ""]
     for experiment in experiments:
         lines += [f"## {experiment.name}", "", f"**{experiment.title}.**", ""]
         for name in figures.get(experiment.name, []):

@@ -135,7 +135,11 @@ def settings() -> list[list[Setting]]:
         for payer in (NOBODY, EVERYONE)
     ]
     searched = [Setting({**BASE, PROBLEM: problem, NUMBERS: "tuned", H0: "tuned"}) for problem in TUNED_ON]
-    return [first, second, third, [*searched, *around, *grid]]
+    batches, seen = [], set[str]()
+    for batch in (first, second, third, [*searched, *around, *grid]):
+        batches.append([s for s in {str(s): s for s in batch}.values() if str(s) not in seen])
+        seen |= {str(s) for s in batch}
+    return batches
 
 
 def _size(full: bool) -> tuple[list[list[Setting]], tuple[float, ...], int]:
