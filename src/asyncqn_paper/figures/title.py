@@ -104,7 +104,16 @@ def descend(model: Any, theta0: Array, gradients: int) -> Descent:
             raise StopIteration
 
     engine = Simulator(Cluster(1))
-    minimize(model, BlockLBFGS(1), engine=engine, theta0=theta0, commits=gradients, evaluate=1, callback=look)
+    minimize(
+        model,
+        BlockLBFGS(1),
+        engine=engine,
+        theta0=theta0,
+        commits=gradients,
+        evaluate=1,
+        callback=look,
+        progress=False,
+    )
     return lowest[-1]
 
 
@@ -151,6 +160,7 @@ class Starts(Cell):
                 commits=commits,
                 seed=seed + 100_000 * number,
                 evaluate=commits,
+                progress=False,
             )
             if run.status == "completed":
                 points.append(run.theta)
