@@ -68,6 +68,15 @@ commits = 40
 """
 
 
+FACTORY = """
+
+def made(rows: int = 50):
+    import asyncqn as aq
+    X = np.random.default_rng(0).standard_normal((rows, 3))
+    return aq.LeastSquares(X, X @ np.ones(3))
+"""
+
+
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module of its own for every test, in the current folder."""
@@ -112,6 +121,25 @@ def test_a_job_of_own_classes_runs_is_saved_replayed_and_resumed(module: str, ca
     assert command("run", *arguments, "--workers", "1", "--checkpoint", "c") == 0
     with pytest.raises(BadInput, match="allow_imports=True"):
         aq.resume("c")
+    assert command("resume", "c", "--allow-imports", "--quiet") == 0
+
+
+def test_a_job_of_a_factory_replays_and_resumes_from_the_command_line(module: str, capfd: Any) -> None:
+    with open(f"{module}.py", "a") as file:
+        file.write(FACTORY)
+    Path("made.toml").write_text(
+        f'[problem]\nkind = "{module}:made"\nrows = 30\n'
+        "[algorithm]\nkind = 'async-sgd'\nh = 1e-4\nbatch = 5\n"
+        "[run]\ncommits = 40\n[engine]\nkind = 'processes'\nworkers = 1\n"
+    )
+    arguments = ("made.toml", "--allow-imports", "--quiet")
+    assert command("run", *arguments, "--save", "run", "--checkpoint", "c", "--start-method", "spawn") == 0
+    about = load_run("run").manifest["problem"]
+    assert about["reference"] == {"kind": f"{module}:made", "rows": 30}
+    capfd.readouterr()
+    assert command("replay", "run") == 2
+    assert "--allow-imports" in capfd.readouterr().err
+    assert command("replay", "run", "--allow-imports") == 0
     assert command("resume", "c", "--allow-imports", "--quiet") == 0
 
 

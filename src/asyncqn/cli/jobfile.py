@@ -33,6 +33,7 @@ from asyncqn.core.stopping import MaxPasses, MaxTime, Metric, Target, Tolerance
 from asyncqn.engines.named import REAL_ENGINES, engine_class
 from asyncqn.errors import BadInput, require
 from asyncqn.models import PROBLEMS as MODELS
+from asyncqn.models import own_problem
 from asyncqn.parameters import (
     Checked,
     Commits,
@@ -46,7 +47,7 @@ from asyncqn.parameters import (
 )
 from asyncqn.published import PROBLEM, SETTINGS, VARIANCE, timing
 from asyncqn.storage import read_input
-from asyncqn.storage.serialise import is_own, make_own
+from asyncqn.storage.serialise import is_own
 from asyncqn.types import Algorithm, Problem, extra
 
 Section = Mapping[str, Any]
@@ -234,8 +235,7 @@ def make_problem(section: Section, *, allow_imports: bool = False) -> Problem:
     arguments = dict(section)
     kind = arguments.pop("kind", "linear-gaussian")
     if is_own(kind):
-        own: Problem = make_own(kind, arguments, "problem", allow_imports)
-        return own
+        return own_problem(kind, arguments, allow_imports=allow_imports)
     if not isinstance(kind, str) or kind not in MODELS:
         near = suggestion(str(kind), list(MODELS)).replace("it knows", "there are")
         raise BadInput(f"there is no problem {kind!r}; {near}.")

@@ -7,6 +7,8 @@ May import: errors, types, parameters, kernels, storage, registry, table, and of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from asyncqn.errors import BadInput
@@ -45,6 +47,19 @@ def reference_of(problem: Problem) -> dict[str, Any] | None:
     return None if kind is None or parameters is None else {"kind": kind, **parameters}
 
 
+def own_problem(kind: str, arguments: Mapping[str, Any], *, allow_imports: bool) -> Problem:
+    """Return what a user's class or function "module:name" makes of plain arguments.
+
+    A problem that does not say how to rebuild it is given a `reference` to what made it, so that a saved run
+    of a job file replays.
+    """
+    made: Problem = make_own(kind, arguments, "problem", allow_imports)
+    if reference_of(made) is None:
+        with suppress(AttributeError, TypeError):  # an object that takes no further members
+            object.__setattr__(made, "reference", partial(dict, {"kind": kind, **arguments}))  # may be frozen
+    return made
+
+
 def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Problem | None:
     """The problem that a `reference()` describes; None where there is nothing to go by.
 
@@ -55,7 +70,7 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     arguments = dict(reference)
     kind = arguments.pop("kind", None)
     if is_own(kind):
-        return make_own(kind, arguments, "problem", True) if allow_imports else None
+        return own_problem(kind, arguments, allow_imports=True) if allow_imports else None
     if kind == "constrained":
         from asyncqn.models.adapters.constrained import Constrained
 
