@@ -189,6 +189,11 @@ class ASLBFGS(OverlappingBatches, CompactMemories):
         ASLBFGS
             Where the paper is silent, with our defaults (H0, the cautious constant).
 
+        Notes
+        -----
+        With these defaults the numbers of "linear-gaussian" diverge on the draw of `LinearGaussian.random()`:
+        the paper publishes neither its draw nor its H0.  `cosine_floor` and `initial_scale` tame the pairs.
+
         Examples
         --------
         >>> import asyncqn as aq

@@ -32,7 +32,7 @@ def simulate(
     rows with an overlap of 40, H0 = 0.02 I and a cosine floor of 0.4, chosen so that pairs are used. The
     other algorithms have steps that suit the default problem. The cluster has 40 workers with times of 70 on
     average and a standard deviation of 14, and messages of 10. For the paper's numbers say --paper
-    linear-gaussian.
+    linear-gaussian; with them as-L-BFGS diverges here, as the paper publishes neither its data nor its H0.
 
     Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` goes on. Exits with 3 if the
     run diverged, with 4 if every worker was gone before its end (it is saved all the same), with 2 on
