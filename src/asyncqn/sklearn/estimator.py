@@ -123,6 +123,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             evaluate=_NO_EVALUATIONS,
             callback=tell if self.verbose else None,
             check=False,
+            progress=False,
         )
         if not run.success:
             warnings.warn(
