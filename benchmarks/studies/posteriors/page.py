@@ -20,11 +20,12 @@ METHODS = (
     ("sample", 1, "`aq.sample`, 1 worker (4 chains)"),
     ("sample", 4, "`aq.sample`, 4 uneven workers"),
     ("sample", 16, "`aq.sample`, 16 uneven workers"),
+    ("sample-first", 4, "the first version of `aq.sample`, 4 uneven workers"),
     ("nuts-dense", 4, "NUTS, dense metric (blackjax, 4 chains)"),
     ("nuts-diagonal", 4, "NUTS, diagonal metric"),
 )
-CELLS = len(DENSITIES) * 3 * len(METHODS)
-"""Three seeds each."""
+CELLS = len(DENSITIES) * 3 * 5
+"""Three seeds of five methods; the first version of `aq.sample` had neither rays nor short steps."""
 
 
 def right(row: Row) -> bool:
@@ -70,16 +71,16 @@ class Results:
             if (row["method"], row["workers"]) == (method, workers) and posterior in (None, row["posterior"])
         ]
 
-    def over(self, method: str, workers: int) -> list[float]:
+    def over(self, method: str, workers: int, ours: str = "sample") -> list[float]:
         """Effective draws per gradient of `aq.sample` over those of a rival, by posterior."""
         return [
-            efficiency(self.of("sample", 4, name)) / efficiency(self.of(method, workers, name))
+            efficiency(self.of(ours, 4, name)) / efficiency(self.of(method, workers, name))
             for name in self.posteriors
         ]
 
-    def scores(self, column: str) -> list[float]:
+    def scores(self, column: str, method: str = "sample") -> list[float]:
         """The z-scores of all runs of `aq.sample` whose draws are worth enough."""
-        ours = [row for row in self.rows if row["method"] == "sample" and row["ess"] >= ENOUGH]
+        ours = [row for row in self.rows if row["method"] == method and row["ess"] >= ENOUGH]
         return [z for row in ours for z in row[column]]
 
     def must_hold(self) -> tuple[int, int, list[str]]:
@@ -151,7 +152,7 @@ def figure(results: Results, path: Path) -> None:
         D, p = kolmogorov_smirnov(z)
         axes.hist(np.clip(z, -4.0, 4.0), bins=40, range=(-4.0, 4.0), density=True, color="0.75")
         axes.plot(axis, np.exp(-0.5 * axis**2) / math.sqrt(2.0 * math.pi), color="C0")
-        axes.set_title(f"{title}: {len(z)} scores, D = {D:.3f}, p = {p:.2f}", fontsize=9)
+        axes.set_title(f"{title}: {len(z)} scores, D = {D:.3f}, p = {p:.2g}", fontsize=9)
         axes.set_xlabel("error in Monte-Carlo errors")
         axes.set_yticks([])
     canvas.savefig(path, dpi=120)
@@ -162,21 +163,29 @@ def page(results: Results, template: str) -> str:
     good, tried, missed = results.must_hold()
     wrong = [r for r in results.rows if r["method"] == "sample" and not right(r)]
     told = [r for r in wrong if r["rhat"] > 1.01 or r["divergent"] or r["ess"] < ENOUGH]
-    D, p = kolmogorov_smirnov(results.scores("z"))
-    D_sd, p_sd = kolmogorov_smirnov(results.scores("z_sd"))
+
+    def agreement(method: str) -> str:
+        parts = []
+        for column, name in (("z", "means"), ("z_sd", "standard deviations")):
+            z = results.scores(column, method)
+            D, p = kolmogorov_smirnov(z)
+            parts.append(f"{name} D = {D:.3f}, p = {p:.2g}")
+        return f"{'; '.join(parts)} ({len(z)} scores)"
+
     numbers = {
         "methods": method_table(results),
         "posteriors": posterior_table(results),
         "fair": f"{good} of {tried}",
         "missed": ", ".join(missed) or "none",
         "dense": spread(results.over("nuts-dense", 4)),
+        "first": spread(results.over("nuts-dense", 4, "sample-first")),
         "diagonal": spread(results.over("nuts-diagonal", 4)),
         "wrong": str(len(wrong)),
         "wrong_on": ", ".join(sorted({r["posterior"] for r in wrong})) or "none",
         "told": str(len(told)),
-        "z": f"D = {D:.3f}, p = {p:.2f}",
-        "z_sd": f"D = {D_sd:.3f}, p = {p_sd:.2f}",
-        "cells": str(len(results.rows)),
+        "z": agreement("sample"),
+        "z_first": agreement("sample-first"),
+        "cells": str(sum(row["method"] != "sample-first" for row in results.rows)),
         "all_cells": str(CELLS),
         "count": str(len(DENSITIES)),
         "enough": str(ENOUGH),

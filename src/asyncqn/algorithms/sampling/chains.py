@@ -45,6 +45,11 @@ class ChainMethod(Checked):
         settled = k // self.per_worker >= self.preparations + self.burn_in
         return settled and read >= self.warm_up_commits(dim)
 
+    def finished(self, iterate: Any) -> str | None:
+        """Why the run ends before its last commit; None: it goes on.  totals[0] counts draws."""
+        found = int(iterate.totals[0])
+        return f"{found} draws were made" if found >= self.draws else None
+
     def temperature(self, k: int) -> float:
         """A chain may be at any U: no rise says that it has diverged."""
         return math.inf

@@ -288,10 +288,8 @@ class MinibatchLangevin(ChainMethod):
         return iterate
 
     def finished(self, iterate: Iterate) -> str | None:
-        """Why the run ends before its last commit; None: it goes on."""
-        found, lost = int(iterate.totals[DRAWS]), int(iterate.totals[DIVERGENT])
-        restarts = f", {lost} of them after a restart at the mode" if lost else ""
-        return f"{found} draws were made{restarts}" if found >= self.draws else None
+        ended, lost = super().finished(iterate), int(iterate.totals[DIVERGENT])
+        return f"{ended}, {lost} of them after a restart at the mode" if ended and lost else ended
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
         """The estimated widening of variances, by whitened direction; infinite after a restart."""

@@ -298,11 +298,6 @@ class SharedMetricHMC(ChainMethod):
             totals[ACCEPTED] += facts.accepted
             totals[DIVERGENT] += facts.divergent
 
-    def finished(self, iterate: Iterate) -> str | None:
-        """Why the run ends before its last commit; None: it goes on."""
-        found = int(iterate.totals[DRAWS])
-        return f"{found} draws were made" if found >= self.draws else None
-
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
         """What the chains drew with: the factor of the metric (`metric`), the step and the length."""
         return {
