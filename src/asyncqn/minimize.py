@@ -44,7 +44,7 @@ _log = logging.getLogger("asyncqn.minimize")
 _START = 0x7E7A0
 
 Objective = Annotated[
-    Problem, parameter("What is minimised, U", words="an object with dim, n_data, value and grad")
+    Problem, parameter("Problem to minimise, U", words="an object with dim, n_data, value and grad")
 ]
 Method = Annotated[
     Algorithm | None,
@@ -60,7 +60,7 @@ Where = Annotated[
         words="an engine, such as Threads(2), or None",
     ),
 ]
-Start = Annotated[RealArray | None, parameter("Where the run begins; None: the problem's own, else zeros")]
+Start = Annotated[RealArray | None, parameter("Starting point; None: the problem's own, else zeros")]
 Told = Annotated[Callback | None, parameter("Called with a `Progress` for every row of the metric table")]
 
 
@@ -81,7 +81,9 @@ ShowProgress = Annotated[
     bool | None, parameter("Whether to show a bar; None: on a terminal and in a notebook, and not elsewhere")
 ]
 Verbose = Annotated[bool, parameter("Whether to write plain lines to stderr")]
-CheckpointFolder = Annotated[Folder | None, parameter("For checkpoints, from which `resume` goes on")]
+CheckpointFolder = Annotated[
+    Folder | None, parameter("Folder for checkpoints, from which `resume` continues")
+]
 
 
 @checked
@@ -92,7 +94,7 @@ def minimize(
     engine: Where = None,
     theta0: Start = None,
     commits: Annotated[
-        Commits | None, parameter("Of the master, at most; None: until an exact method has converged")
+        Commits | None, parameter("Largest number of commits; None: until an exact method has converged")
     ] = None,
     seed: Seed = 0,
     tol: Tolerance = TOLERANCE,
@@ -107,7 +109,7 @@ def minimize(
     check: CheckProblem = True,
     keep: Keep = None,
     stop: Annotated[
-        StoppingRule | None, parameter("A stopping rule of one's own, for methods with exact gradients")
+        StoppingRule | None, parameter("Stopping rule of your own, for methods with exact gradients")
     ] = None,
     progress: ShowProgress = None,
     verbose: Verbose = False,

@@ -25,15 +25,17 @@ from asyncqn.types import Algorithm, Callback, Engine, Problem
 
 @checked
 def resume(
-    folder: Annotated[Folder, parameter("Of the checkpoints")],
-    problem: Annotated[Problem | None, parameter("None: the checkpoint's own")] = None,
-    algorithm: Annotated[Algorithm | None, parameter("None: the checkpoint's own")] = None,
+    folder: Annotated[Folder, parameter("Folder of the checkpoints")],
+    problem: Annotated[Problem | None, parameter("None: as the checkpoint describes it")] = None,
+    algorithm: Annotated[Algorithm | None, parameter("None: as the checkpoint describes it")] = None,
     *,
-    engine: Annotated[Engine | None, parameter("None: the one that wrote the checkpoint")] = None,
+    engine: Annotated[Engine | None, parameter("Engine; None: the one that wrote the checkpoint")] = None,
     callback: Annotated[Callback | None, parameter("Called with a `Progress` after evaluations")] = None,
     checkpoint_every: CheckpointEvery = 30.0,
     allow_imports: AllowImports = False,
-    change: Annotated[bool, parameter("Whether to go on with something else")] = False,
+    change: Annotated[
+        bool, parameter("Whether problem and algorithm may differ from the checkpoint's")
+    ] = False,
     progress: ShowProgress = None,
     verbose: Verbose = False,
 ) -> Run:

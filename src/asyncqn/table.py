@@ -48,7 +48,7 @@ class Table(Mapping[str, npt.NDArray[Any]]):
 
     @checked
     def __init__(
-        self, columns: Annotated[Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("By name")]
+        self, columns: Annotated[Mapping[str, Annotated[npt.ArrayLike, COLUMN]], parameter("Columns by name")]
     ) -> None:
         self._columns: dict[str, npt.NDArray[Any]] = dict(columns)  # type: ignore[arg-type]
         lengths = {column.shape for column in self._columns.values()}

@@ -136,19 +136,27 @@ class Recommender:
         feedback: Annotated[Literal["explicit", "implicit"], parameter("Ratings, or clicks")] = "explicit",
         workers: Workers = 2,
         seed: Seed = 0,
-        prior: Annotated[Ridge | None, parameter("None: 3; of clicks by their number")] = None,
-        alpha: Annotated[Alpha | None, parameter("None: 0.035")] = None,
+        prior: Annotated[
+            Ridge | None, parameter("Constant part of the ridge; None: 3, for clicks by their number")
+        ] = None,
+        alpha: Annotated[Alpha | None, parameter("Ridge per rating; None: 0.035")] = None,
         confidence: Confidence = 1.5,
-        plain_columns: Annotated[int | None, parameter("Columns of the full ridge; None: all", ge=1)] = 5,
+        plain_columns: Annotated[int | None, parameter("Columns with the plain ridge; None: all", ge=1)] = 5,
         offsets: Annotated[bool, parameter("Whether to factorize what damped means leave over")] = False,
-        trust: Annotated[float, parameter("Ratings at which factors count half", ge=0.0)] = 5.0,
+        trust: Annotated[
+            float, parameter("Number of ratings at which factors and baseline count equally", ge=0.0)
+        ] = 5.0,
         clip: Annotated[bool, parameter("Whether predictions stay within the ratings seen")] = True,
-        passes: Annotated[int, parameter("Over the ratings, at most", ge=1)] = 15,
+        passes: Annotated[int, parameter("Largest number of passes over the ratings", ge=1)] = 15,
         tol: Annotated[float | None, parameter("Gain below which passes end; None: 1e-4", ge=0.0)] = None,
         early_stopping: Annotated[bool, parameter("Whether held-out ratings end the fit")] = False,
-        validation_fraction: Annotated[float, parameter("Held out", gt=0.0, lt=1.0)] = 0.1,
+        validation_fraction: Annotated[
+            float, parameter("Share of the ratings that is held out", gt=0.0, lt=1.0)
+        ] = 0.1,
         patience: Annotated[int, parameter("Passes without a gain that end the fit", ge=1)] = 2,
-        warm_start: Annotated[bool, parameter("Whether to go on from the factors there are")] = False,
+        warm_start: Annotated[
+            bool, parameter("Whether to continue from the factors of the last fit")
+        ] = False,
         dtype: Precision = "float32",
         verbose: Annotated[bool, parameter("Whether to print the RMSE while fitting")] = False,
     ) -> None:

@@ -29,7 +29,7 @@ from asyncqn.core.stages import Closes, Stages
 from asyncqn.parameters import Workers, checked, parameter
 from asyncqn.types import Problem
 
-Waits = Annotated[bool, parameter("Whether a slow worker may be waited for, where no algorithm is given")]
+Waits = Annotated[bool, parameter("Whether the default method may wait for slow workers")]
 
 TOLERANCE = 1e-8
 """The tolerance of `core.stopping` when the user does not say."""
@@ -74,7 +74,7 @@ def growths(dim: int, n_data: int, workers: int) -> int:
 
 @checked
 def default_algorithm(
-    problem: Annotated[Problem, parameter("What is minimised")],
+    problem: Annotated[Problem, parameter("Problem to minimise")],
     workers: Workers,
     *,
     waits: Waits = True,

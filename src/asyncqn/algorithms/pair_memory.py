@@ -38,7 +38,8 @@ from asyncqn.parameters import Checked
 from asyncqn.types import Array, Counters, Problem, extra
 
 QUADRATIC = 1e-3
-"""How far from symmetric pairs may be for U to count as a quadratic, on which the slopes give the rise."""
+"""Largest asymmetry of pairs, relative to their curvature, at which U counts as a quadratic; on a quadratic
+the slopes at both ends give the change of U.  Our own choice."""
 
 
 Apply = Callable[[Array], None]
@@ -197,10 +198,12 @@ class PairMemory(NamedTuple):
         """
         if rule.conjugacy > 0.0:
             own = self.products[0]
+            # Below this a pair is too short to be made conjugate without losing all its digits.
             least = math.sqrt(np.finfo(s.dtype).eps)
             room = np.zeros(own.size), np.zeros(own.size)
             recursion.conjugate(self.pairs, own, s, y, rule.conjugacy, least, *room)
         ss, sy, yy = dot(s, s), dot(s, y), dot(y, y)
+        # Rounding, or a map that is not quite linear, can make y'H0 y negative; such a pair would break H.
         mapped = image is None or 0.0 < dot(y, image) < math.inf
         if not (mapped and pair_kernels.admissible(ss, sy, yy, rule.epsilon, rule.cosine)):
             self.ring[REJECTED] += 1
@@ -223,10 +226,12 @@ class PairMemory(NamedTuple):
         for j in range(m):
             SY[j, slot] = dot(S[j], y)
             YY[j, slot] = YY[slot, j] = dot(images[j], y)
-        slots = (slot - count + 1 + np.arange(count)) % m  # the oldest first
+        # Slots in the order of age, the oldest first: R is upper triangular in that order.
+        slots = (slot - count + 1 + np.arange(count)) % m
         R, inner = (gram[np.ix_(slots, slots)] for gram in self.gram)
         inner += np.diag(R.diagonal())
         inverse = np.zeros((count, count))  # R^-1, upper triangular
+        # Columns of R^-1 one by one, by back substitution.
         for j in range(count):
             inverse[j, j] = 1.0 / R[j, j]
             inverse[:j, j] = -np.einsum("iq,q->i", inverse[:j, :j], R[:j, j]) / R[j, j]
@@ -283,6 +288,7 @@ class PairMemory(NamedTuple):
     def softness(self) -> float:
         """Return the largest s's / s'y in memory, one over the least curvature; infinite without any pair."""
         own, lengths = self.products[:2]
+        # A compact memory has s'y on the diagonal of its first Gram matrix.
         if not own.size:
             own, lengths = self.gram[0].diagonal(), np.array([dot(s, s) for s in self.pairs[0]])
         known = own > 0.0
@@ -296,6 +302,7 @@ class PairMemory(NamedTuple):
 
     def forget(self) -> None:
         """Remove all pairs; keep H0 and the counts of accepted and rejected pairs."""
+        # Zeros everywhere: kernels then need no test for empty slots.
         for part in (self.pairs, self.gram, self.middle, self.products):
             part[...] = 0
         forget_slots(self.ring)

@@ -15,25 +15,25 @@ BatchSize = Annotated[
     int, parameter("N_Omega: rows of a stochastic gradient", unit="rows", ge=1, le=2**31 - 1)
 ]
 Overlap = Annotated[
-    int, parameter("N_O: rows of a batch that the next pair uses, too", unit="rows", ge=1, le=2**31 - 1)
+    int, parameter("N_O: rows of a batch that the next pair uses again", unit="rows", ge=1, le=2**31 - 1)
 ]
 Sampling = Annotated[
     str,
     parameter(
-        "How rows are drawn: see `core.streams.SAMPLING`",
+        "How rows are drawn: independently, in shuffled passes, in passes over blocks, or from a shard",
         words="one of 'replacement', 'shuffled', 'blocks', or 'shards-8' for one of 8 shards per worker",
         pattern="^(replacement|shuffled|blocks|shards-0*[1-9][0-9]{0,17})$",
     ),
 ]
-ByScatter = Annotated[bool, parameter("Whether to take steps in the metric of `algorithms.scatter`")]
+ByScatter = Annotated[bool, parameter("Whether steps are scaled by the scatter of the updates")]
 
-MemorySize = Annotated[int, parameter("M: the most curvature pairs in a memory", ge=0, le=10_000)]
-PairedMemorySize = Annotated[int, parameter("M: the most curvature pairs in the memory", ge=1, le=10_000)]
-Rho = Annotated[float, parameter("rho of H + rho I", unit="1 / curvature", ge=0.0)]
-Epsilon = Annotated[
-    float, parameter("The least s'y / |s|^2 of a pair: the cautious rule", unit="curvature", gt=0.0)
+MemorySize = Annotated[int, parameter("M: largest number of curvature pairs in a memory", ge=0, le=10_000)]
+PairedMemorySize = Annotated[
+    int, parameter("M: largest number of curvature pairs in the memory", ge=1, le=10_000)
 ]
-CosineFloor = Annotated[float, parameter("The least cosine of the angle between s and y", ge=0.0, lt=1.0)]
+Rho = Annotated[float, parameter("Multiple of the identity that is added to H", unit="1 / curvature", ge=0.0)]
+Epsilon = Annotated[float, parameter("Cautious rule: least s'y / |s|^2 of a pair", unit="curvature", gt=0.0)]
+CosineFloor = Annotated[float, parameter("Least cosine of the angle between s and y", ge=0.0, lt=1.0)]
 Scale = Annotated[float, parameter("c of H0 = c I", unit="1 / curvature", gt=0.0)]
 InitialScale = Annotated[
     Literal["pair", "diagonal"] | Scale,
@@ -44,12 +44,18 @@ InitialScale = Annotated[
 ]
 
 CurvatureSize = Annotated[int, parameter("The problem's `curvature_size`", ge=1)]
-Parts = Annotated[int, parameter("Into how many parts the rows are cut", ge=1)]
-Blocks = Annotated[int, parameter("Into how many blocks the rows are cut, best as many as workers", ge=1)]
-Pieces = Annotated[int, parameter("Into how many pieces a block is cut, for others to help with", ge=1)]
+Parts = Annotated[int, parameter("Number of parts into which the rows are cut", ge=1)]
+Blocks = Annotated[
+    int, parameter("Number of blocks into which the rows are cut; best is the number of workers", ge=1)
+]
+Pieces = Annotated[
+    int, parameter("Number of pieces into which a block is cut, so that idle workers can help", ge=1)
+]
 BackupAfter = Annotated[
     float,
-    parameter("How late a block is before others compute it, too: see `core.stages`", gt=0.0, infinite=True),
+    parameter(
+        "How many usual durations late a block is before idle workers compute it too", gt=0.0, infinite=True
+    ),
 ]
 
 

@@ -1,21 +1,24 @@
-"""The safeguard of methods with exact gradients: which trial is kept, what follows a failure, when to end.
+"""The safeguard of methods with exact gradients: which trial is accepted, what follows a failure, the end.
 
-`base` is the last point kept, theta = base + s the trial under way, g the exact gradient at both.  With
+`base` is the last accepted point, theta = base + s the current trial, g the exact gradient at both.  With
 
     a = g(base)'s,  b = g(theta)'s                        the slopes at both ends
-    rise = U(theta) - U(base)                             (a + b) / 2 where rounding drowns it
-    keep theta if  U(base) + rise <= max(U of the last points kept) + 1e-4 a
+    rise = U(theta) - U(base)                             (a + b) / 2 where rounding hides it
+    accept theta if  U(base) + rise <= max(U of the last accepted points) + 1e-4 a
 
-a trial that is kept becomes the base, and the next one is base - H g(base).  After a failure the next
-trial starts from the same base: at first with the new pair in H, if U along s was nearly a quadratic,
-that is if rise is near (a + b) / 2, so that no wild pair enters H; then along s, shrinking.  A direction
-that keeps failing, or whose steps do not move theta in floating point, empties the memory once for a
-scaled gradient step; if that fails down to the last bit too, the method has stalled.  It also has when
-many trials in a row lowered neither U nor |g| beyond rounding.
+an accepted trial becomes the base, and the next trial is base - H g(base).  After a failure the next trial
+starts from the same base: at first with the new pair in H, if U along s was nearly a quadratic, that is if
+rise is near (a + b) / 2, so that no misleading pair enters H; then along s, shrinking.  A direction that
+keeps failing, or whose steps do not move theta in floating point, empties the memory once for a scaled
+gradient step; if that fails down to the last bit too, the method has stalled.  It has also stalled when many
+trials in a row lowered neither U nor |g| beyond rounding.
 
-Where U does not come with the gradient, it is asked for, except while the pair (s, y) fits one quadratic with
-all stored pairs: there (a + b) / 2 is exact.  At most `_UNSEEN` points in a row are kept so; if U turns out
-to have risen on the way, the last point whose U is known is taken up again.
+Where U does not come with the gradient, it is computed, except while the pair (s, y) fits one quadratic with
+all stored pairs: there (a + b) / 2 is exact.  At most `UNSEEN` points in a row are accepted so; if U turns
+out to have risen on the way, the method returns to the last point whose U is known.
+
+Read `advance` first: it is called once per version.  `_keep` accepts, `_fail` retreats, `_aim` sets the next
+trial.
 
 The rule is that of Grippo, Lampariello and Lucidi (1986); all else, the constants included, is our own.
 """
@@ -32,15 +35,16 @@ from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Standing
 
 SUFFICIENT = 1e-4
-"""The share of the decrease promised by the slope that must come true."""
+"""Armijo constant: the share of the decrease predicted by the slope that must be reached."""
 ROUNDING = 100.0
-"""Values closer than this times eps |U| say nothing about each other."""
+"""Rounding error of U in units of eps |U|: values closer than this are not distinguishable."""
 NEW_DIRECTIONS, GIVE_UP = 2, 8
 """Failures in a row after which the step only shrinks, and after which the memory is emptied."""
 SHRINK = (0.1, 0.5)
-"""Least and largest factor on a step that failed."""
+"""Least and largest factor on a failed step; the usual bounds of a backtracking search."""
 FIRST = 0.01
-"""The first step has this share of |base|'s length, or promises to lower U by 1, if that is more."""
+"""Length of the first step relative to |base|, or the length at which the slope predicts a decrease of U
+by 1, if that is longer."""
 STEP_GROWTH, FIRST_STEP_GROWTH = 10.0, 1e10
 """A step is at most STEP_GROWTH times the longest so far, or times |base|; the first that knows any curvature
 at most FIRST_STEP_GROWTH times, which keeps it within what the master calls an explosion."""
@@ -136,11 +140,14 @@ def advance(
         if at is not None and math.isnan(value):
             value = 0.0 if ask is None else ask(theta)
         if at is None or not math.isfinite(value):
-            theta[...] = math.nan  # not finite even at the start: the master's guard ends the run
+            # U is not finite even at the start: the master's test of theta ends the run.
+            theta[...] = math.nan
             return trial
         return _aim(walk, metric, _keep(walk, metric, at, value, trial), math.inf)
+    # From here on there is a base, and theta is a trial.
     step = theta - base
     length = math.sqrt(sum_of_squares(step))
+    # The method has stalled or is at a stationary point: nothing was tried.
     if length == 0.0:
         return trial
     trial = trial._replace(idle=trial.idle + 1)
@@ -151,14 +158,17 @@ def advance(
     value, seen = _see(walk, metric, at[0], value, ask, step, a, b, change[0])
     if not math.isfinite(value):
         return _fail(walk, metric, trial, step, ask, SHRINK[0])
+    # Near the minimum U cannot tell two points apart any more; the slopes still can.
     noise = ROUNDING * float(np.finfo(theta.dtype).eps) * abs(value)
     drowned = abs(value - trial.value) <= noise and abs(a + b) <= 4.0 * noise
     rise = 0.5 * (a + b) if drowned else value - trial.value
     fine = rise <= max(trial.recent) - trial.value + SUFFICIENT * a
     bent = not abs(rise - 0.5 * (a + b)) <= BENT * (abs(a) + abs(b))
+    # A rejected trial still teaches H, unless U was far from quadratic along it.
     paired = (fine or not bent) and metric.learn(step, change)
     if fine:
-        straight = not paired and b < 0.0  # no curvature to go by, and still going down: go further
+        # No curvature was seen and U still falls: the next step is twice as long.
+        straight = not paired and b < 0.0
         trial = trial._replace(stride=max(trial.stride, length), unseen=0 if seen else trial.unseen + 1)
         trial = _keep(walk, metric, at, trial.value + rise if drowned else value, trial)
         far = max(trial.stride, math.sqrt(sum_of_squares(base)))
@@ -166,9 +176,11 @@ def advance(
         longest = (STEP_GROWTH if trial.kept > 2 else FIRST_STEP_GROWTH) * far
         trial = _aim(walk, metric, trial, longest, 2.0 * length if straight else 0.0)
         return trial._replace(softness=math.inf) if straight and not drowned else trial
+    # `learn` may have overwritten the step.
     np.subtract(theta, base, out=step)
     if paired and trial.failures < NEW_DIRECTIONS and not trial.unseen:
         return _aim(walk, metric, trial._replace(failures=trial.failures + 1), length)
+    # The minimum of the quadratic with slopes a and b at the ends of the step, within bounds.
     shrink = min(max(-a / (b - a), SHRINK[0]), SHRINK[1]) if b > a else SHRINK[0]
     return _fail(walk, metric, trial, step, ask, shrink)
 
@@ -192,6 +204,7 @@ def _see(
     if ask is None:
         return guess, True
     near = math.sqrt(sum_of_squares(g)) * max(1.0, math.sqrt(sum_of_squares(walk.theta)))
+    # Skip the evaluation of U only where nothing has failed and the slope has at least halved.
     calm = trial.failures == 0 and trial.unseen < UNSEEN and abs(b) <= -0.5 * a
     if calm and near > NEAR * max(1.0, abs(guess)) and metric.fits(step, y):
         return guess, False
@@ -201,7 +214,8 @@ def _see(
 def _keep(walk: Walk, metric: Metric, at: Array, value: float, trial: Trial) -> Trial:
     """Make the trial the base."""
     norm = math.sqrt(sum_of_squares(at[0]))
-    if trial.unseen == 1:  # the base is left for one whose U is not known
+    # The base is left for a point whose U is not known: remember where to return to.
+    if trial.unseen == 1:
         walk.anchor[0], walk.anchor[1:] = walk.base, walk.at_base
         trial = trial._replace(anchored=trial.value)
     walk.base[...], walk.at_base[...] = walk.theta, at
@@ -232,6 +246,7 @@ def _fail(
     trial = trial._replace(failures=trial.failures + 1)
     step *= step.dtype.type(SHRINK[0] if trial.failures > GIVE_UP // 2 else shrink)
     np.add(walk.base, step, out=walk.theta)
+    # A step below the precision of theta would be tried forever.
     moves = bool((walk.theta != walk.base).any())
     worn = (trial.failures >= GIVE_UP and not trial.restarted) or trial.idle >= 2 * IDLE
     return trial if moves and not worn else _restart(walk, metric, trial)
@@ -239,6 +254,7 @@ def _fail(
 
 def _restart(walk: Walk, metric: Metric, trial: Trial) -> Trial:
     """Empty the memory for a scaled gradient step; where that was tried from this base, stay there."""
+    # Even the plain gradient has failed from this base.
     if trial.restarted or trial.idle >= 2 * IDLE:
         walk.theta[...] = walk.base
         return trial._replace(stalled=True)
@@ -260,7 +276,8 @@ def _aim(walk: Walk, metric: Metric, trial: Trial, longest: float, least: float 
     step = np.empty_like(base)
     if metric.direction(walk.at_base, step):
         length = math.sqrt(sum_of_squares(step))
-        if not (0.0 < length < math.inf and dot(g, step) > 0.0):  # H is positive definite but for rounding
+        # H is positive definite except for rounding; where it is not, start again from the gradient.
+        if not (0.0 < length < math.inf and dot(g, step) > 0.0):
             return _restart(walk, metric, trial)
         step *= step.dtype.type(-max(min(1.0, longest / length), min(least, longest) / length))
     else:

@@ -1,16 +1,16 @@
-"""A diagonal metric from the scatter of the answers, free of charge: the answers are there.
+"""A diagonal metric from the scatter of the updates, which costs no further gradient.
 
-    D_j = running mean of (g_j - previous g_j)^2 / 2          half the square of what two answers differ by
-    theta_j += step_j / (D_j / max D + 1 / k)                 k answers seen
+    D_j = running mean of (g_j - previous g_j)^2 / 2          half the squared difference of two updates
+    theta_j += step_j / (D_j / max D + 1 / k)                 after k updates
 
-Two answers in a row are taken at nearby points, so that their difference is noise and not progress: D_j is
-the variance of an answer.  For a negative log-likelihood the variance of the gradient of a data point is its
-curvature (the information equality), so D is near a multiple of the diagonal of the Hessian and the power
-is -1, as in Newton's method, and not -1/2 as in Adam, which knows only sizes.
+Consecutive updates are computed at nearby points, so their difference is noise and not progress: D_j is the
+variance of an update.  For a negative log-likelihood the variance of the gradient of a data point is its
+curvature (the information equality), so D is close to a multiple of the diagonal of the Hessian.  The power
+is therefore -1, as in Newton's method, and not -1/2 as in Adam, which uses sizes only.
 
 Our own choices: the metric is 1 for the stiffest coordinate, so that h keeps its meaning, and lengthens the
-step of every other; no coordinate is believed to be flatter by more than the number of answers seen; nothing
-is lengthened before `FIRST` answers; the mean forgets over `WINDOW` answers.
+step of every other; no coordinate counts as flatter by more than the number of updates seen; nothing is
+lengthened before `FIRST` updates; the running mean covers `WINDOW` updates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from asyncqn.kernels.vectors import add_scaled
 from asyncqn.types import Array
 
 FIRST, WINDOW = 20, 1000
-"""Answers before the metric is used: by then D_j is known to a third; answers over which D forgets."""
+"""Number of updates before the metric is used, by when D_j is known to about a third; and the length of the
+running mean, in updates."""
 
 
 class Scatter(NamedTuple):

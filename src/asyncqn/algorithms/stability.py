@@ -16,6 +16,8 @@ import numpy as np
 from asyncqn.types import Algorithm, Array, Problem, Rows, extra
 
 _PROBE_ROWS, _PROBE_ITERATIONS = 20_000, 12
+"""Rows and power iterations of the estimate of a curvature: it decides only the words of an advice, for which
+a few per cent are enough."""
 
 
 def delay_limit(staleness: int) -> float:
@@ -51,9 +53,11 @@ def largest_curvature(
     base, moved, v, w = (np.zeros_like(theta) for _ in range(4))
     problem.grad(theta, rows, base)
     v[...] = np.random.Generator(np.random.Philox(key=1)).standard_normal(theta.size)
+    # The step of a forward difference that balances truncation and rounding.
     root = math.sqrt(float(np.finfo(theta.dtype).eps))
     estimate = 0.0
     for _ in range(_PROBE_ITERATIONS):
+        # Power iteration: normalise, apply the Hessian by a difference of gradients, repeat.
         v /= max(float(np.linalg.norm(v)), float(np.finfo(theta.dtype).tiny))
         if precondition is not None:
             w[...] = v

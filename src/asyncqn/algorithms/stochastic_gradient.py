@@ -1,4 +1,7 @@
-"""What the first-order algorithms share: a worker that draws Omega and returns one vector."""
+"""The base of the first-order algorithms: a worker draws Omega and returns one vector.
+
+A subclass usually overrides `apply`, what the master does with an update, or `stages`, when it commits.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,7 @@ class StochasticGradient(Checked):
 
     def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
         g = self.gradient(view, local, problem, task)
+        # Scaled by the worker, so that the master only adds.
         return Update(np.multiply(g, -self.h, out=local.d_theta))
 
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
@@ -78,6 +82,7 @@ class StochasticGradient(Checked):
         return delay_limit(max(workers - 1, 0)) / max(curvature, 1e-300)
 
     def advice(self, problem: Problem, theta0: Array, workers: int, locals_: Sequence[Any]) -> str:
+        # Only after a divergence: the estimate costs a dozen gradients.
         curvature = largest_curvature(problem, theta0)
         limit = self.step_limit(curvature, workers)
         if self.h >= limit:

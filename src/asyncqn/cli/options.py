@@ -58,22 +58,28 @@ class SettingOptions:
     ] = None
     parameter: Annotated[
         list[str] | None,
-        option(_ALGORITHM, "As in -p h=1e-3; any number of times.", "--parameter", "-p", metavar="KEY=VALUE"),
+        option(
+            _ALGORITHM,
+            "Parameter of the algorithm, as in -p h=1e-3; any number of times.",
+            "--parameter",
+            "-p",
+            metavar="KEY=VALUE",
+        ),
     ] = None
-    max_time: Annotated[float | None, option(_WHEN, "End after so long on the run's clock.")] = None
+    max_time: Annotated[float | None, option(_WHEN, "End after this time on the run's clock.")] = None
     target: Annotated[float | None, option(_WHEN, "End when the metric is at or below this.")] = None
     metric: Annotated[
         str | None, option(_WHEN, "Column of the metric table for --target; fun if not given.")
     ] = None
-    dim: Annotated[int | None, option(_PROBLEM, "Parameters to find.")] = None
-    n_data: Annotated[int | None, option(_PROBLEM, "Observations.")] = None
+    dim: Annotated[int | None, option(_PROBLEM, "Number of parameters in theta.")] = None
+    n_data: Annotated[int | None, option(_PROBLEM, "Number of observations.")] = None
     noise_var: Annotated[float | None, option(_PROBLEM, "Variance of an observation.")] = None
-    problem_seed: Annotated[int | None, option(_PROBLEM, "Of the problem's data.")] = None
-    workers: Annotated[int | None, option(_CLUSTER, "How many workers.")] = None
+    problem_seed: Annotated[int | None, option(_PROBLEM, "Seed of the problem's data.")] = None
+    workers: Annotated[int | None, option(_CLUSTER, "Number of workers.")] = None
     worker_mean: Annotated[float | None, option(_CLUSTER, "Mean time of a computation.")] = None
-    worker_std: Annotated[float | None, option(_CLUSTER, "Its standard deviation.")] = None
-    message: Annotated[float | None, option(_CLUSTER, "Time of both messages together.")] = None
-    master: Annotated[float | None, option(_CLUSTER, "Time of a commit at the master.")] = None
+    worker_std: Annotated[float | None, option(_CLUSTER, "Standard deviation of that time.")] = None
+    message: Annotated[float | None, option(_CLUSTER, "Time of a message to the master and back.")] = None
+    master: Annotated[float | None, option(_CLUSTER, "Time that the master takes for a commit.")] = None
     cluster: Annotated[
         list[str] | None,
         option(
@@ -83,7 +89,7 @@ class SettingOptions:
             metavar="KEY=VALUE",
         ),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Of minibatches, noise, delays and start.")] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of minibatches, noise, delays and start.")] = None
     evaluate: Annotated[int | None, typer.Option(help="Commits between two rows of metrics.")] = None
     allow_imports: AllowImports = False
 
@@ -108,9 +114,9 @@ class JobOptions(SettingOptions):
     """What the command line says of a job that is run."""
 
     algorithm: Annotated[str | None, option(_ALGORITHM, "default (minimize chooses), {algorithms}.")] = None
-    commits: Annotated[int | None, option(_WHEN, "At most so many commits of the master.")] = None
+    commits: Annotated[int | None, option(_WHEN, "Largest number of commits.")] = None
     tol: Annotated[float | None, option(_WHEN, "Tolerance at which an exact method has converged.")] = None
-    max_passes: Annotated[float | None, option(_WHEN, "End after so many passes over the data.")] = None
+    max_passes: Annotated[float | None, option(_WHEN, "Largest number of passes over the data.")] = None
     checkpoint: Annotated[
         Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
     ] = None

@@ -96,27 +96,35 @@ class Cluster(Checked):
     workers: Workers
     worker_mean: Annotated[PerWorker, parameter("mu_w: mean time of a computation", words=_ONE_OR_EACH)] = 1.0
     worker_std: Annotated[PerWorker, parameter("sigma_w: its standard deviation", words=_ONE_OR_EACH)] = 0.0
-    message: Annotated[float, parameter("tau: both messages together", unit="of time", ge=0.0)] = 0.0
+    message: Annotated[
+        float, parameter("tau: time of a message to the master and back", unit="of time", ge=0.0)
+    ] = 0.0
     master: Annotated[float, parameter("mu_m: service time of a commit", unit="of time", ge=0.0)] = 0.0
     deaths: Annotated[
         Mapping[Worker, Annotated[float, parameter("A time", unit="of time", ge=0.0, infinite=True)]],
-        parameter("When workers die"),
+        parameter("Time of death by worker"),
     ] = field(default_factory=dict)
-    joins: Annotated[Moments, parameter("When workers come that are not there from the start")] = field(
+    joins: Annotated[Moments, parameter("Time at which a worker joins, by worker")] = field(
         default_factory=dict
     )
-    times: Annotated[Law | Sequence[Law] | None, parameter("A law of the workers' times, or one each")] = None
-    recoveries: Annotated[Moments, parameter("When workers that died are there again")] = field(
+    times: Annotated[
+        Law | Sequence[Law] | None, parameter("Law of the computation times, or one per worker")
+    ] = None
+    recoveries: Annotated[Moments, parameter("Time at which a dead worker comes back, by worker")] = field(
         default_factory=dict
     )
-    link: Annotated[float, parameter("How long a message keeps the link", unit="of time", ge=0.0)] = 0.0
+    link: Annotated[
+        float, parameter("Time for which a message occupies the master's link", unit="of time", ge=0.0)
+    ] = 0.0
     sending: Annotated[
-        Literal["each", "tree", "free"], parameter("What messages from the master cost it")
+        Literal["each", "tree", "free"], parameter("What the messages that the master sends cost it")
     ] = "each"
     rows: Annotated[
-        float | None, parameter("Of how many rows the times are; None: of any", unit="rows", gt=0.0)
+        float | None, parameter("Number of rows that the times refer to; None: any", unit="rows", gt=0.0)
     ] = None
-    fixed: Annotated[float, parameter("What every computation takes on top", unit="of time", ge=0.0)] = 0.0
+    fixed: Annotated[float, parameter("Time that every computation takes on top", unit="of time", ge=0.0)] = (
+        0.0
+    )
 
     @classmethod
     @checked
@@ -215,10 +223,12 @@ class Cluster(Checked):
     @checked
     def from_run(
         cls,
-        run: Annotated[Any, RUN, parameter("On a real engine, or simulated")],
+        run: Annotated[Any, RUN, parameter("Run on a real engine, or simulated")],
         *,
-        workers: Annotated[Workers | None, parameter("Of the cluster; None: as many as the run had")] = None,
-        per_worker: Annotated[bool, parameter("Whether every worker gets times of its own")] = False,
+        workers: Annotated[
+            Workers | None, parameter("Workers of the cluster; None: as many as the run had")
+        ] = None,
+        per_worker: Annotated[bool, parameter("Whether every worker has a law of its own")] = False,
     ) -> Cluster:
         """The cluster that a run on a real engine was made on, as far as its record tells; in the run's unit.
 

@@ -193,7 +193,7 @@ class Trace(Checked):
     """
 
     kind: ClassVar[str] = "trace"
-    recorded: Annotated[Sequence[float], REAL, parameter("Times one after the other", unit="of time")]
+    recorded: Annotated[Sequence[float], REAL, parameter("Recorded times in their order", unit="of time")]
 
     def __post_init__(self) -> None:
         super().__post_init__()

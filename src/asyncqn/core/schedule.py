@@ -89,11 +89,17 @@ class Schedule(Checked):
     [0, 1]
     """
 
-    worker: Annotated[Ints, REAL, parameter("Who computed, from 0")]
-    read: Annotated[Ints, REAL, parameter("The version that was read")]
-    commit: Annotated[Ints, REAL, parameter("The commit that delivered it; 0: it was dropped")]
-    time: Annotated[npt.NDArray[np.float64], REAL, parameter("When that was", unit="of the engine's clock")]
-    part: Annotated[Annotated[Ints, REAL] | None, parameter("The block asked for; None: all rows")] = None
+    worker: Annotated[Ints, REAL, parameter("Number of the worker, from 0")]
+    read: Annotated[Ints, REAL, parameter("Version that was read")]
+    commit: Annotated[Ints, REAL, parameter("Commit that delivered the update; 0: dropped")]
+    time: Annotated[
+        npt.NDArray[np.float64],
+        REAL,
+        parameter("Time of the commit, or of the drop", unit="of the engine's clock"),
+    ]
+    part: Annotated[
+        Annotated[Ints, REAL] | None, parameter("Part of the data; None: workers choose their rows")
+    ] = None
     """Which block each computation was asked for, where an algorithm asks for one."""
 
     def __post_init__(self) -> None:

@@ -47,16 +47,18 @@ class EndedByCallback(Ended):
 
 
 Tolerance = Annotated[
-    float | None, parameter("When a method with exact gradients has converged; None: never", gt=0.0)
+    float | None, parameter("Tolerance at which an exact method has converged; None: never", gt=0.0)
 ]
-MaxPasses = Annotated[float | None, parameter("Passes over the data at most; None: any number", gt=0.0)]
+MaxPasses = Annotated[
+    float | None, parameter("Largest number of passes over the data; None: any number", gt=0.0)
+]
 MaxTime = Annotated[
-    float | None, parameter("How long a run lasts at most", unit="of the engine's clock", gt=0.0)
+    float | None, parameter("Longest duration of a run", unit="of the engine's clock", gt=0.0)
 ]
 Target = Annotated[
-    float | None, parameter("The metric at or below which a run ends; None: no target", infinite=True)
+    float | None, parameter("Value of the metric at which a run ends; None: no target", infinite=True)
 ]
-Metric = Annotated[str, parameter("Column of the metric table that the target is about")]
+Metric = Annotated[str, parameter("Column of the metric table that the target refers to")]
 
 
 @dataclass(frozen=True)

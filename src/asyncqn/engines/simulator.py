@@ -57,7 +57,7 @@ class Simulator(Checked):
 
     cluster: Annotated[
         Cluster,
-        parameter("Whose times are simulated", words="a Cluster, as in Simulator(Cluster(workers=4))"),
+        parameter("Cluster whose times are drawn", words="a Cluster, as in Simulator(Cluster(workers=4))"),
     ]
 
     @property

@@ -56,12 +56,18 @@ class Blame(NamedTuple):
 
 @checked
 def blame(
-    run: Annotated[Run, parameter("Whose loss is explained")],
+    run: Annotated[Run, parameter("Run to explain")],
     *,
-    seeds: Annotated[int, parameter("Intervals come from their scatter", ge=2, le=1_000_000)] = 8,
-    workers: Annotated[Sequence[Worker] | None, parameter("Taken out one by one; None: all")] = None,
+    seeds: Annotated[
+        int, parameter("Number of seeds; the intervals come from their scatter", ge=2, le=1_000_000)
+    ] = 8,
+    workers: Annotated[
+        Sequence[Worker] | None, parameter("Workers that are removed one by one; None: all")
+    ] = None,
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
-    tell: Annotated[Callable[[int, int], None] | None, parameter("Told (runs made, runs in all)")] = None,
+    tell: Annotated[
+        Callable[[int, int], None] | None, parameter("Called with (runs made, runs in all)")
+    ] = None,
 ) -> Blame:
     """Estimate what staleness, and each worker, cost a run.
 

@@ -97,24 +97,33 @@ class Plan(NamedTuple):
 
 @checked
 def plan(
-    problem: Annotated[Problem, parameter("What is minimised")],
+    problem: Annotated[Problem, parameter("Problem to minimise")],
     *,
-    target: Annotated[float, parameter("The metric that times are taken to")],
+    target: Annotated[float, parameter("Value of the metric at which the time is taken")],
     metric: Annotated[str, parameter("Column of the metric table")] = "fun",
-    workers: Annotated[Sequence[Workers], parameter("Numbers to plan with")] = (
+    workers: Annotated[Sequence[Workers], parameter("Numbers of workers to plan for")] = (
         *(1, 2, 4, 8, 16),
         *(32, 64, 128, 256),
     ),
-    algorithms: Annotated[Mapping[str, Make | Algorithm] | None, parameter("By name; None: ours")] = None,
-    record: Annotated[float, parameter("How long runs are recorded", unit="s", gt=0.0)] = 30.0,
-    engine: Annotated[Callable[[int], Engine], parameter("An engine of so many workers")] = Threads,
-    recorded: Annotated[Mapping[str, Run] | None, parameter("Runs made before, by algorithm")] = None,
-    recorded_workers: Annotated[Workers | None, parameter("None: as many as processors")] = None,
-    seeds: Annotated[int, parameter("How many simulations are averaged", ge=1, le=1_000_000)] = 3,
+    algorithms: Annotated[
+        Mapping[str, Make | Algorithm] | None,
+        parameter("Algorithms by name; None: those without a step size"),
+    ] = None,
+    record: Annotated[float, parameter("Time for which runs are recorded", unit="s", gt=0.0)] = 30.0,
+    engine: Annotated[
+        Callable[[int], Engine], parameter("Makes an engine from a number of workers")
+    ] = Threads,
+    recorded: Annotated[
+        Mapping[str, Run] | None, parameter("Runs made before, by the name of the algorithm")
+    ] = None,
+    recorded_workers: Annotated[
+        Workers | None, parameter("Workers of the recorded runs; None: the number of processors")
+    ] = None,
+    seeds: Annotated[int, parameter("Number of simulations that are averaged", ge=1, le=1_000_000)] = 3,
     seed: Seed = 0,
-    commits: Annotated[int | None, parameter("After which a target counts as missed", ge=1)] = None,
-    check: Annotated[bool, parameter("Whether to run the best for real")] = False,
-    tell: Annotated[Callable[[str], None] | None, parameter("Told what is being done")] = None,
+    commits: Annotated[int | None, parameter("Commits after which the target counts as missed", ge=1)] = None,
+    check: Annotated[bool, parameter("Whether to run the best prediction for real")] = False,
+    tell: Annotated[Callable[[str], None] | None, parameter("Called with a sentence about each step")] = None,
 ) -> Plan:
     """Predict which algorithm and how many workers reach `target` first, from short recorded runs.
 

@@ -21,7 +21,9 @@ from asyncqn.parameters import REAL, Checked, Precision, RealArray, Seed, checke
 from asyncqn.types import Array, Rows
 
 NoiseVariance = Annotated[float, parameter("Variance of an observation", unit="y^2", gt=0.0)]
-Eigenvalue = Annotated[float, parameter("Of the posterior precision; the prior's share is 1", ge=1.0)]
+Eigenvalue = Annotated[
+    float, parameter("Eigenvalue of the posterior precision; the prior's share is 1", ge=1.0)
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +95,7 @@ class LinearGaussian(Checked):
         seed: Seed = 0,
         *,
         dominant: Annotated[
-            int | None, parameter("How many eigenvalues equal `top`; None: one in twenty", ge=0)
+            int | None, parameter("Number of eigenvalues equal to `top`; None: one in twenty", ge=0)
         ] = None,
         top: Eigenvalue = 1.0,
         bulk: Annotated[tuple[Eigenvalue, Eigenvalue], parameter("Ends of the other eigenvalues")] = (

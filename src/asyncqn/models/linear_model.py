@@ -167,7 +167,9 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         n_data: Size = 10_000,
         dim: Dim = 20,
         condition: Annotated[float, parameter("Largest over smallest deviation of a column", ge=1.0)] = 10.0,
-        correlation: Annotated[float, parameter("Of neighbouring columns", gt=-1.0, lt=1.0)] = 0.5,
+        correlation: Annotated[
+            float, parameter("Correlation of neighbouring columns", gt=-1.0, lt=1.0)
+        ] = 0.5,
         signal: Annotated[float, parameter("Standard deviation of x'theta", gt=0.0)] = 2.0,
         scale: Annotated[float, parameter("Standard deviation of the first column", gt=0.0)] = 1.0,
         prior: Prior = 1.0,

@@ -72,7 +72,7 @@ class Mixture(Checked):
     @checked
     def random(
         cls,
-        components: Annotated[int, parameter("How many clusters there are", ge=1, le=10_000)] = 6,
+        components: Annotated[int, parameter("Number of clusters", ge=1, le=10_000)] = 6,
         n_data: Size = 300,
         width: Annotated[float, parameter("Side of the square in which the centres lie", gt=0.0)] = 20.0,
         gap: Annotated[float, parameter("Least distance of two centres", ge=0.0)] = 5.0,

@@ -1,14 +1,17 @@
-"""Public parameters, each described once: its type, its range, its unit and what it means.
+"""Public parameters, each described once: its type, its range, its unit and its meaning.
 
 A description is a type annotation, on a field of a dataclass or on an argument of a function:
 
     h: Annotated[float, parameter("Step size for the sum U", unit="1 / curvature", gt=0.0)]
 
-From it come the check, the sentence that refuses a wrong value, the conversion of what a file says, and the
-JSON schema of job files.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
+The check, the message that refuses a wrong value, the conversion of values in files and the JSON schema of
+job files all follow from it.  Dataclasses derive from `Checked`; functions are decorated with `checked`.
 
-A bool is no number.  NumPy's scalars are the Python numbers that they hold, and become these.  Integers have
-64 bits.  A number that is described is finite unless the description says otherwise, and never NaN.
+A bool is not a number.  NumPy scalars are converted to the Python numbers that they hold.  Integers have 64
+bits.  A described number is finite unless its description says otherwise, and never NaN.
+
+Read `parameter`, `Checked` and `checked` first: they are what other modules use.  `kind_of` turns an
+annotation into a `Kind`, which converts or refuses a value (`parameters.kinds`).
 
 May import: errors.
 """
@@ -88,11 +91,25 @@ def parameter(
     infinite: bool = False,
     **limits: Any,
 ) -> msgspec.Meta:
-    """What a parameter means, for `typing.Annotated`.
+    """Describe a parameter, for `typing.Annotated`.
 
-    unit: of a number; words: what a value must be, where the type and the limits do not say it well;
-    infinite: whether infinity is allowed; limits: gt, ge, lt and le of numbers, pattern of texts, as in
-    `msgspec.Meta`.
+    Parameters
+    ----------
+    description : str
+        What the parameter means.
+    unit : str, optional
+        Unit of a number.
+    words : str, optional
+        What a value must be, where type and limits do not say it well.
+    infinite : bool, default False
+        Whether infinity is allowed.
+    **limits
+        gt, ge, lt and le of numbers, pattern of texts, as in `msgspec.Meta`.
+
+    Returns
+    -------
+    msgspec.Meta
+        The annotation.
     """
     told = description if unit is None else f"{description} (unit: {unit})"
     return msgspec.Meta(description=told, extra={"words": words, "infinite": infinite}, **limits)
@@ -140,10 +157,11 @@ def arguments_from_json(make: Callable[..., Any], data: Mapping[str, Any], what:
     """JSON data as arguments of `make`, some of which may still be lacking."""
     known, values = parameters_of(make), {}
     for name, value in data.items():
-        if name not in known:  # a suggestion takes longer than all the rest
+        if name not in known:
             raise BadInput(f"{what} has no parameter '{name}'; {suggestion(name, known)}.")
         said = _with_infinities(value)
-        if known[name].kind.in_files is not None:  # else `make` itself must know what to do with it
+        # Where no type can describe the value in a file, `make` itself must interpret it.
+        if known[name].kind.in_files is not None:
             said = known[name].checked(f"{what}: {name}", said)
         values[name] = said
     return values
@@ -363,22 +381,24 @@ RealArray = Annotated[npt.ArrayLike, REAL]
 Precision = Annotated[
     npt.DTypeLike,
     Kind(("float64 or float32",), kinds.precision, Literal["float64", "float32"]),
-    parameter("Of theta"),
+    parameter("Type of theta"),
 ]
-Seed = Annotated[int, parameter("Of all random numbers", ge=0)]
-Workers = Annotated[int, parameter("How many workers there are", ge=1, le=1_000_000)]
-Commits = Annotated[int, parameter("Of the master, at most", ge=1)]
+Seed = Annotated[int, parameter("Seed of all random numbers", ge=0)]
+Workers = Annotated[int, parameter("Number of workers", ge=1, le=1_000_000)]
+Commits = Annotated[int, parameter("Largest number of commits of the master", ge=1)]
 Evaluate = Annotated[
     int | None,
     parameter("Commits between two evaluations of U; 0: the start alone; None: about 200 evaluations", ge=0),
 ]
-Keep = Annotated[int | None, parameter("Commits between two iterates that are kept; None: none are", ge=1)]
-CheckProblem = Annotated[bool, parameter("Whether a problem of one's own is compared with itself first")]
+Keep = Annotated[int | None, parameter("Commits between two stored iterates; None: none are stored", ge=1)]
+CheckProblem = Annotated[
+    bool, parameter("Whether a user's own problem is tested first: gradient, values and repeated calls")
+]
 AllowImports = Annotated[bool, parameter("Whether a user's own classes are imported, which runs their code")]
 CheckpointEvery = Annotated[
     int | float,
     parameter(
-        "Between two checkpoints: an integer counts commits, a float seconds",
+        "Interval between two checkpoints: an integer counts commits, a float seconds",
         words="a positive number (an integer counts commits, a float seconds)",
         gt=0,
         infinite=True,

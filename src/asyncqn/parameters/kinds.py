@@ -1,7 +1,8 @@
-"""Kinds of values that need no other: numbers, texts, words, paths, arrays, and unions of kinds.
+"""Elementary kinds of values: numbers, texts, words, paths, arrays, and unions of kinds.
 
-A `Kind` knows what it takes in words, for the sentence that refuses a wrong value; how a value is converted
-or refused; and the type that a file must have for it.  `asyncqn.parameters` finds the kind of an annotation.
+A `Kind` holds a phrase that says what it accepts, for the message that refuses a wrong value; a function that
+converts or refuses a value; and the type that the value has in a file.  `asyncqn.parameters` finds the kind
+of an annotation.
 """
 
 from __future__ import annotations

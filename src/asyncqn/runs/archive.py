@@ -78,7 +78,7 @@ def save_run(run: Run, folder: str | Path) -> Path:
 
 @checked
 def load_run(
-    folder: Annotated[Folder, parameter("Of a saved run")],
+    folder: Annotated[Folder, parameter("Folder of a saved run")],
     *,
     problem: Annotated[Problem | None, parameter("None: rebuilt from the run")] = None,
     algorithm: Annotated[Algorithm | None, parameter("None: rebuilt from the run")] = None,

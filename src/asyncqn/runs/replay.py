@@ -37,9 +37,12 @@ def replay(
     *,
     allow_imports: AllowImports = False,
     earlier: Annotated[
-        Sequence[tuple[Problem | None, Algorithm | None]], parameter("Of the segments before the last")
+        Sequence[tuple[Problem | None, Algorithm | None]],
+        parameter("Problem and algorithm of each segment before the last"),
     ] = (),
-    keep: Annotated[int | None, parameter("Commits between two iterates that are kept", ge=1)] = None,
+    keep: Annotated[
+        int | None, parameter("Commits between two stored iterates; None: as in the run", ge=1)
+    ] = None,
 ) -> Run:
     """Compute a recorded run again from its schedule, bit for bit.
 

@@ -21,7 +21,7 @@ def share(
 ) -> None:
     """Give ratings to workers on other machines, as flight://HOST:PORT/NAME, until interrupted.
 
-    A word in the environment variable ASYNCQN_DATA_TOKEN must be shown by whoever reads.
+    Where the environment variable ASYNCQN_DATA_TOKEN is set, readers must present the same token.
     """
     from asyncqn_recommender.data.cache import load
     from asyncqn_recommender.data.server import DataServer

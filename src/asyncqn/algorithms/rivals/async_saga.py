@@ -88,7 +88,7 @@ class AsyncSAGA(StochasticGradient):
 
     h: StepSize
     parts: Parts
-    order: Annotated[Literal["random", "age", "turn"], parameter("In which order parts are handed out")] = (
+    order: Annotated[Literal["random", "age", "turn"], parameter("Order in which parts are handed out")] = (
         "random"
     )
     scatter: ByScatter = False

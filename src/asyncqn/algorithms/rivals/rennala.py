@@ -54,7 +54,7 @@ class Rennala(ScatterGradient):
 
     h: StepSize
     batch: BatchSize
-    collect: Annotated[int, parameter("B: how many answers make a step", ge=1)]
+    collect: Annotated[int, parameter("B: number of updates that make a step", ge=1)]
     scatter: ByScatter = False
     sampling: Sampling = "replacement"
 

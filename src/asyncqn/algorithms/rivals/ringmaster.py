@@ -54,7 +54,7 @@ class Ringmaster(ScatterGradient):
     h: StepSize
     batch: BatchSize
     max_delay: Annotated[
-        int, parameter("The largest staleness of an answer that is added: R - 1", unit="commits", ge=0)
+        int, parameter("Largest staleness of an update that is added: R - 1", unit="commits", ge=0)
     ]
     scatter: ByScatter = False
     sampling: Sampling = "replacement"

@@ -14,14 +14,14 @@ from asyncqn.cli.output import Output
 def blame(
     run: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
     out: Output,
-    seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 8,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 8,
     worker: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this worker; any number of times.  [all]")
     ] = None,
     metric: Annotated[str, typer.Option(help="Column of the metric table.")] = "fun",
     allow_imports: AllowImports = False,
 ) -> None:
-    """What a run would have ended at with fresh reads, and without each of its workers.
+    """Estimate what staleness, and each worker, cost a run.
 
     The run is computed again for every seed on its own schedule, and on the changed one with the same
     rows and noise; differences are of these pairs, with 95 % intervals over the seeds.

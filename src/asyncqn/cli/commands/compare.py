@@ -22,11 +22,11 @@ def compare(
     view: ViewOptions,
     out: Output,
     metric: Annotated[
-        str | None, typer.Option(help="Column to compare; error where all have it, else fun.")
+        str | None, typer.Option(help="Column to compare.  [error where all runs have it, else fun]")
     ] = None,
     target: Annotated[
         float | None,
-        typer.Option(help="When did each reach this? If not given: the worst of the runs' best values."),
+        typer.Option(help="Report when each run reached this value.  [the worst of the runs' best values]"),
     ] = None,
 ) -> None:
     """Compare saved runs: overlaid curves, staleness, and when each reached the target."""

@@ -17,22 +17,35 @@ if TYPE_CHECKING:
 
 def plan(
     out: Output,
-    job: Annotated[Path | None, typer.Argument(help="TOML file of a job; its target is planned for.")] = None,
-    record: Annotated[str, typer.Option(help="How long to record real runs, as in 30s or 2m.")] = "30s",
-    workers: Annotated[str, typer.Option(help="Numbers, as in 1..256 (doubling) or 1,2,6.")] = "1..256",
+    job: Annotated[
+        Path | None, typer.Argument(help="TOML file of a job, with the target to plan for.")
+    ] = None,
+    record: Annotated[
+        str, typer.Option(help="Time for which real runs are recorded, as in 30s or 2m.")
+    ] = "30s",
+    workers: Annotated[
+        str, typer.Option(help="Numbers of workers, as in 1..256 (doubling) or 1,2,6.")
+    ] = "1..256",
     algorithms: Annotated[
         str, typer.Option(help="all, or names such as default,table-lbfgs; job is the job's own.")
     ] = "all",
-    engine: Annotated[str, typer.Option(help="threads or processes: what is recorded.")] = "threads",
+    engine: Annotated[
+        str, typer.Option(help="Engine of the recorded runs: threads or processes.")
+    ] = "threads",
     recorded: Annotated[
         list[Path] | None,
         typer.Option(help="A saved run of a real engine, also of MPI or Ray, instead of recording."),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds the intervals come from.")] = 3,
-    target: Annotated[float | None, typer.Option(help="Instead of the job's target.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for the intervals.")] = 3,
+    target: Annotated[float | None, typer.Option(help="Target, instead of the job's.")] = None,
     metric: Annotated[str | None, typer.Option(help="Column of the metric table for --target.")] = None,
-    commits: Annotated[int | None, typer.Option(help="After which the target counts as missed.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Run the recorded workers' best for real.")] = False,
+    commits: Annotated[
+        int | None, typer.Option(help="Commits after which the target counts as missed.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Run the best prediction for the recorded number of workers for real."),
+    ] = False,
     allow_imports: AllowImports = False,
 ) -> None:
     """Record short real runs, fit a cluster to each, and simulate algorithms on numbers of workers.

@@ -22,7 +22,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of checkpoints.")],
     out: Output,
     change: Annotated[
-        bool, typer.Option("--change", help="Go on with other parameters, as a new segment of the run.")
+        bool, typer.Option("--change", help="Continue with other parameters, as a new segment of the run.")
     ] = False,
     parameter: Annotated[
         list[str] | None,
@@ -37,7 +37,7 @@ def resume(
     save: Save = None,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Go on from the newest whole checkpoint, to the number of commits the run was asked for.
+    """Continue a run from its newest complete checkpoint, up to the commits that it was asked for.
 
     With --change the run records from which commit on it had which parameters, and replays so.
     """

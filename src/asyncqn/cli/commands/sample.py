@@ -37,7 +37,7 @@ def sample(
         bool, option("Engine", "Draw on the job's simulated cluster instead.", "--simulated")
     ] = False,
     workers: Annotated[int | None, option("Engine", "How many workers.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all randomness.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     checkpoint: Annotated[
         Path | None, option("Checkpoints", "Keep checkpoints in this folder.", metavar="DIR")
     ] = None,
@@ -45,7 +45,7 @@ def sample(
     save: Save = None,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Draw from exp(-U) with chains on asynchronous workers, and tell whether they agree.
+    """Draw from exp(-U) with chains on asynchronous workers, and report whether they agree.
 
     Of the job file the problem, the engine or cluster, and the seed count.  --save keeps the run with all
     draws: `Samples.from_run(load_run(DIR))` reads them.

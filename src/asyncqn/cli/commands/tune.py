@@ -20,12 +20,13 @@ def tune(
     options: SettingOptions,
     out: Output,
     budget: Annotated[
-        int | None, typer.Option(help="Trials in all. Default: 20 for each number that is searched.")
+        int | None, typer.Option(help="Number of trials.  [20 for each parameter that is searched]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs per trial.")] = 3,
-    processes: Annotated[int, typer.Option(help="Processes.")] = 2,
+    processes: Annotated[int, typer.Option(help="Number of processes that run trials.")] = 2,
     output: Annotated[
-        Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
+        Path | None,
+        typer.Option(help="File of the study, which is continued if it exists.  [runs/tuned/NAME.json]"),
     ] = None,
     problem: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:

@@ -79,11 +79,9 @@ class MPI(RealEngine):
     converged
     """
 
-    wire: Annotated[Literal["exact", "float32"], parameter("The precision that messages are sent in")] = (
-        "exact"
-    )
+    wire: Annotated[Literal["exact", "float32"], parameter("Precision of the messages")] = "exact"
     shared: Annotated[
-        bool, parameter("Whether ranks on the master's machine share memory with it for their messages")
+        bool, parameter("Whether ranks on the master's machine use shared memory for their messages")
     ] = True
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ class Processes(ElasticEngine):
 
     workers: Workers
     start_method: Annotated[
-        Literal["fork", "spawn"] | None, parameter("How workers are started; None: forked where that is safe")
+        Literal["fork", "spawn"] | None, parameter("How workers start; None: forked where that is safe")
     ] = None
     start_timeout: StartTimeout = 120.0
 

@@ -51,7 +51,9 @@ class Bounded(Checked):
     """
 
     name: Annotated[str, parameter("The name in tables and in ArviZ", pattern="^[^\\[\\]]+$")]
-    size: Annotated[int | None, parameter("How many numbers it has; None: one", ge=1, le=2**31 - 1)] = None
+    size: Annotated[int | None, parameter("Number of entries; None: a single number", ge=1, le=2**31 - 1)] = (
+        None
+    )
     low: Annotated[float, parameter("The lower bound, or -inf", infinite=True)] = -math.inf
     high: Annotated[float, parameter("The upper bound, or inf", infinite=True)] = math.inf
 

@@ -55,13 +55,13 @@ class FiniteSum(RowSums):
     @checked
     def __init__(
         self,
-        value: Annotated[Callable[[Array, Rows], Any], parameter("The sum of f_i over rows")],
-        grad: Annotated[Callable[[Array, Rows], Any], parameter("Its gradient")],
+        value: Annotated[Callable[[Array, Rows], Any], parameter("Sum of f_i over rows")],
+        grad: Annotated[Callable[[Array, Rows], Any], parameter("Gradient of that sum")],
         n_data: Size,
         dim: Dim,
         *,
         prior: Prior = 0.0,
-        start: Annotated[RealArray | None, parameter("Where runs start; None: zeros")] = None,
+        start: Annotated[RealArray | None, parameter("Default starting point; None: zeros")] = None,
         dtype: Precision = np.float64,
     ) -> None:
         kind = np.dtype(dtype)

@@ -14,9 +14,11 @@ from asyncqn.storage import check_input
 
 @checked
 def read_libsvm(
-    path: Annotated[File, parameter("In the libsvm format")],
+    path: Annotated[File, parameter("File in the libsvm format")],
     *,
-    n_features: Annotated[int | None, parameter("None: as the file says", ge=1, le=2**31 - 1)] = None,
+    n_features: Annotated[
+        int | None, parameter("Number of columns; None: the largest that the file names", ge=1, le=2**31 - 1)
+    ] = None,
     dtype: Precision = np.float64,
 ) -> tuple[Any, npt.NDArray[np.float64]]:
     """Read rows and labels of a file in the libsvm format, plain or compressed by gzip or bzip2.

@@ -32,7 +32,9 @@ CHUNK = 4096
 @checked
 def from_torch(
     module: Annotated[Any, parameter("A torch.nn.Module")],
-    loss: Annotated[Any, parameter("Of an answer and y: one of torch's, or a number per row")],
+    loss: Annotated[
+        Any, parameter("Loss of output and y: one of torch's, or a function that returns a number per row")
+    ],
     X: Annotated[Features, parameter("Rows, or a Dataset of pairs (x, y)")],
     y: Annotated[Annotated[Any, ARRAY] | None, parameter("One per row; None: X is a Dataset")] = None,
     *,
