@@ -48,8 +48,11 @@ def meddling(self: Any, theta: Any, rows: Any, out: Any) -> None:
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
-        ({"grad": returning}, r"grad leaves out as it was \(it returns an array of shape \(3,\) instead\)"),
-        ({"grad": idle}, "grad leaves out as it was: write the gradient"),
+        (
+            {"grad": returning},
+            r"grad leaves the array out unchanged \(it returns an array of shape \(3,\) instead\)",
+        ),
+        ({"grad": idle}, "grad leaves the array out unchanged: write the gradient"),
         ({"grad": meddling}, "changes theta"),
         ({"value": lambda self, theta: np.ones(3)}, r"value must return a number, not an array of shape"),
         ({"value": lambda self, theta: None}, "value must return a number, not None"),

@@ -263,7 +263,7 @@ def _length(
     )
     require(
         commits is not None or passes is not None or (exact and stopping.tol is not None),
-        "commits is missing: say how many the run shall make, or max_passes.",
+        "commits is missing: pass the number of commits, or max_passes.",
     )
     require(
         stopping.patience is None or evaluate != 0,
@@ -297,7 +297,7 @@ def sort_callbacks(
     """Return the functions and the patience among the callbacks of a run."""
     several = [given] if given is None or callable(given) or isinstance(given, Patience) else list(given)
     patience = [each for each in several if isinstance(each, Patience)]
-    require(len(patience) < 2, "a run has one Patience: leave the others out of callback.")
+    require(len(patience) < 2, "a run has one Patience: pass only one in callback.")
     return [each for each in several if callable(each)], patience[0] if patience else None
 
 
@@ -382,5 +382,5 @@ def starting_point(problem: Objective, theta0: Start = None, seed: Seed = 0) -> 
         start.shape == (problem.dim,),
         f"theta0 must be a vector of dim = {problem.dim} numbers, not of shape {given.shape}.",
     )
-    require(bool(np.isfinite(start).all()), "theta0 contains NaN or infinity.")
+    require(bool(np.isfinite(start).all()), "theta0 contains NaN or infinity: pass finite numbers.")
     return start

@@ -96,11 +96,11 @@ def resume(
     chosen = engine if engine is not None else engine_from_json(about["engine"])
     require(
         simulated == isinstance(chosen, Simulator),
-        "a simulated run goes on only on the simulator, a real one only on a real engine.",
+        "a simulated run can be resumed only on the simulator, a real one only on a real engine.",
     )
     require(
         not isinstance(chosen, Simulator) or to_json(chosen.cluster) == about["engine"].get("cluster"),
-        "a simulated run goes on only on the cluster it began on: its schedule is a function of it.",
+        "a simulated run can be resumed only on its own cluster: its schedule depends on the cluster.",
     )
     total = None if about.get("open_ended") else int(about["commits"])
     told = [] if callback is None else [callback]

@@ -140,12 +140,15 @@ def test_a_cluster_of_laws_goes_to_plain_data_and_back():
         ({"workers": 2, "joins": {1: np.inf}}, "to a finite number"),
         ({"workers": 2, "link": -1.0}, "link must be a finite number"),
         ({"workers": 2, "rows": 0}, "rows must be a positive finite number"),
-        ({"workers": 2, "recoveries": {1: 5.0}}, "must have died before"),
-        ({"workers": 2, "deaths": {1: 5.0}, "recoveries": {1: 5.0}}, "must have died before"),
+        ({"workers": 2, "recoveries": {1: 5.0}}, "must die before"),
+        ({"workers": 2, "deaths": {1: 5.0}, "recoveries": {1: 5.0}}, "must die before"),
         ({"workers": 2, "times": 3.0}, "times must be a law such as"),
         ({"workers": 2, "times": Exponential}, "times must be a law such as"),
         ({"workers": 2, "times": [Constant(1.0)]}, "one law or one per worker"),
-        ({"workers": 2, "times": Constant(1.0), "worker_mean": 3.0}, "not by both"),
+        (
+            {"workers": 2, "times": Constant(1.0), "worker_mean": 3.0},
+            "times, or worker_mean and worker_std, not both",
+        ),
         ({"workers": 2, "times": {"kind": "levy"}}, "no law of kind 'levy'"),
         ({"workers": 2, "times": {"kind": "pareto", "mean": 1.0}}, "needs the parameter shape"),
         (

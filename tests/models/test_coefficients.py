@@ -66,7 +66,7 @@ def test_exposures_as_offsets_are_rates_with_weights():
 @pytest.mark.parametrize(
     ("kind", "offset", "sentence"),
     [
-        (aq.PoissonRegression, np.zeros(3), r"offset must be one per row of X, 200"),
+        (aq.PoissonRegression, np.zeros(3), r"offset must have one entry per row of X, 200"),
         (aq.PoissonRegression, np.full(200, np.nan), r"offset must be finite"),
         (aq.PoissonRegression, np.full(200, 1e4), r"exp\(offset\) leaves the range"),
         (aq.LogisticRegression, np.zeros(200), r"LogisticRegression takes no offset"),

@@ -134,7 +134,7 @@ def test_a_damaged_newest_generation_falls_back_to_the_older_with_a_warning(
         (place / "checkpoint.json").write_text(text.replace('"problem"', '"potencial"', 1))
     else:
         arrays.unlink()
-    with pytest.warns(CheckpointWarning, match="goes on from commit 140"):
+    with pytest.warns(CheckpointWarning, match="continues from commit 140"):
         older = load_checkpoint(tmp_path / "c")
     assert older.commit == 140
     whole = aq.minimize(PROBLEM, EVERY["as-lbfgs"], engine=aq.Simulator(aq.Cluster(2)), commits=240, seed=5)

@@ -128,4 +128,4 @@ def test_a_change_that_the_states_do_not_fit_is_refused(case: str, tmp_path: Pat
 def test_a_simulated_run_goes_on_only_on_its_own_cluster(tmp_path: Path) -> None:
     begun(tmp_path)
     words = refused(tmp_path, engine=aq.Simulator(aq.Cluster(5, 2.0, 1.0)))
-    assert "only on the cluster it began on" in words
+    assert "only on its own cluster" in words

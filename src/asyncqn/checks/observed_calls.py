@@ -41,7 +41,9 @@ class ObservedCalls:
         returned = self._call("grad", theta, rows, out)
         if fill == MARK and bool((out == out.dtype.type(MARK)).all()):
             came = f" (it returns {_shown(returned)} instead)" if returned is not None else ""
-            raise BadInput(f"{self.name}.grad leaves out as it was{came}: write the gradient, out[:] = ...")
+            raise BadInput(
+                f"{self.name}.grad leaves the array out unchanged{came}: write the gradient, out[:] = ..."
+            )
         return out.astype(np.float64)
 
     def grad_with_value(self, theta: Array, rows: Rows) -> tuple[Vector, float]:

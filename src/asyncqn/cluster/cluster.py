@@ -196,7 +196,7 @@ class Cluster(Checked):
         W = self.workers
         require(
             self.worker_mean == 1.0 and self.worker_std == 0.0,
-            "say how long workers take either by times or by worker_mean and worker_std, not by both.",
+            "give either times, or worker_mean and worker_std, not both.",
         )
         require(
             not isinstance(self.times, tuple) or len(self.times) == W,
@@ -212,11 +212,11 @@ class Cluster(Checked):
         for worker, time in self.recoveries.items():
             require(
                 self.deaths.get(worker, math.inf) < time,
-                f"recoveries: worker {worker} must have died before it is there again at {time:g}.",
+                f"recoveries: worker {worker} must die before it comes back at {time:g}.",
             )
         require(
             any(self.joins.get(w, 0.0) == 0.0 for w in range(W)),
-            "at least one worker must be there from the start: every worker has a join time after 0.",
+            "every worker has a join time after 0: let at least one be there from the start.",
         )
 
     @classmethod

@@ -247,4 +247,4 @@ class Loop:
         # Exactly the computations that were begun before this version and end after it wait for their
         # commit.
         if set(self.pending) != set(np.flatnonzero((read < first) & (commit > first)).tolist()):
-            raise DamagedFile("the checkpoint does not hold the updates that its schedule waits for.")
+            raise DamagedFile("the checkpoint is damaged: it lacks updates that its schedule waits for.")

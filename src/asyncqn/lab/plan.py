@@ -228,7 +228,7 @@ def _check(seeds: int, workers: Sequence[int], record: float) -> None:
     require(seeds >= 2, f"seeds must be at least 2, not {seeds!r}: intervals come from their scatter.")
     sound = len(workers) > 0 and min(workers) >= 1
     require(sound, f"workers must be numbers of at least 1, not {workers!r}.")
-    require(0.0 < record < math.inf, f"record must be positive, not {record!r}: seconds of real runs.")
+    require(0.0 < record < math.inf, f"record must be a positive number of seconds, not {record!r}.")
 
 
 def _check_optimum(problem: Problem, target: float, metric: str) -> None:

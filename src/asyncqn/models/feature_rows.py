@@ -184,8 +184,10 @@ def plain(data: Any) -> npt.NDArray[Any]:
 def one_number_per_row(name: str, given: Any, n: int) -> Vector:
     """The numbers as a vector of float64; `BadInput` where they are not one finite number per row."""
     array = plain(given)
-    require(array.shape == (n,), f"{name} must be one per row of X, {n}, but have shape {array.shape}.")
-    require(array.dtype.kind in "biuf", f"{name} must be numbers, not {array.dtype}.")
+    require(
+        array.shape == (n,), f"{name} must have one entry per row of X, {n}, but the shape is {array.shape}."
+    )
+    require(array.dtype.kind in "biuf", f"{name} must hold numbers, not {array.dtype}: encode them.")
     made = np.ascontiguousarray(array, np.float64)
     require(bool(np.isfinite(made).all()), f"{name} must be finite and not NaN: remove or fix those rows.")
     return made

@@ -124,7 +124,7 @@ def load_run(
         status = outcome_of(said.status)
         if status is None:
             raise DamagedFile(
-                f"{folder} cannot be used: it ended as {said.status[:40]!r}, which is no outcome."
+                f"{folder} is damaged: its status is {said.status[:40]!r}, which is no outcome of a run."
             )
         problem, algorithm = rebuild_inputs(folder, plain, problem, algorithm, allow_imports)
         return Run(

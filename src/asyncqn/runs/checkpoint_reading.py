@@ -81,7 +81,7 @@ def load_checkpoint(folder: str | Path) -> Saved:
         troubles = []
     for trouble in troubles:
         warnings.warn(
-            f"{trouble} The run goes on from commit {newest.commit}.", CheckpointWarning, stacklevel=2
+            f"{trouble} The run continues from commit {newest.commit}.", CheckpointWarning, stacklevel=2
         )
     return newest
 

@@ -75,7 +75,7 @@ def _restore_kept(master: Master, saved: Saved) -> None:
         return
     rows = saved.arrays.get("draws", master.theta0[:0]).reshape(-1, master.theta0.size)
     if len(rows) != master.version // master.keep:
-        raise DamagedFile("the checkpoint does not hold the iterates that its run keeps.")
+        raise DamagedFile("the checkpoint is damaged: it lacks iterates that its run stores.")
     for row in rows:
         master.kept.append(row)
 
@@ -105,7 +105,7 @@ def _best(master: Master, saved: Saved) -> Best | None:
     if theta is not None:
         sound = sound and theta.shape == master.theta0.shape and theta.dtype == master.theta0.dtype
     if not sound or (rule.keep_best and row[2] >= 0 and theta is None):
-        raise DamagedFile("the checkpoint does not hold the best row, which its run waits to improve on.")
+        raise DamagedFile("the checkpoint is damaged: it lacks the best row that Patience compares with.")
     value, fun, commit, rows_since = row.tolist()
     return Best(rule, value, fun, int(commit), int(rows_since), None if theta is None else np.array(theta))
 

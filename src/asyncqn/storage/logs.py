@@ -65,7 +65,7 @@ class LogFile:
         handle = own_handle(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
             if os.fstat(handle).st_size < place:
-                raise DamagedFile(f"{path} is shorter than what was written to it.")
+                raise DamagedFile(f"{path} is damaged: it is shorter than what was written to it.")
             while rest:
                 written = os.pwrite(handle, rest, place)
                 place, rest = place + written, rest[written:]
@@ -98,10 +98,10 @@ def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
     length = entry.records * dtype.itemsize
     with open_own(path) as file:
         if entry.records < 0 or length > os.fstat(file.fileno()).st_size:
-            raise DamagedFile(f"{path} is shorter than its checkpoint says.")
+            raise DamagedFile(f"{path} is damaged: it is shorter than its checkpoint says.")
         require_memory(path, length)
         content = file.read(length)
     digest = hashlib.sha256(content)
     if digest.hexdigest() != entry.sha256:
-        raise DamagedFile(f"{path} does not match its checksum.")
+        raise DamagedFile(f"{path} is damaged: it does not match its checksum.")
     return np.frombuffer(content, dtype), LogFile(entry.name, dtype, entry.records, digest)

@@ -112,7 +112,9 @@ def read_own(path: Path, limit: int, folder: int | None = None) -> bytes:
     """Return the content of a file inside a folder of ours, which has at most `limit` bytes."""
     with open_own(path, folder) as file:
         if os.fstat(file.fileno()).st_size > limit:
-            raise DamagedFile(f"{_short(path)} is longer than any such file of asyncqn.")
+            raise DamagedFile(
+                f"{_short(path)} is damaged: it is longer than any such file that asyncqn writes."
+            )
         return file.read(limit)
 
 

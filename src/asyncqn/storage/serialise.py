@@ -87,5 +87,5 @@ def make_own(kind: str, parameters: Mapping[str, Any], what: str, allow_imports:
     finally:
         sys.path[:] = here
     if not callable(found):
-        raise BadInput(f"{what} '{kind}' is not a class.")
+        raise BadInput(f"{what} '{kind}' is not a class: name it as \"module:Class\".")
     return from_json(found, parameters, f"{what} '{kind}'")

@@ -110,7 +110,10 @@ class Constrained:
             len(self.names) == int(problem.dim),
             f"the problem has dim = {problem.dim}, but the parameters are {len(self.names)} numbers.",
         )
-        require(len({one.name for one in parameters}) == len(parameters), "two parameters have one name.")
+        require(
+            len({one.name for one in parameters}) == len(parameters),
+            "two parameters have the same name: rename one.",
+        )
         self.problem, self._inner = problem, read_only(problem)
         self.parameters = list(parameters)
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)

@@ -62,6 +62,6 @@ def read_libsvm(
     except OSError as error:  # a folder, no permission, a broken archive
         raise BadInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise BadInput(f"{str(path)!r} is no file in the libsvm format: {error}.") from None
+        raise BadInput(f"{str(path)!r} is not a file in the libsvm format: {error}.") from None
     require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has a line for every row.")
     return X, y
