@@ -309,8 +309,8 @@ class Checkpoints:
         # A full disk must not end a run that computes well; the older generation is still complete.
         except (OSError, BadInput, DamagedFile) as error:
             warnings.warn(
-                f"the checkpoint of commit {saved.commit} could not be written ({error}); the run continues, and "
-                "its older checkpoint is intact.",
+                f"the checkpoint of commit {saved.commit} could not be written ({error}); the run continues, "
+                "and its older checkpoint is intact.",
                 CheckpointWarning,
                 stacklevel=2,
             )
