@@ -166,6 +166,18 @@ def test_the_tour_of_contributing_names_files_and_functions_that_exist() -> None
         assert [name for name in names if name.split(".")[-1] not in known] == [], file
 
 
+def test_the_page_of_one_run_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "docs" / "explanation" / "one-run.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "asyncqn"
+    files = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert len(files) > 10
+    assert [file for file in sorted(files) if not (source / file).is_file()] == []
+    hops = re.findall(r"^\| \d? ?\| `([\w/]+\.py)` \| `([\w.]+)`", text, re.M)
+    assert len(hops) == 10, "two starts, five hops and three"
+    missing = [(f, n) for f, n in hops if not set(n.split(".")) <= defined_in(source / f)]
+    assert missing == []
+
+
 def test_the_job_file_of_the_reference_is_accepted(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "reference" / "job-file.md").read_text(encoding="utf-8")
     block, of_a_file = (b for b in blocks(text) if b.language == "toml")
