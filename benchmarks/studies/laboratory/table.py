@@ -2,7 +2,6 @@
 
     python -m benchmarks.studies.laboratory.table [--problems ...] [--laws ...] [--workers ...] [--draw 1]
     python -m benchmarks.studies.laboratory.table --replay 17           computes line 17 again and compares
-    python -m benchmarks.studies.laboratory.table --page                writes docs/results/laboratory.md
 
 Lines go to docs/results/laboratory/cells.jsonl, one for each run; what is there is not measured again.
 Rivals are tuned on draw 0 of the data with seed 0; draw k is measured with seed k + 1.
@@ -205,15 +204,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further cell after these")
     parser.add_argument("--draw", type=int, default=1, help="of the data; the page shows draw 1")
     parser.add_argument("--replay", type=int, metavar="LINE")
-    parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     if given.replay is not None:
         return replay(given.replay)
-    if given.page:
-        from benchmarks.studies.laboratory.page import write_page
-
-        write_page(measured())
-        return 0
     measure(given)
     return 0
 
