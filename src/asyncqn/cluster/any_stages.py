@@ -22,6 +22,7 @@ from asyncqn.core.schedule import DROPPED, Schedule
 from asyncqn.core.stages import Stages, stage_at, time_share
 from asyncqn.errors import require
 
+# The order decides between events of one worker at the same time: an update arrives before a death.
 _JOINS, _ANSWERS, _DIES = range(3)
 _TIMES_AT_FIRST = 256
 """Number of times drawn in advance for every worker; four times as many when they are used up.  Any number
@@ -76,6 +77,7 @@ class _Simulation:
 
     def __init__(self, cluster: Cluster, stages: Stages, seed: int) -> None:
         self.cluster, self.stages, self.seed = cluster, stages, seed
+        # Half of the message time goes each way.
         self.half, self.version = cluster.message / 2.0, 0
         self.free = 0.0
         """When the master is free."""
@@ -108,6 +110,7 @@ class _Simulation:
             time, worker, kind = heapq.heappop(self.events)
             # An event waits while the master is busy with a commit.
             now = max(time, self.free)
+            # A recovered worker joins again, as a new member with its old number.
             if kind == _JOINS:
                 self.members[worker] = _Member()
                 self._ask(worker, now)
@@ -176,6 +179,7 @@ class _Simulation:
     def _ask(self, worker: int, now: float) -> None:
         """The worker is free: it gets the current version, or waits for the next."""
         member = self.members.get(worker)
+        # The worker is gone, or `_commit` has already given it something to do.
         if member is None or member.read is not None:
             return
         stage = self.stage
@@ -188,6 +192,7 @@ class _Simulation:
     def _assign(self, worker: int, now: float) -> None:
         member = self.members[worker]
         part = None if self.handout is None else self.handout.choose(worker, self.version, now)
+        # Nothing is left to compute at this version, so the worker waits for the next one.
         member.waiting = self.handout is not None and part is None
         if member.waiting:
             return

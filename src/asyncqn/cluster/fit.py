@@ -35,6 +35,7 @@ _HALVINGS = 40
 def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
     """See `Cluster.from_run`."""
     engine = run.manifest["engine"]
+    # A simulated run names its cluster, so there is nothing to fit.
     if engine["kind"] == "simulator":
         simulated: Cluster = from_json(Cluster, engine["cluster"], "the run's cluster")
         return simulated if workers is None else with_workers(simulated, workers)
@@ -49,6 +50,7 @@ def fit(run: Run, workers: int | None, per_worker: bool) -> Cluster:
     # A worker counts by its computations: one that joined late says little.
     counts = np.array([w["computations"] for w in measured["workers"].values()], float)
     fixed = np.array([w.get("fixed", 0.0) for w in measured["workers"].values()])
+    # The master's times are measured directly, unlike those of messages.
     link, master = _master(measured["master"])
     bare = Cluster(
         len(measured["workers"]),
@@ -69,6 +71,7 @@ def with_workers(cluster: Cluster, workers: int) -> Cluster:
     """
 
     def again(value: Any) -> Any:
+        # A tuple has one entry per worker; a single value serves all.
         return [value[w % len(value)] for w in range(workers)] if isinstance(value, tuple) else value
 
     speeds = {name: again(getattr(cluster, name)) for name in ("times", "worker_mean", "worker_std")}
@@ -140,6 +143,7 @@ def _message(bare: Cluster, times: npt.NDArray[np.float64], stages: Stages) -> f
         return 0.0
     # If messages were everything, W workers in parallel would need about W times the time per commit.
     low, high = 0.0, wanted * bare.workers
+    # The first guess may be too short where workers wait for each other.
     while pace(high) < wanted:
         low, high = high, 2.0 * high
     for _ in range(_HALVINGS):

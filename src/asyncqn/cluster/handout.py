@@ -32,6 +32,7 @@ class HandOut:
         """Begin a version: every part is wanted again."""
         stage = stage_at(self.stages, version)
         last, self._last = self._last, stage
+        # Pieces of an earlier version are of no use any more.
         self._own: dict[int, tuple[int, int]] = {}  # the pieces in a worker's hand: next and last
         if stage.closes is not Closes.ALL_PARTS:
             if last is not stage:
@@ -110,6 +111,7 @@ class HandOut:
         if asked.share == stage.share:
             block_rule.note_time(self._parts.times, took * stage.pieces)
         # An earlier version closed with all its parts; this one may be cut into others.
+        # A duplicate of a piece that has arrived already is dropped.
         return read == version and bool(block_rule.answer(self._parts, part, read, stage.pieces))
 
     def lost(self, worker: int, part: int, read: int, version: int) -> None:

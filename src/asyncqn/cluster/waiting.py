@@ -66,6 +66,8 @@ class WaitingAnswers:
             Time from the hand-out to the arrival.
         """
         asked = stage_at(self.stages, answer.read)
+        # The stage of the version that was read decides, not the current one: rules may have changed
+        # meanwhile.
         if asked.closes is EACH_ANSWER:
             return self._by_itself(answer, asked, stage, version)
         if asked.closes is ALL_PARTS:

@@ -143,6 +143,7 @@ ALGORITHM_EXTRAS = (
     "advice",
     "temperature",
 )
+# One set: `extra` is called with problems and algorithms alike.
 _EXTRAS = frozenset((*PROBLEM_EXTRAS, *ALGORITHM_EXTRAS))
 
 

@@ -125,11 +125,13 @@ class Master:
         """The standing of this version, once it was asked for."""
         self._knows_u = self._standing is not None and extra(problem, "metrics") is None
         """Whether the method knows all of a row without an evaluation."""
+        # Cached: a safeguard may ask for the same metric again after a failed trial.
         made = extra(problem, "inverse_metric_from")
         self._inverse_metric_from = None if made is None else Remembered(made)
         rule = self.stopping
         by_slope = self._standing is not None and (rule.tol is not None or self._stop is not None)
         self._finished: Callable[[Any], str | None] | None = extra(algorithm, "finished")
+        # Computed here, so that `commit` skips the test where no rule can apply.
         limited = rule.max_passes is not None or rule.max_time is not None
         self._may_end = by_slope or limited or self._finished is not None
 
@@ -154,6 +156,7 @@ class Master:
             good, staleness = [update for update, _ in kept], [l_n for _, l_n in kept]
             self.rejected += len(updates) - len(good)
             self.rejected_in_a_row += len(updates)
+        # Even if nothing is left to apply, this commit makes a version.
         version = self.version + 1
         if good:
             # Any finite update shows that the run can still recover.
@@ -167,6 +170,7 @@ class Master:
         # One pass over theta computes the checksum for replays and tests the bound.
         fingerprint, beyond = inspect(self._theta, self._words, self.limit)
         self.fingerprints.append(fingerprint)
+        # NaN counts as beyond the limit as well.
         if beyond:
             raise Ended(Outcome.DIVERGED, f"the iterate exploded at commit {version}")
         if self.rejected_in_a_row >= self.most_rejected:
@@ -256,6 +260,7 @@ class Master:
             return False
         known = self.version, self.time, standing.value, standing.grad_norm
         rule = self.stopping
+        # A metric other than `fun` cannot be compared without making the row.
         far = rule.target is None or (rule.metric == "fun" and standing.value > rule.target)
         watched = self.callback is not None or self.best is not None
         if far and not watched:  # the usual case, at every version: a dictionary would show

@@ -121,6 +121,7 @@ def check_members(problem: Any) -> None:
 _OF_THETA = ("value", "metrics", "curvature_diagonal")
 OF_ROWS = ("grad", "value_rows", "grad_with_value", "grad_with_curvature")
 """Functions whose first argument is theta; of these the second is rows."""
+# "writeable" is NumPy's own spelling.
 _READ_ONLY = re.compile("read.?only|write?able", re.IGNORECASE)
 """What the errors of NumPy, numba, Cython, ctypes and PyTorch have in common when an array is read-only."""
 
@@ -140,6 +141,7 @@ def read_only(problem: Problem) -> Any:
     Our own, and what is derived from it, are left alone because read-only arrays are another type to
     numba: a second compilation of our kernels.
     """
+    # The whole MRO counts: a user's subclass of our model still calls our kernels.
     return problem if any(map(is_ours, type(problem).__mro__)) else ReadOnly(problem)
 
 
@@ -148,6 +150,7 @@ class ReadOnly:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        # Wrapped once per object, so that a call costs no lookup.
         for name in (*_OF_THETA, *OF_ROWS):
             if callable(method := getattr(problem, name, None)):
                 full = f"{type(problem).__name__}.{name}"

@@ -146,6 +146,7 @@ class Stage:
         """The order of the hand-out where each answer is a commit, with nothing handed out yet."""
         if self.parts is None or self.closes is not Closes.EACH_ANSWER:
             return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1, 0))
+        # Without growth all parts are active from the start.
         first, rounds, each, quick = self.growth or Growth(self.parts)
         fixed = (first, rounds, each, self.parts if quick is None else quick)
         return part_order.new_order(self.order.value, self.parts, fixed)
@@ -196,12 +197,14 @@ def stage_index(stages: Stages, version: int) -> int:
         if stage.commits is None or version < stage.commits:
             return i
         version -= stage.commits
+    # Versions beyond the last stage's end belong to it: it lasts.
     return len(stages) - 1
 
 
 def stage_at(stages: Stages, version: int) -> Stage:
     """The stage that computes on a version and makes the next."""
-    if stages[0].commits is None:  # as in most runs, at every commit
+    # Most runs have one stage, and this is called at every commit.
+    if stages[0].commits is None:
         return stages[0]
     return stages[stage_index(stages, version)]
 
@@ -215,6 +218,7 @@ def time_share(stages: Stages, version: int) -> float:
     # Only a change of rule, such as batches before blocks, changes how much of the data a computation has; a
     # cluster states the time for the cut of the first stage.
     longer = 1.0
+    # A pass in 4 blocks after batches of a hundredth: each block has 25 times the rows of a batch.
     if stage.closes is not first.closes and stage.blocks is not None and first.blocks is not None:
         longer = first.blocks / stage.blocks
     return stage.share / stage.pieces * longer

@@ -179,6 +179,7 @@ TO_THE_END = Stopping()
 
 def slope_of(standing: Standing) -> str:
     """The size of the gradient in words."""
+    # The start was already stationary; a quotient would divide by zero.
     if not standing.first_grad_norm > 0.0:
         return "the gradient is zero"
     return f"the gradient is {standing.grad_norm / standing.first_grad_norm:.1e} of the first"

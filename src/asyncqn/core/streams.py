@@ -14,6 +14,7 @@ import numpy as np
 from asyncqn.core.problem import Array, Rows
 from asyncqn.kernels import random, shuffling
 
+# All three share one signature: (seed, step, worker, n_data, out).
 _FILL: dict[str, Callable[[int, int, int, int, Rows], None]] = {
     "replacement": random.fill_rows,
     "shuffled": shuffling.fill_shuffled,

@@ -86,6 +86,7 @@ def _sound(part: Any, bound: float) -> bool:
     A lone number has no size to keep: it may be a value of U.
     """
     if isinstance(part, np.ndarray):
+        # Integers are always finite; the bound is on the mean square.
         return part.dtype.kind != "f" or bool(sum_of_squares(part) <= bound * part.size)
     if isinstance(part, (float, np.floating)):
         return math.isfinite(part)

@@ -223,6 +223,7 @@ class Coordinator:
             worker = self.next_worker
         elif worker in self.members or worker in self.gone:
             raise ValueError(f"worker number {worker} was used before")
+        # Numbers are never reused: a number stands for a random stream.
         self.next_worker = max(self.next_worker, worker + 1)
         self.members[worker] = Member(self.steps_made.pop(worker, 0))
         self.master.alive = len(self.members)
@@ -454,6 +455,7 @@ class Coordinator:
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """(worker, version, part) of what is not delivered: answers that wait, computations."""
         answered = [(answer.worker, answer.read, answer.part) for answer in self.waiting.answers]
+        # Sorted, so that the rows of a checkpoint do not depend on the order of joining.
         computing = sorted(self.members.items())
         return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]
 

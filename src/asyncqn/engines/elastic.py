@@ -71,6 +71,7 @@ class ElasticMaster(ABC):
             self._serve(POLLING_INTERVAL)
         if not coordinator.members and not coordinator.done:
             raise WorkerFailed(self._why_nobody_came())
+        # Slow starters join when they are ready; the run need not wait for them.
         if (late := self._starting()) and not coordinator.done:
             warnings.warn(
                 f"{late} of {coordinator.workers} workers were not ready after {self.start_timeout:g} s: "

@@ -52,5 +52,6 @@ def precompile(problem: Problem, algorithm: Algorithm, theta0: Array, seed: int)
                 local = steps.learn(master.iterate, local, task, update)
                 updates.append(update)
             master.commit(updates, 0.0, [0] * len(updates))
+    # A worker will meet the same error and can name its step.
     except Exception:
         return

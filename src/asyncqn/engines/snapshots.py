@@ -70,6 +70,7 @@ class Snapshots:
 
 def take(state: Coordinator) -> Saved:
     """The master as it is now; computations under way are rows in vain, and count as begun."""
+    # Computations under way have used random numbers; a resumed run must count them as begun.
     under_way = ScheduleRecorder()
     for worker, read, part in state.under_way():
         under_way.dropped(worker, read, state.time, part)

@@ -72,6 +72,7 @@ def save_run(run: Run, folder: str | Path) -> Path:
     }
     files = {"arrays.npz": storage.npz(arrays)}
     if run.keep is not None:
+        # A file of its own, so that it can be memory-mapped: draws may be larger than the memory.
         files["draws.npy"] = storage.npy(run.keep.theta)
     return storage.write_folder(folder, RUN, document, files)
 
@@ -126,6 +127,7 @@ def load_run(
             raise DamagedFile(
                 f"{folder} is damaged: its status is {said.status[:40]!r}, which is no outcome of a run."
             )
+        # After the file has been checked: rebuilding a problem may read data or run code.
         problem, algorithm = rebuild_inputs(folder, plain, problem, algorithm, allow_imports)
         return Run(
             theta=arrays["theta"],

@@ -216,6 +216,7 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._refuse_other_files()
             try:
+                # The system releases the lock when the process dies, so a crash never blocks a resume.
                 self._lock.take()
             except NoLocks as error:
                 warnings.warn(
@@ -321,6 +322,7 @@ class Checkpoints:
         """Append to a log what it lacks; records of other columns than before begin a new one."""
         file = self._files.get(name)
         if file is None or file.dtype != log.dtype:
+            # A table that gains a column needs other records; the old log stays for the older generation.
             file = LogFile.new(name, log.dtype)
         self._files[name] = file.extended(self.folder, log)
 

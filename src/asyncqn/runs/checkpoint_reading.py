@@ -75,6 +75,7 @@ def load_checkpoint(folder: str | Path) -> Saved:
     )
     if not whole:
         raise DamagedFile(f"no checkpoint in {folder} can be used: {' '.join(troubles)}")
+    # The serial number counts checkpoints; commit numbers can be equal after an immediate resume.
     newest = max(whole, key=lambda saved: int(saved.document["serial"]))
     # The other generation was being written for the first time, so its damage is no loss.
     if newest.document["serial"] == 1:
@@ -115,6 +116,7 @@ def _read(path: Path, seen: dict[str, str]) -> Saved:
             unpack_log(name, records, arrays)
         # Computations under way are part of the schedule now, as dropped rows.
         arrays = {name: a for name, a in arrays.items() if not name.startswith("under_way.")}
+        # Only for its check of the columns.
         metrics_of(path, arrays)
         _check_lengths(path, said.commit, arrays)
         return Saved(msgspec.to_builtins(said) | document.plain, arrays, files=files, seen=seen)

@@ -32,6 +32,7 @@ def conclude(finished: Finished, manifest: dict[str, Any]) -> Run:
     if outcome is Outcome.COMPLETED:
         outcome, message = judge(finished, fun, manifest)
     if outcome is Outcome.DIVERGED:
+        # The workers' states tell the algorithm what went wrong, such as misleading pairs.
         advice = advise(master.algorithm, master.problem, master.theta0, master.workers, locals_)
         message = f"{message}: {advice}"
     if master.best is not None and master.best.theta is not None and master.best.commit < master.version:

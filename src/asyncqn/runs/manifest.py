@@ -177,6 +177,7 @@ def request_again(
     except BadInput as error:
         raise DamagedFile(f"the run cannot be used: {error}") from None
     asked = {name: manifest.get(name) for name in ("commits", "seed", "evaluate", "keep")}
+    # Absent in older files, which behaved as False.
     for name in ("every_version", "open_ended"):
         asked[name] = bool(manifest.get(name, False))
     return Request(problem, algorithm, theta0, **{"stopping": stopping, **asked, **changes})

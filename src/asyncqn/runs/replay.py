@@ -97,6 +97,7 @@ def replay(
         f"the run is of dimension {recorded.theta0.size} but the problem has dim = {problem.dim}: "
         "pass the problem that was minimised.",
     )
+    # A problem that was passed may lack what the algorithm needs.
     check_fit(algorithm, problem)
     manifest = recorded.manifest
     request = request_again(
@@ -154,6 +155,7 @@ def _segments(
         last = entries[-1]
         p, a = given[i] if entry is not last and i < len(given) else (None, None)
         if p is None:
+            # The same description may have come with other data; the counter `data` tells.
             same = entry["problem"] == last["problem"] and entry["data"] == last["data"]
             p = problem if same else rebuild(entry["problem"]["reference"], allow_imports=allow_imports)
         if a is None:

@@ -28,6 +28,7 @@ def segments_after(
 ) -> list[Entry]:
     """The segments of a run that goes on from `start` with the manifest `now`; [] where nothing changed."""
     before = start.document["manifest"]
+    # A run without changes stores no segments; its whole past is the first one.
     segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
     data = segments[-1]["data"] + bool(start.document.get("other data"))
     new = _entry(now, from_commit, from_row, data)
@@ -113,6 +114,7 @@ def check_change(saved: Saved, problem: Problem, algorithm: Algorithm, old: Algo
         "a run can go on only with an algorithm of the same kind, that asks for the same messages: its "
         "states mean nothing to another.",
     )
+    # Shapes are compared with those of a fresh state, because kernels rely on them.
     local = algorithm.init_worker(problem, theta0)
     misfit = _misfit("iterate", algorithm.init(theta0), saved.arrays)
     for worker in saved.document["workers"]:

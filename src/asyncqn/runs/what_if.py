@@ -47,6 +47,7 @@ def changed(run: Run, change: Change) -> Run:
         not manifest.get("segments"),
         "a run that went on with another algorithm or problem cannot be asked what if: ask its parts.",
     )
+    # Another algorithm may need members that this problem lacks.
     check_fit(algorithm, run.problem)
     seed = manifest["seed"] if change.seed is None else check_seed(change.seed)
     schedule, cluster = _schedule(run, algorithm, change, seed)
@@ -87,6 +88,7 @@ def _schedule(run: Run, algorithm: Algorithm, change: Change, seed: int) -> tupl
         return run.schedule, None
     n_data = int(run.manifest["problem"]["n_data"])
     commits = run.manifest["commits"] if change.algorithm is not None else run.schedule.commits
+    # A cluster with `rows` gives an algorithm with larger batches longer times.
     stretched = stretched_to(cluster, algorithm, commits, n_data)
     return simulate(stretched, algorithm.stages, commits, seed), cluster
 

@@ -1,8 +1,7 @@
-"""Stored arrays that are compared with what they must be before room is made for any of them.
+"""Read stored arrays, after comparing their headers with a schema and with the length of the file.
 
-The headers are compared with the file's real length and with a schema, so that a file can ask for no more
-memory than it has bytes.  Whatever does not fit is `DamagedFile`, or an error that `telling_damage` puts
-in words.
+Memory is allocated only after that, so a damaged or malicious file can claim no more memory than it has
+bytes.  Whatever does not fit raises `DamagedFile`, or an error that `telling_damage` turns into a message.
 """
 
 from __future__ import annotations
@@ -23,8 +22,11 @@ from asyncqn.errors import DamagedFile
 
 FLOATS, INT32, INT64, TEXT = ("<f8", "<f4"), ("<i4",), ("<i8",), ("U",)
 _LARGEST = 1 << 48
+"""Largest dimension of an array; larger ones could overflow the product of sizes."""
 _LONGEST_HEADER = 1 << 16
+"""Largest header of an array, in bytes."""
 _BLOCK = 1 << 20
+"""Bytes that are read at a time."""
 _USUAL_HEADER = re.compile(
     rb"\{'descr': '([<|][a-zA-Z][0-9]+)', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n"
 )

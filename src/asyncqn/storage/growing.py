@@ -1,4 +1,4 @@
-"""GrowingRows: rows that are added one by one, in memory while they are few and in a nameless file after."""
+"""GrowingRows: rows that are added one by one, first in memory and later in an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 IN_MEMORY = 1 << 28
-"""Bytes of rows that are kept in memory."""
+"""Largest size, in bytes, of rows that stay in memory."""
 
 
 class GrowingRows:

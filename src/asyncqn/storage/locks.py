@@ -20,7 +20,9 @@ from asyncqn.errors import BadInput, DamagedFile
 from asyncqn.storage.opening import own_handle
 
 _POLLING_INTERVAL = 0.02
+"""Seconds between two attempts to take a lock."""
 _LONGEST_OWNER = 4096
+"""Largest number of bytes that are read of who holds a lock."""
 
 
 class NoLocks(Exception):
@@ -101,6 +103,7 @@ class FolderLock:
                     f"{self.folder} is being written by {_owner(content)}: wait until it ends, or choose "
                     "another folder."
                 )
+            # A file of the user's that happens to be called `lock` must not be overwritten.
             if content and not content.startswith(b'{"pid"'):
                 raise DamagedFile(f"{path} was not written by asyncqn: choose another folder.")
             about = {"pid": os.getpid(), "host": socket.gethostname(), "run": self.run, "since": time.time()}

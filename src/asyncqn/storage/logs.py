@@ -61,11 +61,13 @@ class LogFile:
         """Append what `log` has beyond this; returns the longer log and leaves this one as it was."""
         new = np.ascontiguousarray(log.between(self.records, log.length), self.dtype).tobytes()
         path, place, rest = folder / self.name, self.records * self.dtype.itemsize, memoryview(new)
+        # A new log is created exclusively, so that nobody can plant a file of that name.
         fresh = self.records == 0
         handle = own_handle(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
             if os.fstat(handle).st_size < place:
                 raise DamagedFile(f"{path} is damaged: it is shorter than what was written to it.")
+            # `pwrite` may write less than it was given.
             while rest:
                 written = os.pwrite(handle, rest, place)
                 place, rest = place + written, rest[written:]

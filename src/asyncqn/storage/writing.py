@@ -1,10 +1,13 @@
-"""Files and folders that are written whole or not at all.
+"""Files and folders that are written completely or not at all.
 
-A folder of ours holds one small JSON document and data files that it names.  A new version is
-written beside the old one: data files under names nobody has used, forced to disk, then the document,
-which one `os.replace` switches; only then are the superseded data files removed.  So whenever the
-writer is killed, the old version or the new one is there, and what else lies in the folder stays.
-All names are resolved against the handle of the open folder, and none of them through a link.
+A folder of ours holds one small JSON document and the data files that it names.  A new version is written
+beside the old one: data files under unused names, forced to disk, then the document, which one `os.replace`
+switches; only then are the superseded data files removed.  Whenever the writer is killed, the old version or
+the new one is there, and other files in the folder are untouched.  All names are resolved against the handle
+of the open folder, and none of them through a link.
+
+Read `write_whole` (one file) and `write_folder` (a folder) first; `_write_version` has the order of the steps
+on which the promise rests.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from asyncqn.storage.opening import check_output, open_folder, open_own, own_han
 
 Write = Callable[[IO[bytes]], Any]
 LONGEST_DOCUMENT = 1 << 28
-"""Bytes of a document, at most."""
+"""Largest size of a document, in bytes, that is read: a damaged one must not fill the memory."""
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time: few enough to stay in the cache."""
 
@@ -106,6 +109,8 @@ def check_place(path: str | Path) -> None:
             check_output(path)
         parents = Path(path).absolute().parents
         nearest = next(parent for parent in parents if os.path.lexists(parent))
+        # Only an attempt tells whether a folder is writable: permissions, quotas and read-only mounts all
+        # count.
         with tempfile.TemporaryFile(dir=nearest):
             pass
         with suppress(FileNotFoundError):
@@ -217,10 +222,12 @@ def _write_version(
     scratch = _unique_name(kind.document, token)
     _fill(place / scratch, folder, json.dumps(sealed, indent=1, allow_nan=False) + "\n")
     superseded = _named(place, folder, kind)
+    # Data files and their names must be on disk before the document that names them.
     force_folder(folder)
     os.replace(scratch, kind.document, src_dir_fd=folder, dst_dir_fd=folder)
     force_folder(folder)
     for name in os.listdir(folder):
+        # Files that the old document named go; leftovers of killed writers go only if we alone write here.
         if _plain_name(name)[1] != token and (name in superseded or (sole and kind.plain_name(name))):
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
@@ -313,6 +320,7 @@ def _named(place: Path, folder: int, kind: Kind) -> set[str]:
 def _undo(place: Path, folder: int, kind: Kind, token: str) -> None:
     """Remove what a failed writer has made, unless the document names it by now."""
     with suppress(OSError, AsyncqnError):
+        # The switch had happened before the error, so the new version is the valid one.
         if token.encode() in read_own(place / kind.document, LONGEST_DOCUMENT, folder):
             return
     with suppress(OSError):

@@ -208,6 +208,8 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         now = task.stream.k & 1
         theta, g_O = view.theta, local.g_O[now]
         Omega = task.stream.rows(problem.n_data, local.Omega[now], self.sampling)
+        # A pair needs the gradient of the same rows at the version just before; a worker that missed a round
+        # has none.
         paired = bool(local.read[0] == task.read - 1)
         if paired:
             problem.grad(theta, local.Omega[1 - now][: self.overlap], local.y)
@@ -235,6 +237,7 @@ class MBLBFGS(OverlappingBatches, CompactMemories):
         g, y, Hg = work
         g[...] = 0.0
         y[...] = 0.0
+        # Only workers that contributed to both rounds have a gradient difference over this step.
         both = [update for update in updates if update.paired and update.worker in answered]
         rows = [
             self.batch + (self.overlap if update.paired and self.reuse_overlap else 0) for update in updates

@@ -11,8 +11,8 @@ pair memory
 safeguard
     Which point is accepted, what follows a failure, when to end: `algorithms.safeguard`.
 
-The public classes (`BlockLBFGS` and its siblings) hold parameters and name the parts; what makes an algorithm
-of them is here.
+The public classes (`BlockLBFGS` and its siblings) hold parameters and name the parts; `QuasiNewton` below
+composes them.  To add a method, write a class with parameters, a `plan` and an `initial_inverse`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from asyncqn.parameters import Checked
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 RECENT_VALUES = 5
-"""A trial may lie above the last accepted point, but not above all of the last five."""
+"""A trial may lie above the last accepted point, but not above all of the last five: the non-monotone rule of
+`algorithms.safeguard`.  Our own choice."""
 CONJUGACY = 0.03
-"""How far from symmetric pairs may be to be made conjugate, where the user does not say."""
+"""Default of the largest asymmetry at which pairs are made conjugate.  Our own choice."""
 
 
 GROWING_EVALUATE = 25
-"""Commits between two evaluations while samples grow: an evaluation looks at all rows."""
+"""Commits between two evaluations while samples grow: an evaluation uses all rows, and so costs as much as
+many versions on a small sample."""
 
 
 class Worker(NamedTuple):
@@ -148,6 +150,7 @@ class QuasiNewton(Checked, ABC):
     def init(self, theta0: Array) -> Iterate:
         rows = self.initial_inverse.vectors
         return Iterate(
+            # The iterate owns all its arrays, because the coordinator writes them in place.
             theta=theta0.copy(),
             base=theta0.copy(),
             at_base=np.zeros((rows, theta0.size), theta0.dtype),
@@ -160,6 +163,7 @@ class QuasiNewton(Checked, ABC):
         )
 
     def init_worker(self, problem: Problem, theta0: Array) -> Worker:
+        # All state is the coordinator's: a worker that is lost loses nothing.
         return Worker()
 
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Any:

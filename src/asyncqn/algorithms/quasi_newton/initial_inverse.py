@@ -35,11 +35,11 @@ from asyncqn.kernels.vectors import dot, sum_of_squares
 from asyncqn.types import Array, Commit, Rows, extra
 
 COSINE = 1e-5
-"""The least cosine of s and y: pairs of any scale are welcome, so the rule stands on it alone."""
+"""Least cosine of the angle between s and y.  Pairs of any scale are admitted, so this alone decides."""
 LEAD, FADING = 3.0, 0.9
-"""The sum above which D is used, and the factor on it for every new pair."""
+"""Value of the sum of logarithms above which D is used, and its decay with every new pair."""
 WIDEST = 1e12
-"""D's entries differ from their geometric mean by at most this factor."""
+"""Largest factor between an entry of D and the geometric mean of all."""
 
 
 SUMMARIES: tuple[str, ...] = ("curvature_size", "grad_with_curvature", "inverse_metric_from")
@@ -200,6 +200,7 @@ class LearnedDiagonal(ScalarInverse):
 
     def offer(self, memory: PairMemory, s: Array, y: Array) -> bool:
         """Test whether D of the pairs so far fits this one better than I does."""
+        # Before the first pair D says nothing that could be tested.
         if memory.stored > 0:
             (_, sDs), (yDy, _) = weighed(s, self.state.D), weighed(y, self.state.D)
             gain = (dot(s, s) / sDs) * (dot(y, y) / yDy) if sDs > 0.0 and yDy > 0.0 else 0.0
@@ -226,6 +227,7 @@ class InverseHessian:
 
     def direction(self, at: Array, out: Array) -> bool:
         """Write H g into `out`; return False where H has no scale yet."""
+        # The safeguard then takes a scaled gradient step.
         if not self.initial.known(self.memory):
             return False
         self.initial.product(self.memory, at, out)

@@ -39,7 +39,7 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 Ask: TypeAlias = Callable[[Array], float]
 GROWTH = 4
-"""How much a sample grows."""
+"""Factor by which a sample grows.  With four, all smaller samples together cost a third of the next one."""
 
 
 class Sample(NamedTuple):
@@ -111,6 +111,7 @@ class Samples(Plan):
 
     @cached_property
     def stages(self) -> Stages:
+        # A piece computed in vain costs less than a whole block, so backups may start earlier.
         chosen = 3.0 if self.pieces == 1 else 2.0
         late = chosen if self.backup_after is None else self.backup_after
         return tuple(
@@ -141,11 +142,14 @@ class Samples(Plan):
     def rows(self, n: int, task: Task) -> Sampled:
         """Return the rows of a task's part."""
         stride, part = self.samples[stage_index(self.stages, task.read)].stride, task.part
+        # Rounded up: the last stratum may be shorter than the others.
         sample = -(-n // stride)
         assert part is not None
         first, last = part * sample // self.parts, (part + 1) * sample // self.parts
         rows = np.arange(first, last)
         if stride > 1:
+            # One random row of every stratum, by the seed alone: all workers agree on the sample without a
+            # message.
             fill_strata(task.stream.seed, stride, first, n, rows)
         return Sampled(rows, sample)
 
@@ -159,25 +163,30 @@ class Samples(Plan):
 
     def apply(self, method: Any, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
         """Judge the trial by the gradient and U on the sample of the version read; set the next one."""
+        # All updates of a commit are of one version: it closes when every part has arrived.
         read = updates[0].read
         at, value = whole_sum(updates, self.parts)
         summary: Any = None
-        if at is not None and self.asks(read):  # of all parts, in the parts' own order
+        # Summed in the order of the parts, so that the bits do not depend on the order of arrival.
+        if at is not None and self.asks(read):
             summary = sum(update.summary for update in sorted(updates, key=lambda update: update.part))
         initial = method.initial_inverse.for_commit(iterate.initial, updates, summary, commit)
         inverse = InverseHessian(iterate.memory, initial, method.rule)
         stage, course, trial = stage_index(self.stages, read), iterate.course, iterate.trial
-        ask = commit.value if stage == len(self.stages) - 1 else None  # nobody else knows U of a sample
+        # The coordinator can evaluate U on all rows, but not on a sample.
+        ask = commit.value if stage == len(self.stages) - 1 else None
         if trial.kept == 0 and math.isnan(course.first_value):
             course = course._replace(first_value=value)
         if stage == course.stage or trial.kept == 0:
             course = course._replace(stage=stage)
             iterate = iterate._replace(course=course, trial=advance(iterate, inverse, at, value, ask))
+        # The sample has grown: this version was the accepted point, evaluated again on the larger sample.
         elif iterate.theta.tobytes() == iterate.base.tobytes():
             initial.grow(iterate.memory)
             iterate = _grown(iterate, inverse, at, value, ask)
             if at is not None:
                 iterate = iterate._replace(course=course._replace(stage=stage))
+        # The next version is on a larger sample: evaluate the accepted point there before any new trial.
         if stage_index(self.stages, read + 1) != iterate.course.stage:
             iterate.theta[...] = iterate.base
         return iterate

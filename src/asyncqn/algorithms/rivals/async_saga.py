@@ -29,7 +29,7 @@ from asyncqn.types import Array, Commit, Counters, Problem, Rows, Task
 
 ORDERS = {"random": Order.AT_RANDOM, "age": Order.BY_AGE, "turn": Order.IN_TURN}
 LARGEST_TABLE = 2**30
-"""Bytes of the table at the master beyond which a number of parts is refused."""
+"""Largest size of the master's table, in bytes; more parts than fit are refused.  Our own choice."""
 
 
 class Iterate(NamedTuple):
@@ -122,8 +122,11 @@ class AsyncSAGA(StochasticGradient):
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         n, P, i = problem.n_data, self.parts, task.part
         assert i is not None
+        # Parts are as equal as integers allow.
         rows = np.arange(i * n // P, (i + 1) * n // P)
         problem.grad(view.theta, rows, local.g)
+        # `grad` estimates the whole gradient from the rows of the part; scaled by the part's true share, the
+        # mean over all parts is exact, even where parts differ by a row.
         local.g[:] *= rows.size * P / n
         return Update(local.g, i)
 
@@ -138,8 +141,10 @@ class AsyncSAGA(StochasticGradient):
         for update in updates:
             entry = table[update.part]
             scatter = note_answer(scatter, update.g)
+            # The table entry and the mean are those of this commit, not those that the worker saw.
             change = update.g - entry
             entry[:] = update.g
+            # The step uses the mean before it is updated, as SAGA is defined.
             add_step(theta, -self.h, change + mean, scatter)
             add_scaled(mean, 1.0 / self.parts, change)
         return Iterate(theta, table, mean, scatter)

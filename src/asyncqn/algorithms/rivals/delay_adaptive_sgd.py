@@ -1,7 +1,7 @@
 """Delay-adaptive asynchronous SGD (Koloskova, Stich, Jaggi 2022; Mishchenko, Bach, Even, Woodworth 2022).
 
-A worker computes d_theta = -h g on a fresh Omega at the theta it received; the master shortens it by its
-age l_n, the commits since:
+A worker computes d_theta = -h g on a fresh Omega at the theta that it received; the master shortens it by its
+age l_n, the number of commits since:
 
     theta += d_theta                    l_n <= tau
     theta += (tau / l_n) d_theta        l_n >  tau

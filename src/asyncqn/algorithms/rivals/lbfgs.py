@@ -20,6 +20,7 @@ from asyncqn.kernels.vectors import add_one, dot
 from asyncqn.types import Array, Commit, Counters, Problem, Rows, Standing, Task
 
 _SUFFICIENT, _HALVINGS = 1e-4, 40
+"""Armijo constant, the usual one; and the most halvings of a step, after which it is 1e-12 of its length."""
 
 
 class Seen(NamedTuple):
@@ -127,23 +128,28 @@ class LBFGS(CompactMemories):
     def step(self, view: Iterate, local: Worker, problem: Problem, task: Task) -> Update:
         theta, g, d_theta = view.theta, local.g, local.d_theta
         problem.grad(theta, local.rows, g)
+        # The first step has no previous gradient to form a pair with.
         if local.steps[0] > 0:
             self.consider(local.memory, theta, local.theta_old, g, local.g_old)
         local.memory.product(g, d_theta)
         slope = dot(g, d_theta)
         start, norm, soft = float(problem.value(theta)), math.sqrt(dot(g, g)), local.memory.softness()
+        # H is positive definite except for rounding, so the gradient is zero as far as the arithmetic can
+        # tell.
         if slope <= 0.0:
             d_theta[...] = 0.0
             return Update(d_theta, start, norm, soft, moved=False)
         alpha = 1.0
         if local.memory.stored == 0 and self.initial_scale == "pair":
+            # Without pairs H = I and has no scale: the first step has length 1.
             alpha = 1.0 / math.sqrt(dot(d_theta, d_theta))
         for _ in range(_HALVINGS):
             if problem.value(theta - alpha * d_theta) <= start - _SUFFICIENT * alpha * slope:
                 break
             alpha *= 0.5
         else:
-            alpha = 0.0  # no descent within rounding: theta is as good as the arithmetic allows
+            # No descent within rounding: theta is as good as the arithmetic allows.
+            alpha = 0.0
         d_theta *= -alpha
         return Update(d_theta, start, norm, soft, moved=alpha > 0.0)
 

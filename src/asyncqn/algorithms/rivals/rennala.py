@@ -1,9 +1,9 @@
 """Rennala SGD (Tyurin, Richtarik 2023): asynchronous workers, minibatch steps without stale gradients.
 
-    theta += (1/B) sum of B answers d_theta = -h g, all computed at the present theta
+    theta += (1/B) sum of B updates d_theta = -h g, all computed at the current theta
 
-Workers compute without a pause, each on a fresh Omega; a fast one may answer several times.  An answer that
-was computed at an earlier theta is dropped, and its worker is sent the present one.
+Workers compute without a pause, each on a fresh Omega; a fast worker may contribute several updates to one
+step.  An update that was computed at an earlier theta is dropped, and its worker receives the current one.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class Rennala(ScatterGradient):
 
     def step(self, view: ScatterIterate, local: Worker, problem: Problem, task: Task) -> Update:
         g = self.gradient(view, local, problem, task)
-        return Update(np.multiply(g, -self.h))  # in an array of its own: the worker goes on before the commit
+        # In an array of its own: the worker computes again before the commit.
+        return Update(np.multiply(g, -self.h))
 
     def step_limit(self, curvature: float, workers: int) -> float:
+        # No gradient is stale, so the limit is that of one worker.
         return super().step_limit(curvature, 1)
 
     def apply(self, iterate: ScatterIterate, updates: Sequence[Update], commit: Commit) -> ScatterIterate:

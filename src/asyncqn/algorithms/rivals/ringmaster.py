@@ -1,11 +1,11 @@
-"""Ringmaster ASGD (Maranjyan, Tyurin, Richtarik 2025): asynchronous SGD without answers of too great an age.
+"""Ringmaster ASGD (Maranjyan, Tyurin, Richtarik 2025): asynchronous SGD that drops updates that are too old.
 
-A worker computes d_theta = -h g on a fresh Omega at the theta it received.
+A worker computes d_theta = -h g on a fresh Omega at the theta that it received.
 
-    theta += d_theta        l_n < R, the age of the answer in commits; else it is dropped
+    theta += d_theta        where l_n < R, with l_n the age of the update in commits; else it is dropped
 
-A dropped answer takes no commit number, and its worker is sent the present theta.  This is the paper's method
-without interrupted computations.
+A dropped update takes no commit number, and its worker receives the current theta.  This is the paper's
+method without the interruption of computations.
 """
 
 from __future__ import annotations
@@ -69,4 +69,5 @@ class Ringmaster(ScatterGradient):
         return (not_older_than(self.max_delay),)
 
     def step_limit(self, curvature: float, workers: int) -> float:
+        # No update that is added is older than max_delay, whatever the number of workers.
         return super().step_limit(curvature, min(workers, self.max_delay + 1))

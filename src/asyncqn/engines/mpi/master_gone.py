@@ -45,6 +45,7 @@ def failed_ranks(comm: Any, undefined: int) -> set[int]:
 def watched_master(comm: Any) -> int | None:
     """The master's process, on the one worker that watches it: the first on the master's machine."""
     (home, master), *others = comm.allgather((socket.gethostname(), os.getpid()))
+    # One watcher is enough, and one message on stderr.
     first = next((rank for rank, (machine, _) in enumerate(others, 1) if machine == home), None)
     return master if comm.rank == first and is_there(master) else None
 
