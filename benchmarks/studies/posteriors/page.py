@@ -54,7 +54,7 @@ def spread(values: list[float]) -> str:
     known = [value for value in values if math.isfinite(value)]
     if not known:
         return "not run"
-    return f"{np.median(known):.2f} ({min(known):.2f} to {max(known):.2f}, {len(known)} posteriors)"
+    return f"{np.median(known):.2f} ({min(known):.2f} to {max(known):.2f}; posteriors: {len(known)})"
 
 
 class Results:
