@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -115,8 +116,8 @@ def first_table(found: Judged, shares: dict[str, tuple[int, int]]) -> list[str]:
     return lines
 
 
-def claims_table(claims: Sequence[Claim], found: Judged) -> list[str]:
-    """One line per claim: what is measured, the counts, the verdict."""
+def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[str]:
+    """One line per claim: what is measured, the counts, the verdict; `whole`: all cells are finished."""
     lines = [
         "| claim | holds if | median setting | holds/fails/undecided | verdict |",
         "|---|---|---|---|---|",
@@ -126,8 +127,9 @@ def claims_table(claims: Sequence[Claim], found: Judged) -> list[str]:
         middle = None if claim.parts else median_outcome(outcomes)
         told = "" if middle is None else number(claim, middle)
         counts = "/".join(map(str, verdict.counts))
-        rule = claim.rule.split(" (")[0].replace("|", "\\|")
-        lines.append(f"| {claim.text} ({claim.where}) | {rule} | {told} | {counts} | {word(verdict)} |")
+        part = "" if whole or not any(outcome.runs for outcome in outcomes) else " so far"
+        rule = re.sub(r" \([^)]{40,}\)", "", claim.rule).replace("|", "\\|")
+        lines.append(f"| {claim.text} ({claim.where}) | {rule} | {told} | {counts} | {word(verdict)}{part} |")
     return lines
 
 
@@ -156,7 +158,8 @@ def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: d
         rows = {"fig5": ("Fig. 5", "Fig. S1"), "fig1": ("Fig. 1",), "fig2": ("Fig. 2",), "fig3": ("Fig. 3",)}
         rows |= {"fig4": ("Fig. 4",), "theory": ("theory",), "title": ("title",), "remarks": ("remarks",)}
         mine = [claim for claim in CLAIMS.values() if claim.row in rows[experiment.name]]
-        lines += [*claims_table(mine, found), "", extent(experiment, store, full), ""]
+        done, of = shares[experiment.name]
+        lines += [*claims_table(mine, found, done == of), "", extent(experiment, store, full), ""]
     return "\n".join([*lines, METHODS])
 
 

@@ -9,8 +9,9 @@ the runs ("Rules of the verdicts", 18 November 2026).
 
 METHODS = """## How it was judged
 
-Every claim has a margin and a test in `src/asyncqn_paper/rules.py`, written before the runs and unchanged
-since. In each setting, a combination of what the paper leaves open, a claim holds, fails or is undecided:
+Every claim has a margin and a test in `src/asyncqn_paper/rules.py`, written before the full runs (a quick run
+with ten seeds had been looked at, for errors of the program); no margin and no test has changed since.
+In each setting, a combination of what the paper leaves open, a claim holds, fails or is undecided:
 paired differences over 100 seeds (five draws of the problem with 20 seeds each) against the margin, at two
 standard errors. Runs that do not arrive within 6000 units count as 6000. The verdict is *yes* if at least
 nine in ten decided settings hold, *no* if at most one in ten does, else *depends on* the axis that

@@ -257,7 +257,9 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
     for axis, words in zip(axes[:, 0], ("mean, 3 std. dev.", "median, 10–90 %"), strict=True):
         axis.set(yscale="log", ylabel=rf"time to $\varepsilon$ ({words})")
         few_decades(axis)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 2 * len(axes[0]))
+    )
     mine = [found for found in outcomes(get, full) if found.choices[TARGET] == "ε = 0.05"]
     mine = [
         o for o in mine if all(o.choices[a] == BASE[a] for a in (NUMBERS, QUORUM, REUSE, START, CAUTIOUS))
