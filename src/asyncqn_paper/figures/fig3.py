@@ -194,7 +194,9 @@ def _spreads(
 def draw(get: Get, full: bool) -> dict[str, Any]:
     """The paper's two panels for the first finished setting, time in the next beside; then the grid."""
     batches, variances, _, _ = _size(full)
-    done = [s for batch in batches for s in batch if _rows(get, full, s, variances[-1]) is not None][:2]
+    done = [
+        s for batch in batches for s in batch if any(_rows(get, full, s, v) is not None for v in variances)
+    ][:2]
     figure, axes = panels(1, 1 + max(1, len(done)), width=3.4, height=2.9)
     spots = [(axes[0][0], setting, COMMITS) for setting in done[:1]]
     spots += list(zip(axes[0][1:], done, (TIME,) * len(done), strict=False))
