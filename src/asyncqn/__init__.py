@@ -1,4 +1,4 @@
-"""asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
+"""asyncqn: asynchronous stochastic quasi-Newton optimization, simulated and real, replayed bit for bit."""
 
 import ast
 import logging

@@ -135,7 +135,7 @@ class SamplingWarning(UserWarning):
 
 
 def is_count(value: object, least: int = 1) -> bool:
-    """Whether it is an integer of at least so much, and no bool."""
+    """Return whether it is an integer of at least so much, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 

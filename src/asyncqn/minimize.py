@@ -254,7 +254,7 @@ def _chosen(problem: Problem, engine: Engine, theta0: RealArray | None, seed: in
 def _length(
     algorithm: Algorithm, problem: Problem, commits: int | None, evaluate: int | None, stopping: Stopping
 ) -> tuple[int, int | None]:
-    """How many commits there are at most, and how many between two evaluations (None: no more)."""
+    """Return how many commits there are at most, and how many between two evaluations (None: no more)."""
     exact, rows_of = extra(algorithm, "standing") is not None, extra(algorithm, "rows_of")
     passes = stopping.max_passes
     require(

@@ -1,4 +1,4 @@
-"""resume: go on with a run from its last checkpoint, to the total it was asked for."""
+"""resume: continue with a run from its last checkpoint, to the total it was asked for."""
 
 from __future__ import annotations
 

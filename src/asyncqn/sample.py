@@ -74,7 +74,7 @@ def sample(
     max_time : float, optional
         End after so long on the engine's clock, with the draws made until then.
     checkpoint : path, optional
-        A folder for checkpoints; `Samples.from_run(resume(folder))` goes on from the last one.
+        A folder for checkpoints; `Samples.from_run(resume(folder))` continues from the last one.
     checkpoint_every : int or float, default 30.0
         An integer counts commits, a float seconds between two checkpoints.
     callback : callable, optional
@@ -87,7 +87,7 @@ def sample(
     Returns
     -------
     Samples
-        The draws by chain, R-hat, effective draws, and the run, which replays to the bit.
+        The draws by chain, R-hat, effective draws, and the run, which replays bit for bit.
 
     Warns
     -----

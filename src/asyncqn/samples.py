@@ -40,7 +40,7 @@ class Samples:
         The draws that count, in the natural parameters of the problem (`Constrained`).  Lengths differ: a
         fast worker draws more.
     run : Run
-        The run behind them, which `replay` computes again to the bit; `run.keep` has all draws in the
+        The run behind them, which `replay` computes again bit for bit; `run.keep` has all draws in the
         order of their commits, those of the warm-up too.
     names : list of str
         Of the parameters.
@@ -151,7 +151,7 @@ class Samples:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What speaks against these draws, one sentence each; empty where nothing does."""
+        """Return what speaks against these draws, one sentence each; empty where nothing does."""
         return [*_about_chains(self), *_about_draws(self)]
 
     def summary(self) -> Summary:

@@ -3,7 +3,7 @@
 A cell is a frozen dataclass whose `measure` returns records; its key is the hash of its class and fields.  A
 `Store` is a folder with one Parquet table per experiment (`TABLE.parquet`), which can be published, and a
 journal (`cells.jsonl`) of the cells that were finished since.  So a long computation can be stopped at any
-cell, and the next call goes on from the journal or from the published tables.
+cell, and the next call continues from the journal or from the published tables.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Store:
         return None if found is None else found.records
 
     def finished(self, cells: Sequence[Cell]) -> list[Finished]:
-        """What is there of these cells."""
+        """Return what is there of these cells."""
         return [self._found[cell.key] for cell in cells if cell.key in self._found]
 
     def add(self, cell: Cell, finished: Finished) -> None:

@@ -72,7 +72,7 @@ def parameters(size: str, n_data: int) -> dict[str, dict[str, Any]]:
 
 
 def start(model: MatrixFactorization, which: str, seed: int) -> Array:
-    """Where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
+    """Return where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
     if which == "mean":
         return starting_point(model, None, seed)
     draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(model.dim)

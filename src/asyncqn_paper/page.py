@@ -68,7 +68,7 @@ def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def measured(name: str, found: Judged) -> str:
-    """What the first table says of a claim: a number of the median setting, the counts, the runs."""
+    """Return what the first table says of a claim: a number of the median setting, the counts, the runs."""
     shown = SHOWN.get(name, name)
     verdict, _ = found[name]
     middle = median_outcome(found[shown][1])
@@ -134,7 +134,7 @@ def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[st
 
 
 def extent(experiment: Experiment, store: Store, full: bool) -> str:
-    """How much of an experiment is finished, and what it took."""
+    """Return how much of an experiment is finished, and what it took."""
     cells = list(dict.fromkeys(cell for batch in experiment.cells(full) for cell in batch))
     done = store.finished(cells)
     hours = sum(one.seconds for one in done) / 3600.0

@@ -64,13 +64,13 @@ class RealRun:
         return AlikeRows(8.0, draw=1).model() if self.problem == GAUSSIAN else movielens.model(self.problem)
 
     def theta0(self) -> Array:
-        """Where the run begins."""
+        """Return where the run begins."""
         if self.problem == GAUSSIAN:
             return starting_point(self.model(), None, self.seed)
         return movielens.start(movielens.model(self.problem), self.start, self.seed)
 
     def request(self, commits: int | None = None) -> Request:
-        """What an engine is asked for."""
+        """Return what an engine is asked for."""
         return Request(
             self.model(),
             algorithm(self.kind, dict(self.parameters)),
@@ -91,7 +91,7 @@ class Real(NamedTuple):
 
 
 def processors_in_use(seconds: float = 1.0) -> float:
-    """How many processors other programs keep busy, looked at while this one sleeps.
+    """Return how many processors other programs keep busy, looked at while this one sleeps.
 
     The load average would remember what this program itself did a minute ago; it stands in where the
     system has no /proc.

@@ -107,7 +107,7 @@ def estimate(differences: Sequence[float] | Numbers, draws: Sequence[int] | None
 
 
 def decide(found: Estimate, margin: float) -> str:
-    """Whether the estimate lies above or below the margin by two errors."""
+    """Return whether the estimate lies above or below the margin by two errors."""
     if not (math.isfinite(found.value) and math.isfinite(found.error)):
         return UNDECIDED
     if found.value - ERRORS * found.error > margin:

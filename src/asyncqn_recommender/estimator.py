@@ -200,7 +200,7 @@ class Recommender:
         return f"Recommender({', '.join(own)})"
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks an estimator before it cross-validates it."""
+        """Return what scikit-learn asks an estimator before it cross-validates it."""
         from sklearn.utils import RegressorTags, Tags, TargetTags
 
         return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
@@ -423,7 +423,7 @@ class Recommender:
 
 
 def _not_fitted(sentence: str) -> NotFitted:
-    """Where scikit-learn is in use, an error that is its NotFittedError too."""
+    """Return where scikit-learn is in use, an error that is its NotFittedError too."""
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:
         return NotFitted(sentence)

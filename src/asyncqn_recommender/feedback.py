@@ -142,7 +142,7 @@ class Feedback(ABC):
         """Fields of the model that ratings and clicks determine differently."""
 
     def model(self, theta: Array) -> FactorModel:
-        """What was learned."""
+        """Return what was learned."""
         train, problem = self.train, self.problem
         return FactorModel(
             item_factors=theta.reshape(-1, problem.rank),

@@ -120,7 +120,7 @@ class Watch:
         self._note(progress, 0.0)
 
     def after_pass(self, standing: Standing) -> str | None:
-        """A pass has been judged, and the run stands so: why it ends, None where it goes on."""
+        """A pass has been judged, and the run stands so: why it ends, None where it continues."""
         self.passes += 1
         shown = self._shown(standing)
         metrics = {"fun": standing.value, **shown, "grad_norm": standing.grad_norm}

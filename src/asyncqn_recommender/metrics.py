@@ -89,7 +89,7 @@ def rank_quality(
 
 
 def _seen(model: FactorModel, test: Ratings) -> npt.NDArray[np.bool_]:
-    """Which ratings of `test` are of pairs that the model was fitted on."""
+    """Return which ratings of `test` are of pairs that the model was fitted on."""
     users = model.user_index(test.user_ids)[test.users]
     items = model.item_index(test.item_ids)[test.items]
     asked = np.unique(users[users >= 0])

@@ -113,7 +113,7 @@ class FactorModel:
 
     @property
     def keeps_ratings(self) -> bool:
-        """Whether `seen` has the ratings, too."""
+        """Return whether `seen` has the ratings, too."""
         return len(self.seen.values) == len(self.seen.others)
 
     def user_index(self, ids: Any) -> Rows:

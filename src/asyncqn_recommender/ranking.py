@@ -144,5 +144,5 @@ def tables(
 
 
 def known(model: FactorModel, users: Rows) -> npt.NDArray[np.bool_]:
-    """Which users, by index, have ratings of items that the model knows."""
+    """Return which users, by index, have ratings of items that the model knows."""
     return (users >= 0) & (model.offsets.user_counts[users] > 0)

@@ -54,7 +54,7 @@ SCATTERED = 32
 
 
 def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
-    """How many pieces pay: each costs an answer of `dim` numbers, and its rows must be worth that.
+    """Return how many pieces pay: each costs an answer of `dim` numbers, and its rows must be worth that.
 
     A piece has at least three rows; where theta is long, at least four times as many rows as theta has
     numbers, for a row may touch only a few of them.  A worker alone has nobody to help it.
@@ -64,7 +64,7 @@ def pieces_of_a_block(dim: int, n_data: int, workers: int) -> int:
 
 
 def growths(dim: int, n_data: int, workers: int) -> int:
-    """How often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
+    """Return how often a sample of a wave must grow to be all rows; 0: all rows are a few waves at most."""
     wave = max(WAVE, ROWS_PER_WORKER * workers, int(ROWS_PER_NUMBER * dim))
     levels = 0
     while n_data > wave * GROWTH ** (levels + 1):
@@ -130,7 +130,7 @@ def default_algorithm(
 
 
 def most_commits(algorithm: object) -> int:
-    """How many commits a run has at most when the user does not say."""
+    """Return how many commits a run has at most when the user does not say."""
     stages: Stages = getattr(algorithm, "stages", ())
     each_update = bool(stages) and stages[-1].closes is Closes.EACH_ANSWER
     commits_per_pass = stages[-1].parts or 1 if each_update else 1

@@ -7,7 +7,7 @@ from asyncqn.types import Algorithm, Problem, extra
 
 
 def offers(problem: Problem, names: tuple[str, ...]) -> bool:
-    """Whether a problem has all of these extras."""
+    """Return whether a problem has all of these extras."""
     return all(extra(problem, name) is not None for name in names)
 
 

@@ -128,7 +128,7 @@ class PairMemory(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """How many pairs are stored."""
+        """Return how many pairs are stored."""
         return int(self.ring[COUNT])
 
     @property
@@ -138,12 +138,12 @@ class PairMemory(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """How many pairs were ever admitted."""
+        """Return how many pairs were ever admitted."""
         return int(self.ring[ACCEPTED])
 
     @property
     def rejected(self) -> int:
-        """How many pairs were ever refused."""
+        """Return how many pairs were ever refused."""
         return int(self.ring[REJECTED])
 
     @property
@@ -338,7 +338,7 @@ class CompactMemories(Checked):
 
     @cached_property
     def rule(self) -> PairRule:
-        """When a pair is admitted."""
+        """Return when a pair is admitted."""
         return PairRule(self.epsilon, self.cosine_floor)
 
     @property

@@ -322,7 +322,7 @@ def rebase(
 
 
 def standing(walk: Walk) -> Standing | None:
-    """Where the method stands; None before the first point, and where U is not known."""
+    """Return where the method stands; None before the first point, and where U is not known."""
     trial = walk.trial
     if trial.kept == 0 or trial.unseen:
         return None

@@ -31,7 +31,7 @@ def loop_delay(workers: int) -> float:
 
 
 def warnings_before(algorithm: Algorithm, workers: int) -> list[str]:
-    """What can be said against the parameters before a single step is made."""
+    """Return what can be said against the parameters before a single step is made."""
     say = extra(algorithm, "warnings")
     return [] if say is None else list(say(workers))
 

@@ -12,7 +12,7 @@ theta0 plus a tenth of each coordinate's size, because at the start itself a pri
 
 Two step lengths tell curvature and rounding from a mistake: only what is clearly beyond both is refused.
 Where values oscillate so fast that only much shorter steps agree with the gradient, a warning says that
-differences cannot decide, and the run goes on.
+differences cannot decide, and the run continues.
 What cannot be judged, because a function raises an error or is not finite, passes.
 """
 
@@ -351,7 +351,7 @@ class _Comparison:
 
 
 def _factors(name: str, function: str, n: int) -> list[tuple[float, str]]:
-    """What U's slope over the gradient's may be by mistake, and the sentence that says so."""
+    """Return what U's slope over the gradient's may be by mistake, and the sentence that says so."""
     grad, value = f"{name}.grad", f"{name}.{function}"
     sign = (-1.0, f"{grad} has the wrong sign: it points down where {value} rises, so write out[:] = -out.")
     mean = (
@@ -408,5 +408,5 @@ def _norm(g: Vector) -> float:
 
 
 def _near(a: float, b: float, share: float) -> bool:
-    """Whether b is a, but for a share of a."""
+    """Return whether b is a, but for a share of a."""
     return abs(a - b) <= share * abs(a)

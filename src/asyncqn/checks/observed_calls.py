@@ -33,7 +33,7 @@ class ObservedCalls:
         return extra(self.problem, function) is not None
 
     def number(self, function: str, theta: Array, rows: Rows | None = None) -> float:
-        """What `value` or `value_rows` returns."""
+        """Return what `value` or `value_rows` returns."""
         return self._as_number(function, self._call(function, theta, rows))
 
     def grad(self, theta: Array, rows: Rows, fill: float = math.nan) -> Vector:

@@ -47,7 +47,7 @@ def check_problem(
 
     Its functions agree with each other (`checks.first_calls`, which `minimize` asks as well); its gradient
     is unbiased over all subsamples; extras it offers make sense; with `travel` it gives the same bits in
-    another process; a short run of gradient steps on each of `engines` replays to the bit.
+    another process; a short run of gradient steps on each of `engines` replays bit for bit.
     theta: where to check; by default a random point near the start.
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """

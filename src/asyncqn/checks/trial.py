@@ -151,7 +151,7 @@ def _call(command: list[str], environment: dict[str, str]) -> str:
 
 
 def _answer(stderr: str, folder: Path) -> dict[str, Any]:
-    """What the other process answered; its mistakes are raised here."""
+    """Return what the other process answered; its mistakes are raised here."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     if (folder / "answer.json").is_file():
         answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))

@@ -131,7 +131,7 @@ def usage_sentence(error: Exception, command: str) -> str:
 
 
 def _mistake(error: Exception, said: str) -> str:
-    """What typer said, in the words of the rest of the program where they are better."""
+    """Return what typer said, in the words of the rest of the program where they are better."""
     from asyncqn.cli.program import nearest
 
     option = getattr(error, "option_name", None)

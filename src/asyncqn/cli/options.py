@@ -94,7 +94,7 @@ class SettingOptions:
     allow_imports: AllowImports = False
 
     def overrides(self) -> dict[str, dict[str, Any]]:
-        """What is given, by section of a job file."""
+        """Return what is given, by section of a job file."""
         sections = {
             section: {name: getattr(self, name, None) for name in names}
             for section, names in _SECTIONS.items()
@@ -124,7 +124,7 @@ class JobOptions(SettingOptions):
     save: Save = None
 
     def checkpoints(self) -> dict[str, Any]:
-        """Where and how often they are written, in the words of `minimize`."""
+        """Return where and how often they are written, in the words of `minimize`."""
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every}
 
 

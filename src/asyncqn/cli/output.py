@@ -53,7 +53,7 @@ class Output:
 
     @cached_property
     def console(self) -> CleanConsole:
-        """Where remarks and progress go."""
+        """Return where remarks and progress go."""
         from asyncqn.cli.console import CleanConsole
 
         return CleanConsole(stderr=True, quiet=self.quiet)
@@ -90,7 +90,7 @@ class Output:
     def until_interrupted(self) -> Iterator[None]:
         """End the program in good order when Ctrl-C or SIGTERM ends the block.
 
-        For a command that goes on until somebody ends it, and has given its `result` before.
+        For a command that continues until somebody ends it, and has given its `result` before.
         """
         try:
             yield

@@ -72,7 +72,7 @@ def _is_group(module: str) -> bool:
 
 
 def summary(module: str) -> str:
-    """What the first line of a command's file says it does."""
+    """Return what the first line of a command's file says it does."""
     with _file(module).open(encoding="utf-8") as file:
         said = file.readline().strip().strip('"').partition(": ")[2].rstrip(".")
     return said[:1].upper() + said[1:]
@@ -219,7 +219,7 @@ def _asyncqn(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed to the bit."""
+    """Asynchronous stochastic quasi-Newton optimization, simulated and real, replayed bit for bit."""
     _help_without_command(context)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], AbstractContextManager[None]]]:
-    """Where this process talks, and a context in which the mistakes of several become one sentence."""
+    """Return where this process talks, and a context in which the mistakes of several become one sentence."""
     if not mpi:
         return out, nullcontext
     from asyncqn.engines.mpi.engine import first_rank, mistakes_at_rank_0
@@ -35,7 +35,7 @@ def output_of_rank(out: Output, mpi: bool) -> tuple[Output, Callable[[], Abstrac
 
 
 def under_mpiexec() -> bool:
-    """Whether a launcher of OpenMPI, MPICH or Slurm's PMI started this process among others."""
+    """Return whether a launcher of OpenMPI, MPICH or Slurm's PMI started this process among others."""
     return any(
         int(os.environ.get(name, "1")) > 1 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
     )
@@ -104,7 +104,7 @@ def show_run(
 
 
 def real_summary(run: Run) -> dict[str, Any]:
-    """What `simulate` prints, and what only a real run has; seconds are those of the time axis."""
+    """Return what `simulate` prints, and what only a real run has; seconds are those of the time axis."""
     engine = run.manifest["engine"]
     seconds = run.time * float(engine.get("time_unit", 1.0))
     return {

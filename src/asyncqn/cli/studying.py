@@ -36,7 +36,7 @@ def check_study(workers: int | None, seeds: int, processes: int, output: Path | 
 
 
 def run_study(request: StudyRequest, out: Output, *, budget: int | None, processes: int) -> None:
-    """Tune, which goes on from the study file where there is one, and show the best parameters.
+    """Tune, which continues from the study file where there is one, and show the best parameters.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def _made(section: str, allow_imports: bool) -> Problem:
 
 
 def job_problem(algorithm: str, options: SettingOptions, runs: Mapping[str, int]) -> JobProblem:
-    """What is to be tuned; mistakes are found here, before the first trial."""
+    """Return what is to be tuned; mistakes are found here, before the first trial."""
     setting = setting_of(options.job, options.overrides())
     cluster = from_json(Cluster, setting["cluster"], "[cluster]")
     run = from_json(RunOptions, setting["run"], "[run]")

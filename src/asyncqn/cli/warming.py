@@ -46,7 +46,7 @@ def compile_ahead(which: str, out: Output) -> None:
 
 
 def jobs(everything: bool) -> list[tuple[str, Callable[[], Any]]]:
-    """What is run to compile it, with the names it is shown by."""
+    """Return what is run to compile it, with the names it is shown by."""
     import numpy as np
 
     from asyncqn.cli.jobfile import load_job

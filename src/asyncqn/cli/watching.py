@@ -59,7 +59,7 @@ def follow(folder: Path, out: Output, every: float, once: bool) -> None:
 
 
 def state(saved: Saved, living: bool) -> dict[str, Any]:
-    """What a checkpoint tells of its run."""
+    """Return what a checkpoint tells of its run."""
     import numpy as np
 
     from asyncqn.view.seen import of_checkpoint

@@ -124,7 +124,7 @@ class _Simulation:
         return schedule.until(self.version)
 
     def _deadline(self) -> float:
-        """When something is due although no answer comes: the end of a round, or a backup."""
+        """Return when something is due although no answer comes: the end of a round, or a backup."""
         if self.handout is None:
             return self.waiting.round_ends
         some = any(member.waiting for member in self.members.values())

@@ -65,12 +65,12 @@ class HandOut:
 
     @property
     def complete(self) -> bool:
-        """Whether every part of the open version is answered."""
+        """Return whether every part of the open version is answered."""
         return not self._parts.block["missing"].any()
 
     @property
     def next_backup(self) -> float:
-        """When the next part will have been out for long."""
+        """Return when the next part will have been out for long."""
         if self._last is None or self._last.closes is not Closes.ALL_PARTS:
             return math.inf
         part = self._parts.part

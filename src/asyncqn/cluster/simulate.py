@@ -145,7 +145,7 @@ class _Clocks:
 
 
 def _are_blocks(stages: Stages) -> bool:
-    """Whether all close with all parts, of one and the same cut."""
+    """Return whether all close with all parts, of one and the same cut."""
     cuts = {(stage.closes, stage.blocks, stage.pieces, stage.backup_after) for stage in stages}
     return len(cuts) == 1 and stages[0].closes is Closes.ALL_PARTS
 

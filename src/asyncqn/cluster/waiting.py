@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 class WaitingAnswers:
     """The answers since the last commit; versions and times are told by the caller.
 
-    max_staleness: where each answer is a commit, one that is older comes in vain.
+    max_staleness: where each update is a commit, one that is older comes in vain.
     reach: time a broadcast needs to reach the workers, from which a round's timeout counts.
     copied: copies an update that must outlast the next step of its worker.
     """
@@ -129,7 +129,7 @@ class WaitingAnswers:
             self.round_ends = now + self.reach + stage.timeout
 
     def close_round(self, stage: Stage, members: Collection[int], now: float) -> list[Answer]:
-        """What is to be committed if the round is over, else []."""
+        """Return what is to be committed if the round is over, else []."""
         if stage.closes is not ROUND or stage.answers is not None:
             return []
         answered = {answer.worker for answer in self.answers}

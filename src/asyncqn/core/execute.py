@@ -154,7 +154,7 @@ class Loop:
         self._next_segment()
 
     def _next_segment(self) -> WorkerSteps:
-        """Go on with the next algorithm and problem; returns the steps of the workers."""
+        """Continue with the next algorithm and problem; returns the steps of the workers."""
         segment = self.segments.pop(0)
         self.master.go_on_with(segment.algorithm, segment.problem)
         # A float32 wire rounded what the workers read and sent.

@@ -192,7 +192,7 @@ class Master:
             self.stop_where_due()
 
     def standing(self) -> Standing | None:
-        """Where a method with exact gradients stands; None: it does not say."""
+        """Return where a method with exact gradients stands; None: it does not say."""
         if self._standing is None:
             return None
         if self._stood is None:
@@ -201,7 +201,7 @@ class Master:
         return self._stood[0]
 
     def stop_where_due(self) -> None:
-        """Raise `Ended` where the run has what it was asked for, or may not go on."""
+        """Raise `Ended` where the run has what it was asked for, or may not continue."""
         rule = self.stopping
         standing = self.standing()
         if standing is not None:
@@ -352,7 +352,7 @@ class Master:
         return f"{rule.metric} is {record[rule.metric]:.6g}, at or below the target {rule.target:g}"
 
     def at_target(self, record: dict[str, float]) -> bool:
-        """Whether a row of the metric table has what was asked for."""
+        """Return whether a row of the metric table has what was asked for."""
         target, metric = self.stopping.target, self.stopping.metric
         if target is None:
             return False

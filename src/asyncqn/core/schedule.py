@@ -179,7 +179,7 @@ class Schedule(Checked):
 
     @property
     def dropped(self) -> int:
-        """How many computations were dropped."""
+        """Return how many computations were dropped."""
         return int((self.commit == DROPPED).sum())
 
     def commit_times(self) -> npt.NDArray[np.float64]:
@@ -189,7 +189,7 @@ class Schedule(Checked):
         return np.asarray(self.time[delivered][first])
 
     def staleness_histogram(self) -> npt.NDArray[np.int64]:
-        """How many delivered computations had staleness 0, 1, 2, ..."""
+        """Return how many delivered computations had staleness 0, 1, 2, ..."""
         return np.bincount(self.staleness)
 
     def per_worker(self) -> list[WorkerSummary]:
@@ -236,7 +236,7 @@ class Schedule(Checked):
         return Schedule(self.worker, read, self.commit, self.time, self.part)
 
     def without_worker(self, worker: int) -> Schedule:
-        """What is left of the schedule when nothing came from a worker; others stay as they were.
+        """Return what is left of the schedule when nothing came from a worker; others stay as they were.
 
         A version that a computation read becomes the newest one that is left of those up to it.
         """

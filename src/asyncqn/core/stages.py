@@ -49,7 +49,7 @@ class Growth(NamedTuple):
 
     The next becomes active once the answers number rounds * first, and another with every `each` answers
     from there on: with 3 and 2, when answers >= 3 first + 2 (active - first).  From `quick` active parts on
-    every answer makes one more active; None: never.
+    every update makes one more active; None: never.
     """
 
     first: int
@@ -129,21 +129,21 @@ class Stage:
 
     @property
     def waits(self) -> bool:
-        """Whether an answer may wait for its commit."""
+        """Return whether an answer may wait for its commit."""
         return self.closes is not Closes.EACH_ANSWER
 
     @property
     def goes_on(self) -> bool:
-        """Whether a worker computes on while its answer waits for its commit."""
+        """Return whether a worker computes on while its answer waits for its commit."""
         return self.closes is Closes.ALL_PARTS or self.answers is not None
 
     @property
     def rows(self) -> int:
-        """How many rows of a schedule a commit has, as far as the stage says."""
+        """Return how many rows of a schedule a commit has, as far as the stage says."""
         return self.parts or 1 if self.closes is Closes.ALL_PARTS else self.answers or 1
 
     def part_order(self) -> part_order.PartOrder:
-        """The order of the hand-out where each answer is a commit, with nothing handed out yet."""
+        """The order of the hand-out where each update is a commit, with nothing handed out yet."""
         if self.parts is None or self.closes is not Closes.EACH_ANSWER:
             return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1, 0))
         # Without growth all parts are active from the start.
@@ -168,7 +168,7 @@ def fresh_rounds(answers: int) -> Stage:
 
 
 def not_older_than(max_delay: int) -> Stage:
-    """Each answer is a commit, unless it read a version more than `max_delay` commits ago."""
+    """Each update is a commit, unless it read a version more than `max_delay` commits ago."""
     return Stage(Closes.EACH_ANSWER, max_delay=max_delay)
 
 
@@ -180,7 +180,7 @@ def batches(
     *,
     max_delay: int | None = None,
 ) -> Stage:
-    """Each answer is a commit, and is of one of n parts of the data."""
+    """Each update is a commit, and is of one of n parts of the data."""
     return Stage(Closes.EACH_ANSWER, commits, n, order=order, growth=growth, max_delay=max_delay)
 
 
@@ -192,7 +192,7 @@ def blocks(
 
 
 def stage_index(stages: Stages, version: int) -> int:
-    """Which stage computes on a version and makes the next."""
+    """Return which stage computes on a version and makes the next."""
     for i, stage in enumerate(stages):
         if stage.commits is None or version < stage.commits:
             return i
@@ -210,7 +210,7 @@ def stage_at(stages: Stages, version: int) -> Stage:
 
 
 def time_share(stages: Stages, version: int) -> float:
-    """What share of the time that a cluster states a computation on a version takes.
+    """Return what share of the time that a cluster states a computation on a version takes.
 
     A cluster states the time of a computation of the first stage, and of whole blocks of all rows.
     """

@@ -81,7 +81,7 @@ class WorkerSteps:
 
 
 def _sound(part: Any, bound: float) -> bool:
-    """Whether all numbers of an update are finite, and its arrays within the bound on a mean square.
+    """Return whether all numbers of an update are finite, and its arrays within the bound on a mean square.
 
     A lone number has no size to keep: it may be a value of U.
     """

@@ -28,7 +28,7 @@ Computations under way at the end are finished by their workers, learned from (`
 dropped, as a replay will do.
 
 `Assign.hand_in` tells the engine to fetch the worker's state for a checkpoint (`engines.snapshots`)
-*before* it begins the assigned step.  Where a run goes on from a checkpoint,
+*before* it begins the assigned step.  Where a run continues from a checkpoint,
 every worker of `coordinator.returning` joins by its number, with the state that it had.
 """
 
@@ -113,7 +113,7 @@ class Coordinator:
         self.next_worker = 0
         """The number that the next new worker gets."""
         self.steps_made: dict[int, int] = {}
-        """By the workers of the checkpoint this run goes on from, until they have joined again."""
+        """By the workers of the checkpoint this run continues from, until they have joined again."""
         self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
@@ -126,7 +126,7 @@ class Coordinator:
         self.measured = Measured()
         self.checkpoints = request.checkpoints
         self.start = None if self.checkpoints is None else self.checkpoints.start
-        """The checkpoint that the run goes on from."""
+        """The checkpoint that the run continues from."""
         self.snapshots = Snapshots(None if self.checkpoints is None else self.checkpoints.due)
         self.stage = self.stages[0]
         """The stage that computes on the current version."""
@@ -179,12 +179,12 @@ class Coordinator:
 
     @property
     def returning(self) -> list[int]:
-        """The workers of the checkpoint this run goes on from, to be joined again by number."""
+        """The workers of the checkpoint this run continues from, to be joined again by number."""
         return sorted(self.steps_made)
 
     @property
     def deadline(self) -> float:
-        """When `tick` must be called at the latest."""
+        """Return when `tick` must be called at the latest."""
         ends = self.waiting.round_ends if self.waiting.round_ends > self.time else math.inf
         # A backup is due only if somebody is free to compute it.
         if self.handout is not None and any(member.waiting for member in self.members.values()):
@@ -196,7 +196,7 @@ class Coordinator:
 
     @property
     def headcount(self) -> str:
-        """How many workers there are, and how many were lost, in words."""
+        """Return how many workers there are, and how many were lost, in words."""
         return headcount(len(self.members), self.workers, self.lost_workers)
 
     def sent(self) -> tuple[Array, ...]:
@@ -412,7 +412,7 @@ class Coordinator:
             self.done, self.outcome, self.message = True, outcome, message
 
     def stop_without_workers(self) -> None:
-        """End the run: nobody is there to go on with it."""
+        """End the run: nobody is there to continue with it."""
         self.stop(Outcome.STOPPED, f"every worker was gone after {self.version} of {self.commits} commits.")
 
     def stop_where_interrupted(self) -> None:
@@ -435,11 +435,11 @@ class Coordinator:
 
     @property
     def hurried(self) -> bool:
-        """Whether a second signal asks not to wait for workers that still compute."""
+        """Return whether a second signal asks not to wait for workers that still compute."""
         return self.checkpoints is not None and self.checkpoints.hurry
 
     def manifest(self) -> dict[str, Any]:
-        """What is run, with what, and where."""
+        """Return what is run, with what, and where."""
         engine = {
             **self.engine,
             "workers": self.workers,

@@ -112,7 +112,7 @@ class ElasticMaster(ABC):
 
     @abstractmethod
     def _start(self, returning: int | None) -> None:
-        """Start a worker: a new one, or one of the checkpoint this run goes on from."""
+        """Start a worker: a new one, or one of the checkpoint this run continues from."""
 
     @abstractmethod
     def _starting(self) -> int:

@@ -58,7 +58,7 @@ def moved(state: Any, places: Mapping[int, Array]) -> Any:
 
 
 def _lives_in(update: tuple[Any, ...], slots: list[npt.NDArray[Any]]) -> bool:
-    """Whether the arrays of an update are those of its message."""
+    """Return whether the arrays of an update are those of its message."""
     for value, slot in zip(leaves(tuple(update)), slots):
         if value is not slot and isinstance(value, np.ndarray):
             return False

@@ -65,7 +65,7 @@ class ScheduleRecorder:
 
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleRecorder:
-        """The recorder that gives `schedule`, to go on with."""
+        """The recorder that gives `schedule`, to continue with."""
         recorder = cls()
         # Dropped rows have commit 0; the running maximum skips them.
         steps = np.diff(np.maximum.accumulate(schedule.commit), prepend=0)

@@ -80,7 +80,7 @@ def _in_stretches(request: Request, cluster: Cluster) -> Finished:
     """Simulate and execute few commits first where the run may end long before the last.
 
     A schedule does not depend on the numbers, so nobody knows beforehand how much of it will be needed.  A
-    run that outlives its schedule goes on with one four times as long.
+    run that outlives its schedule continues with one four times as long.
     """
     kept, told = rows_to_keep(request), request
     lengths = schedule_lengths(request)
@@ -124,7 +124,7 @@ class Handover:
         self._settled = 0
 
     def take_over(self, schedule: Schedule, workers: int, *, last: bool) -> None:
-        """The loop goes on with this schedule, after which no other comes where it is the `last`."""
+        """The loop continues with this schedule, after which no other comes where it is the `last`."""
         # Only a user's own law of times can change early times when more are drawn; then the run starts
         # again.
         if self._before is not None and not _begin_alike(*self._before, schedule):

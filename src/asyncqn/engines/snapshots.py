@@ -36,7 +36,7 @@ class Snapshots:
         """The workers that have not handed in their state yet."""
 
     def due(self, version: int) -> bool:
-        """Whether a checkpoint is to begin after this commit."""
+        """Return whether a checkpoint is to begin after this commit."""
         # One checkpoint at a time: a slow disk skips checkpoints instead of filling the memory.
         if self._due is None or self._saved is not None or self.writing:
             return False

@@ -38,7 +38,7 @@ class WorkerFrames:
 
     @property
     def incoming(self) -> Frame:
-        """Where the next order arrives."""
+        """Return where the next order arrives."""
         return self._incoming[self._turn]
 
     def take(self) -> Any:

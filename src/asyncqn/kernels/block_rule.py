@@ -122,7 +122,7 @@ def settle(parts, b, pieces):
 
 @shared_rule
 def help_after(times, backup_after):
-    """How long a part is out before it is duplicated.
+    """Return how long a part is out before it is duplicated.
 
     Help that is not needed keeps its worker from the next version, so where times are steady there
     should be none; where they scatter, the slowest of many is far beyond the mean, and help must begin

@@ -34,7 +34,7 @@ def _four_dots(a, b, c, e, theta, z):
 
 @reducing_piece
 def fits(n, d, theta, rows):
-    """Whether sizes fit and every row exists: compiled code would read beyond its arrays."""
+    """Return whether sizes fit and every row exists: compiled code would read beyond its arrays."""
     beyond = 0
     for r in range(rows.size):
         beyond += rows[r] < 0 or rows[r] >= n

@@ -68,7 +68,7 @@ def draw_time(timing, w, k, seed):
 
 @strict_piece
 def no_time_left(w):
-    """What a queue returns in the place of a length when worker w needs more times than were drawn."""
+    """Return what a queue returns in the place of a length when worker w needs more times than were drawn."""
     return -2 - w
 
 
@@ -235,7 +235,7 @@ def _send_round(timing, state, broadcast):
 
 @kernel
 def _begin_round(timing, state, seed):
-    """When every worker will have computed on the broadcast; returns a worker without times, or -1."""
+    """Return when every worker will have computed on the broadcast; returns a worker without times, or -1."""
     half = timing.message / 2.0
     for w in range(state.size):
         for _ in range(2):
@@ -257,7 +257,7 @@ def _begin_round(timing, state, seed):
 
 @kernel
 def _receive_round(timing, state, busy):
-    """When the master will have received every answer, one after the other from time `busy` on."""
+    """When the master will have received every update, one after the other from time `busy` on."""
     half, W = timing.message / 2.0, state.size
     for w in range(W):
         state[w]["heard"] = state[w]["finish"] + half if state[w]["finish"] <= state[w]["death"] else np.inf
@@ -277,7 +277,7 @@ def _receive_round(timing, state, busy):
 
 @kernel
 def _living(timing, now):
-    """How many workers are there, and until when that number holds."""
+    """Return how many workers are there, and until when that number holds."""
     living, until = 0, np.inf
     for w in range(timing.worker.size):
         living += _alive(timing, w, now)
@@ -299,7 +299,7 @@ def _silent(timing, state, now, first):
 
 @kernel
 def _close_round(timing, state, timeout, quorum, reached, answered):
-    """When the round is over (-1: never), and how many have answered, their numbers in `answered`.
+    """Return when the round is over (-1: never), and how many have answered, their numbers in `answered`.
 
     One silent worker keeps a round open, so the next is looked for only when that one was heard.
     """
@@ -344,7 +344,7 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
     Round n closes when every living worker answered, or when `timeout` has passed since the
     broadcast reached the workers and at least quorum * (living workers) answered.  A late worker
     finishes its useless computation (recorded with commit 0), then takes up the newest broadcast.
-    Each message of a broadcast keeps the master for `reply` (a tree sends fewer) and each answer, late ones
+    Each message of a broadcast keeps the master for `reply` (a tree sends fewer) and each update, late ones
     too, for `link`; the broadcast goes first.
     `state` (of ROUND, zeros) is worked in.  The last number returned may be `no_time_left`.
     """

@@ -91,7 +91,7 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
     """Delete the compiled kernels in `cache` if a source in `folder`, or one of asyncqn's, has changed.
 
     numba compares only the file in which a kernel is defined, not the files whose pieces are compiled into
-    it: after an edit or an upgrade it would go on with an old piece, and with other numbers.  A package
+    it: after an edit or an upgrade it would continue with an old piece, and with other numbers.  A package
     with kernels of its own calls this once, from the `__init__` of the folder that holds them.
 
     Parameters
@@ -135,7 +135,7 @@ def cache_folder() -> Path:
 
 
 def nothing_compiled_yet() -> bool:
-    """Whether the first kernels of a program on this machine are still to be compiled."""
+    """Return whether the first kernels of a program on this machine are still to be compiled."""
     return next(cache_folder().glob("*.nbc"), None) is None
 
 

@@ -77,7 +77,7 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
 
 
 def room(gram):
-    """What `factor` works in: two matrices, and the slots by age."""
+    """Return what `factor` works in: two matrices, and the slots by age."""
     return np.empty_like(gram), np.empty(len(gram[0]), np.int64)
 
 

@@ -1,18 +1,18 @@
 """Which part of the data the next computation gets, where answers are committed one by one.
 
     in turn     part k mod P at the k-th hand-out
-    by age      of the parts nobody computes, the one whose newest answer read the oldest version
+    by age      of the parts nobody computes, the one whose newest update read the oldest version
     at random   drawn anew at every hand-out, a function of the seed and of how many there were
 
 The order is a function of what was handed out, answered and lost before, so that simulator and real engines,
 which both call these functions, hand out the same parts for the same events.
 
 By age, a part that was in somebody's hand while every active part was handed out `HELD_ROUNDS` times is given
-up: another worker may get it, and the late answer, if it comes, frees nothing.  So the parts of workers that
+up: another worker may get it, and the late update, if it comes, frees nothing.  So the parts of workers that
 are many times slower than others do not stay behind.
 
 Parts may become active one after the other: `first` at the start; once the answers are `rounds` times as
-many, one more, and another with every `each` answers from there on; from `quick` parts on with every answer.
+many, one more, and another with every `each` answers from there on; from `quick` parts on with every update.
 """
 
 from __future__ import annotations

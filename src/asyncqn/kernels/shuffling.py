@@ -42,7 +42,7 @@ def _width(n):
 
 @strict_piece
 def _permute(x, n, bits, keys):
-    """Where the pass's permutation of 0..n-1 sends x."""
+    """Return where the pass's permutation of 0..n-1 sends x."""
     right_bits = np.uint64(bits // 2)
     left_bits = np.uint64(bits) - right_bits
     x = np.uint64(x)

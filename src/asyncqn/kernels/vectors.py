@@ -84,7 +84,7 @@ def inspect(a, words, limit):
 
 @kernel
 def is_range(rows):
-    """Whether rows = first, first + 1, first + 2, ...; random rows are found out at once."""
+    """Return whether rows = first, first + 1, first + 2, ...; random rows are found out at once."""
     first, n = rows[0], len(rows)
     if rows[n - 1] - first != n - 1:
         return False

@@ -116,7 +116,7 @@ class SparseRows:
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
-        """What kernels take."""
+        """Return what kernels take."""
         return self.indptr, self.indices, self.data, self.columns
 
     def sums(

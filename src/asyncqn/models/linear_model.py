@@ -150,7 +150,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @property
     def _outputs(self) -> int:
-        """How many numbers x_i'theta a row has: theta holds so many vectors, one after the other."""
+        """Return how many numbers x_i'theta a row has: theta holds so many vectors, one after the other."""
         return 1
 
     @property
@@ -220,7 +220,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @cached_property
     def _responses_and_weights(self) -> tuple[Vector, Vector]:
-        """What kernels take: no weights where all are 1, and no offset."""
+        """Return what kernels take: no weights where all are 1, and no offset."""
         weights: Vector = _NONE if self.weights is None else self.weights
         if self.offset is None or self._without_offset is None:
             return self.y, weights
@@ -277,7 +277,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         return float(value)
 
     def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
-        """Whether sizes fit, and U; its gradient and the diagonal are written where there is room."""
+        """Return whether sizes fit, and U; its gradient and the diagonal are written where there is room."""
         return self._rows.sums(self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:

@@ -43,7 +43,7 @@ _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 
 
 def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
-    """How many of a sample's rows S is made of."""
+    """Return how many of a sample's rows S is made of."""
     least, most = (_LEAST_OF_ALL, _OF_ALL) if sample >= n_data else (_LEAST_OF_A_SAMPLE, _OF_A_SAMPLE)
     affordable = max(least * dim, _COST * n_data // dim)
     return min(sample, affordable, most * dim)
@@ -57,7 +57,7 @@ def frequent(counts: Vector, dim: int) -> Rows:
 
 
 def rows_for_block(size: int, sample: int) -> int:
-    """How many of a sample's rows S is made of, where it is of a block of columns of sparse rows."""
+    """Return how many of a sample's rows S is made of, where it is of a block of columns of sparse rows."""
     return min(sample, _OF_A_SAMPLE * size)
 
 

@@ -195,7 +195,7 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, Parameter]:
 
 @cache
 def file_type(make: Callable[..., Any], kind: str | None = None) -> Any:
-    """What a file says of an object, as a structure of msgspec: its parameters, and its kind."""
+    """Return what a file says of an object, as a structure of msgspec: its parameters, and its kind."""
     fields: list[Any] = []
     for name, about in parameters_of(make).items():
         hint = Any if about.kind.in_files is None else about.kind.in_files
@@ -365,7 +365,7 @@ def _instance(cls: type[Any]) -> Kind:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether an object has a member; one whose computation fails tells so where it is used."""
+    """Return whether an object has a member; one whose computation fails tells so where it is used."""
     try:
         getattr(value, name)
     except AttributeError:

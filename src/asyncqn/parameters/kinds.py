@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What a value must be, in words."""
+        """Return what a value must be, in words."""
         *others, last = self.words
         return f"{', '.join(others)} or {last}" if others else last
 

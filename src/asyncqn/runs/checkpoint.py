@@ -153,7 +153,7 @@ def _require_leaf(name: str, fits: bool) -> None:
 class Saved:
     """One checkpoint: numbers and words in `document`, arrays, and `logs` of what only grows.
 
-    One that was loaded has the content of its logs in `arrays`; `files` are those logs, to go on with,
+    One that was loaded has the content of its logs in `arrays`; `files` are those logs, to continue with,
     and `seen` is what the folder's documents were.
     """
 
@@ -176,7 +176,7 @@ class Saved:
         return {name: a for name, a in self.arrays.items() if name.startswith(f"worker.{worker}.")}
 
     def schedule(self) -> Schedule:
-        """What was recorded so far; computations under way count as dropped."""
+        """Return what was recorded so far; computations under way count as dropped."""
         columns = with_prefix("schedule.", self.arrays)
         return Schedule.from_arrays(columns) if columns else Schedule.serial(0)  # before the first commit
 

@@ -34,7 +34,7 @@ def run_schedule(
     Parameters
     ----------
     request : Request
-        What is run; its checkpoints are written, and the run goes on from theirs.
+        What is run; its checkpoints are written, and the run continues from theirs.
     schedule : Schedule
         Who reads which version, and which commit delivers it.
     engine : EngineManifest
@@ -55,13 +55,13 @@ def run_schedule(
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of a loop, and sets it to the one that the run goes on from."""
+    """Writes the checkpoints of a loop, and sets it to the one that the run continues from."""
 
     def __init__(self, checkpoints: Checkpoints, manifest: dict[str, Any]) -> None:
         self.checkpoints, self.manifest = checkpoints, manifest
 
     def begin(self, loop: Loop) -> None:
-        """Make the folder ready; go on from its checkpoint, where there is one."""
+        """Make the folder ready; continue from its checkpoint, where there is one."""
         self.checkpoints.prepare()
         start = self.checkpoints.start
         if start is not None:

@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct):
 
 
 def problem_entry(problem: Problem) -> dict[str, Any]:
-    """What a manifest says of the problem."""
+    """Return what a manifest says of the problem."""
     return {
         "name": type(problem).__name__,
         "reference": reference_of(problem),
@@ -90,7 +90,7 @@ def problem_entry(problem: Problem) -> dict[str, Any]:
 
 
 def run_manifest(request: Request, engine: EngineManifest, data: str | None = None) -> dict[str, Any]:
-    """What was run, with what, and where: enough to run it again.
+    """Return what was run, with what, and where: enough to run it again.
 
     data: the digest of the problem's data, where it was computed before.
     """

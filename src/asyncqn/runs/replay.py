@@ -188,7 +188,7 @@ def first_difference(recorded: Run, again: Run) -> str | None:
 
 
 def _cause(recorded: Run, again: Run) -> str:
-    """What changed between a recording and its replay, as far as the two can tell."""
+    """Return what changed between a recording and its replay, as far as the two can tell."""
     old, new = recorded.manifest, again.manifest
     # Other data explain every difference, so nothing else is worth naming.
     if old.get("data") and new.get("data") and old["data"] != new["data"]:

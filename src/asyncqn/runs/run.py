@@ -145,7 +145,7 @@ class Run:
         """Compute the run again with something changed, and the same rows and noise otherwise.
 
         Random numbers belong to a worker and to the number of its step, so everything that is not changed
-        stays the same to the bit, and the difference of two such runs is an effect and not luck.
+        stays the same bit for bit, and the difference of two such runs is an effect and not luck.
 
         Parameters
         ----------

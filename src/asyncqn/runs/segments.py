@@ -26,7 +26,7 @@ Entry = dict[str, Any]
 def segments_after(
     start: Saved, now: Mapping[str, Any], from_commit: int, from_row: int | None
 ) -> list[Entry]:
-    """The segments of a run that goes on from `start` with the manifest `now`; [] where nothing changed."""
+    """The segments of a run that continues from `start` with the manifest `now`; [] where nothing changed."""
     before = start.document["manifest"]
     # A run without changes stores no segments; its whole past is the first one.
     segments: list[Entry] = list(before.get("segments") or [_entry(before, 0, 0, 0)])
@@ -52,7 +52,7 @@ def _entry(manifest: Mapping[str, Any], from_commit: int, from_row: int | None, 
 def differences(
     saved: Saved, problem: Entry, algorithm: Entry, theta0: Array, given: Problem | None
 ) -> list[str]:
-    """What a checkpoint was written with, where it is not what it shall go on with.
+    """Return what a checkpoint was written with, where it is not what it shall continue with.
 
     U at the start is compared for a problem that was `given`, up to the rounding of another processor.
     """

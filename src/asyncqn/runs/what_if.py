@@ -62,7 +62,7 @@ def changed(run: Run, change: Change) -> Run:
 
 
 def _engine(run: Run, change: Change, cluster: Cluster | None) -> EngineManifest:
-    """What the manifest says of the engine: that of the run, and what was changed."""
+    """Return what the manifest says of the engine: that of the run, and what was changed."""
     asked = {name: value for name, value in change._asdict().items() if value not in (None, False)}
     if change.algorithm is not None:
         asked["algorithm"] = type(change.algorithm).__name__

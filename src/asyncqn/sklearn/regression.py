@@ -42,7 +42,7 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _first(self, problem: LinearModel) -> Array | None:
-        """Where a fit begins; None: at the problem's own start."""
+        """Return where a fit begins; None: at the problem's own start."""
         return None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -81,7 +81,7 @@ class _Regressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return np.array([*last, *self._further()], problem.dtype)
 
     def _further(self) -> list[float]:
-        """What theta holds after coefficients and intercept."""
+        """Return what theta holds after coefficients and intercept."""
         return []
 
     def predict(self, X: Any) -> Numbers:

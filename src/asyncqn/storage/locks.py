@@ -144,7 +144,7 @@ def _owner(content: bytes) -> str:
 
 
 def held_by(folder: Path) -> str | None:
-    """Who holds the lock of a folder, in words; None where nobody does, or nobody can know.
+    """Return who holds the lock of a folder, in words; None where nobody does, or nobody can know.
 
     The question itself takes a shared lock for a moment, and only where a process has left its name
     without releasing the lock.

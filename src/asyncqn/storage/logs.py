@@ -88,7 +88,7 @@ class LogFile:
 
 
 def read_log(folder: Path, entry: LogEntry) -> tuple[npt.NDArray[Any], LogFile]:
-    """The records that an entry names, and the file to go on with."""
+    """The records that an entry names, and the file to continue with."""
     path = folder / Path(entry.name).name
     dtype = np.dtype([(str(name), str(kind)) for name, kind in entry.fields])
     if (

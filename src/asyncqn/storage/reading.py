@@ -123,7 +123,7 @@ def read_settled(
 
 
 def version_of(folder: str | Path, kind: Kind) -> tuple[int, ...]:
-    """What identifies the version of a folder: every write replaces the document by a new file."""
+    """Return what identifies the version of a folder: every write replaces the document by a new file."""
     try:
         status = os.stat(Path(folder) / kind.document)
     except (OSError, ValueError):

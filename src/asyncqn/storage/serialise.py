@@ -42,7 +42,7 @@ def to_json(value: Any) -> Any:
 
 
 def is_own(kind: Any) -> bool:
-    """Whether a kind names a user's own class, as "module:Class"."""
+    """Return whether a kind names a user's own class, as "module:Class"."""
     return isinstance(kind, str) and ":" in kind
 
 

@@ -59,7 +59,7 @@ class Kind:
     advice: str = ""
 
     def plain_name(self, name: str) -> str | None:
-        """Which of this kind's files a name with a token stands for; None: not one of ours."""
+        """Return which of this kind's files a name with a token stands for; None: not one of ours."""
         plain, token = _plain_name(name)
         return plain if token and plain in (*self.files, self.document) else None
 

@@ -93,7 +93,7 @@ def _numbers(column: npt.NDArray[Any]) -> list[float | int | None]:
 
 
 def _facts(run: Seen) -> dict[str, str]:
-    """What the head of the page says, in words."""
+    """Return what the head of the page says, in words."""
     made, stale = run.manifest, run.schedule.staleness
     parameters = made["algorithm"]["parameters"] or {}
     shown = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in parameters.items())
@@ -132,7 +132,7 @@ def _timeline(schedule: Schedule, born: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _staleness(schedule: Schedule, group: int, lines: int) -> dict[str, Any]:
-    """How many answers of each worker were 0, 1, 2-3, 4-7, ... commits stale."""
+    """Return how many answers of each worker were 0, 1, 2-3, 4-7, ... commits stale."""
     kept = schedule.commit != DROPPED
     stale, line = schedule.staleness.astype(np.int64), schedule.worker[kept] // group
     place = np.where(stale > 0, np.floor(np.log2(np.maximum(stale, 1))).astype(np.int64) + 1, 0)

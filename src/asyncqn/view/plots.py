@@ -103,7 +103,7 @@ def comparison(runs: Mapping[str, Run | Seen], metric: str, target: float | None
 
 
 def births(run: Run | Seen) -> dict[int, float]:
-    """When the workers of a simulated run joined, for those that joined late."""
+    """Return when the workers of a simulated run joined, for those that joined late."""
     joins = run.manifest["engine"].get("cluster", {}).get("joins", {})
     return {int(worker): float(time) for worker, time in joins.items()}
 

@@ -16,7 +16,7 @@ MICROSECONDS_PER_UNIT = 1e3
 
 
 def starts(workers: Iterable[int], times: Iterable[float], births: Mapping[int, float]) -> list[float]:
-    """When computations began of which a schedule says when they ended.
+    """Return when computations began of which a schedule says when they ended.
 
     A worker starts anew the moment its previous one is committed: at its previous end (at first: at its
     birth, or 0).  So a computation includes messages and waiting.

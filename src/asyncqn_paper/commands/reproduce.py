@@ -23,7 +23,7 @@ def reproduce(
         bool, typer.Option("--compute/--publish", help="Compute what is missing, or show what is there.")
     ] = True,
 ) -> None:
-    """Reproduce the paper; finished cells are not computed again, and an interrupted call goes on.
+    """Reproduce the paper; finished cells are not computed again, and an interrupted call continues.
 
     The full size takes hours. Stop it when you like: `--publish` then writes the page of what is finished.
     """

@@ -109,7 +109,7 @@ def tune(
         Path | None, typer.Option(help="Study file; goes on from it. Default: runs/tuned/NAME.json")
     ] = None,
 ) -> None:
-    """Search parameters by simulated time to a goal; an interrupted study goes on from its file."""
+    """Search parameters by simulated time to a goal; an interrupted study continues from its file."""
     from asyncqn.lab import known_algorithm
 
     known_algorithm(algorithm)
@@ -125,7 +125,7 @@ def tune(
 
 
 def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timing:
-    """The times as given; else those of the study that goes on; else measured, to three digits."""
+    """The times as given; else those of the study that continues; else measured, to three digits."""
     from asyncqn.lab import load_study
     from asyncqn_paper.movielens import Timing, measure_timing, model, parameters, size_of
 

@@ -181,7 +181,7 @@ def _rows(get: Get, setting: Setting, variances: Sequence[float], seeds: int) ->
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """What every finished setting says, for every target."""
+    """Return what every finished setting says, for every target."""
     found = []
     batches, variances, seeds = _size(full)
     for setting in (setting for batch in batches for setting in batch):

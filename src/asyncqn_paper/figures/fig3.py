@@ -131,7 +131,7 @@ def _words(setting: dict[str, Any]) -> dict[str, str]:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """What every finished setting says."""
+    """Return what every finished setting says."""
     found: list[Outcome] = []
     batches, variances, _, _ = _size(full)
     for setting in (setting for batch in batches for setting in batch):

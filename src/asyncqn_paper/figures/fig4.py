@@ -58,7 +58,7 @@ class Factorization(Cell):
 
     @property
     def duration(self) -> float:
-        """How long the run lasts, whatever the method."""
+        """Return how long the run lasts, whatever the method."""
         return self.steps * _interval(self.timing(SGD), SGD, self.payer)
 
     def measure(self) -> list[Record]:
@@ -166,7 +166,7 @@ def last(run: Sequence[Record]) -> float:
 
 
 def first_below(run: Sequence[Record], target: float, name: str = "time") -> float | None:
-    """When the RMSE first was at most `target`, interpolated between rows; None: never."""
+    """Return when the RMSE first was at most `target`, interpolated between rows; None: never."""
     before = run[0]
     for row in run:
         if row["rmse"] is not None and row["rmse"] <= target:
@@ -203,7 +203,7 @@ def jitter(run: Sequence[Record]) -> float:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """What every finished setting says."""
+    """Return what every finished setting says."""
     found: list[Outcome] = []
     batches, _ = _size(full)
     for choices in (choices for batch in batches for choices in batch):

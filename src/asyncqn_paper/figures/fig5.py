@@ -116,7 +116,7 @@ def share_of(values: Sequence[float]) -> Estimate:
 
 
 def outcomes(get: Get, full: bool) -> list[Outcome]:
-    """What every finished setting says."""
+    """Return what every finished setting says."""
     found: list[Outcome] = []
     for choices in (choices for batch in _size(full)[0] for choices in batch):
         runs = _rows(get, full, choices)

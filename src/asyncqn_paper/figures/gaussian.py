@@ -107,7 +107,7 @@ class _Watch:
 
     @property
     def arrived(self) -> bool:
-        """Whether all targets are reached."""
+        """Return whether all targets are reached."""
         return len(self.times) == len(self.targets)
 
     def __call__(self, progress: Progress) -> None:

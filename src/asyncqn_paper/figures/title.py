@@ -149,7 +149,7 @@ class Starts(Cell):
         return ASLBFGS(h, gamma, beta, memory=3, batch=ROWS - OVERLAP, overlap=OVERLAP, **rule)
 
     def last_points(self, seed: int) -> list[Array]:
-        """Where the runs of the arm end; one that diverged ends nowhere."""
+        """Return where the runs of the arm end; one that diverged ends nowhere."""
         model, _, top = instance(self.problem, seed)
         commits, points = COMMITS[self.problem] // self.restarts, []
         for number in range(self.restarts):

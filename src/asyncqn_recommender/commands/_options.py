@@ -43,7 +43,7 @@ class ReadingOptions:
     skip_bad: Annotated[bool, option(_FILE, "Skip bad rows instead of stopping.", "--skip-bad")] = False
 
     def given(self) -> dict[str, Any]:
-        """What is said, in the words of `read_ratings`."""
+        """Return what is said, in the words of `read_ratings`."""
         said = {name.removesuffix("_column"): value for name, value in vars(self).items()}
         return {name: value for name, value in said.items() if value}
 

@@ -45,7 +45,7 @@ def demo(
         Path, typer.Option(help="Where the picture, the model, the runs and the report go.", metavar="DIR")
     ] = Path("demo-output"),
 ) -> None:
-    """A cluster with stragglers, real threads replayed to the bit, a recommender; writes report.html."""
+    """A cluster with stragglers, real threads replayed bit for bit, a recommender; writes report.html."""
     import numpy as np
 
     from asyncqn import replay

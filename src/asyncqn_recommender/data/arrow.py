@@ -54,7 +54,7 @@ def encode_text_column(column: Any, what: str) -> tuple[Index, Ids]:
 
 
 def usable_rows(table: Any, names: Names) -> npt.NDArray[np.bool_]:
-    """Which rows have a user, an item and a finite rating."""
+    """Return which rows have a user, an item and a finite rating."""
     compute = arrow("pyarrow.compute")
     floating = arrow("pyarrow.types").is_floating
     mask = np.ones(len(table), dtype=bool)

@@ -200,7 +200,7 @@ def load_reading(name_or_path: str | os.PathLike[str], **reading: Any) -> Readin
 
 
 def _is_sound(target: Path) -> bool:
-    """Whether a set is stored that opens; a damaged one is made again."""
+    """Return whether a set is stored that opens; a damaged one is made again."""
     if not is_store(target):
         return False
     try:

@@ -106,7 +106,7 @@ def _with_header(
 
 
 def _has_decimal_commas(lines: list[str], delimiter: str, place: int) -> bool:
-    """Whether ratings of the first rows are written as 3,5, and none as 3.5."""
+    """Return whether ratings of the first rows are written as 3,5, and none as 3.5."""
     try:
         words = [row[place].strip() for row in csv.reader(lines, delimiter=delimiter) if len(row) > place]
     except csv.Error:
@@ -115,7 +115,7 @@ def _has_decimal_commas(lines: list[str], delimiter: str, place: int) -> bool:
 
 
 def _tells_a_number(lines: list[str], delimiter: str, place: int) -> bool:
-    """Whether the first row has a number at this place."""
+    """Return whether the first row has a number at this place."""
     try:
         float(next(row for row in csv.reader(lines, delimiter=delimiter) if row)[place])
     except (csv.Error, StopIteration, IndexError, ValueError):

@@ -35,7 +35,7 @@ def check_policy(duplicates: str | None) -> None:
 
 
 def repeated_rows(ratings: Ratings) -> npt.NDArray[np.bool_]:
-    """Which rows repeat the (user, item) pair of an earlier row."""
+    """Return which rows repeat the (user, item) pair of an earlier row."""
     if len(ratings) <= COMPILE_FROM:
         pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
         _, first = np.unique(pairs, return_index=True)

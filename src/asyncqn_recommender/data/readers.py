@@ -50,7 +50,7 @@ class Reading(NamedTuple):
     repeated: int = 0
 
     def remarks(self) -> list[str]:
-        """What a person should hear: the first bad rows, and the totals."""
+        """Return what a person should hear: the first bad rows, and the totals."""
         said = [f"Skipped: {problem}" for problem in self.problems]
         if self.skipped:
             said.append(f"bad rows skipped: {self.skipped:,}")

@@ -125,7 +125,7 @@ def _quoted(text: io.TextIOWrapper, dialect: Dialect) -> Iterator[tuple[int, lis
 
 
 def _fault(fields: list[str], dialect: Dialect) -> str | None:
-    """What is wrong with a row, or None."""
+    """Return what is wrong with a row, or None."""
     if len(fields) != dialect.width:
         return (
             f"found {len(fields)} field{'s' * (len(fields) != 1)} where {dialect.width} separated by "

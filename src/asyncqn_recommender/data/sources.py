@@ -53,7 +53,7 @@ class Source:
 
     @property
     def plain(self) -> bool:
-        """Whether the bytes of the path are those of the file."""
+        """Return whether the bytes of the path are those of the file."""
         return self.member is None and self.packed is None
 
     @property

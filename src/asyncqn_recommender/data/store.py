@@ -157,7 +157,7 @@ def _read_columns(folder: Path, verify: bool) -> Ratings:
 
 
 def is_store(path: str | Path) -> bool:
-    """Whether `path` looks like a stored set, sound or damaged."""
+    """Return whether `path` looks like a stored set, sound or damaged."""
     try:
         names = os.listdir(path)
     except (OSError, ValueError):

@@ -89,7 +89,7 @@ def synthetic_ratings(
 
 
 def _counts(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """How many ratings each user gives: log-normal above a floor, below a ceiling, of exact sum."""
+    """Return how many ratings each user gives: log-normal above a floor, below a ceiling, of exact sum."""
     ceiling = max(int(_MOST * n_items), -(-n_ratings // n_users))
     floor = min(_FEWEST, n_items, n_ratings // n_users)
     weight = np.exp(_ACTIVITY_SIGMA * rng.standard_normal(n_users))

@@ -31,7 +31,7 @@ _I32 = ir.IntType(32)
 
 
 def width(rank: int) -> Any:
-    """What to pass to the kernels as `width` for rows of `rank` numbers."""
+    """Return what to pass to the kernels as `width` for rows of `rank` numbers."""
     return (0,) * rank if rank <= WIDEST_VECTOR else np.zeros(rank, np.int8)
 
 

@@ -62,7 +62,7 @@ BELIEF = 2.0
 LEAD, FADING = 3.0, 0.9
 """The scatter is not used where its lead over I is below minus this; the factor on it for every new pair."""
 TURNS = 5
-"""After more turns than this a plan goes on with exact gradients."""
+"""After more turns than this a plan continues with exact gradients."""
 
 
 class Table(NamedTuple):
@@ -141,7 +141,7 @@ class Progress(NamedTuple):
 
     @property
     def scattered(self) -> bool:
-        """Whether H0 is made of the scatter; it is c I where the pairs say that F misleads."""
+        """Return whether H0 is made of the scatter; it is c I where the pairs say that F misleads."""
         return self.lead >= -LEAD
 
 
@@ -178,7 +178,7 @@ def enter(table: Table, progress: Progress, update: Update) -> Progress:
 
 
 def window_is_full(iterate: Iterate, progress: Progress, first: int) -> bool:
-    """Whether enough parts have moved for a pair; first: how many are active at the start."""
+    """Return whether enough parts have moved for a pair; first: how many are active at the start."""
     if iterate.memory.stored > 0:
         enough = max(SHARE * progress.seen, HALF * min(first, iterate.theta.size))
     else:
@@ -187,7 +187,7 @@ def window_is_full(iterate: Iterate, progress: Progress, first: int) -> bool:
 
 
 def may_step(progress: Progress, first: int) -> bool:
-    """Whether enough parts have answered for a step."""
+    """Return whether enough parts have answered for a step."""
     return progress.seen >= max(2.0, EARLY * first)
 
 
@@ -197,7 +197,7 @@ def initial_of(iterate: Iterate, progress: Progress) -> ScatterInverse:
 
 
 def harmful(iterate: Iterate, progress: Progress) -> bool:
-    """Whether the parts that have moved are worse off, beyond error and sampling."""
+    """Return whether the parts that have moved are worse off, beyond error and sampling."""
     count, d = progress.moved, iterate.theta.size
     mean = progress.rise / count
     error = math.sqrt(max(progress.squares / count - mean * mean, 0.0) / count)
@@ -271,7 +271,7 @@ def turn_back(iterate: Iterate, table: Table, progress: Progress, version: int) 
 
 
 def above_start(iterate: Iterate, progress: Progress, finite: bool, value: float, commit: Commit) -> bool:
-    """Whether U is higher at theta, to which the table's steps have led, than at the start.
+    """Return whether U is higher at theta, to which the table's steps have led, than at the start.
 
     U at the start is asked for only where an estimate, or the lack of one, leaves a doubt.
     """

@@ -131,7 +131,7 @@ class QuasiNewton(Checked, ABC):
 
     @property
     def rule(self) -> PairRule:
-        """When a pair is admitted: its cosine decides alone, whatever its scale."""
+        """Return when a pair is admitted: its cosine decides alone, whatever its scale."""
         return PairRule(0.0, COSINE)
 
     @property

@@ -5,7 +5,7 @@ ones this is L-BFGS, `versions` versions on each, pairs kept when the sample gro
 one row of 16, and again on all rows, comes the Hessian of 20 d rows of the sample: d + 1 gradients of these
 rows, so 20 d^2 rows in all, made symmetric.  Where it is positive definite, its inverse is the H0 of
 everything that follows and pairs are forgotten, as in `MetricLBFGS`; where it is not, or a gradient was not
-finite, L-BFGS goes on.
+finite, L-BFGS continues.
 """
 
 from __future__ import annotations

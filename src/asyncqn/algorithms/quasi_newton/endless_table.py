@@ -16,7 +16,7 @@ holding
     does not depend on the numbers.  Only a held point can say that a run has converged.
 
 A point is held when |mean g| has become small, and after 50, 100, 200, ... updates per part.  Where U has
-fallen there the table goes on from it.  Where U has risen theta returns to the last held point, and where
+fallen there the table continues from it.  Where U has risen theta returns to the last held point, and where
 neither U nor |g| fell it stays: an *exact phase* begins, in which the safeguard's trials are held one after
 the other, until 5, 10, 20, ... of them were accepted.  One also begins after more than `TURNS` turns since
 the last held point, and where a point is held for the number of updates and there was a turn before it: so
@@ -223,7 +223,7 @@ class EndlessTable(Plan):
         )
 
     def _hold_if_due(self, progress: Progress, hold: Hold, version: int) -> Hold:
-        """Hold theta where the slope has become small, or where the table has gone on for long."""
+        """Hold theta where the slope has become small, or where the table has continued for long."""
         slope = FIRST_SLOPE * progress.first_norm if math.isnan(hold.slope) else hold.slope
         long = hold.updates >= FIRST_CHECK * 2**hold.checks * self.parts
         if progress.norm > slope and not long:
@@ -258,7 +258,7 @@ class EndlessTable(Plan):
         return (self._judge_trial if hold.trial else self._judge_arrival)(iterate, at, value, commit)
 
     def _judge_trial(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
-        """Judge a trial of the safeguard; at the end of an exact phase the table goes on."""
+        """Judge a trial of the safeguard; at the end of an exact phase the table continues."""
         table, progress, hold = iterate.course
         before = iterate.trial.kept
         trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
@@ -318,7 +318,7 @@ class EndlessTable(Plan):
         return iterate._replace(trial=trial, course=Course(table, progress, hold))
 
     def _go_on(self, iterate: Iterate, version: int) -> Iterate:
-        """Go on with the table from the point that was held, at which all entries are."""
+        """Continue with the table from the point that was held, at which all entries are."""
         table, progress, hold = iterate.course
         if progress.moved >= 2:
             progress = self._close(iterate, progress)

@@ -95,5 +95,5 @@ class GrowingLBFGS(QuasiNewton):
 
     @property
     def growing_versions(self) -> int:
-        """How many versions there are before those on all rows."""
+        """Return how many versions there are before those on all rows."""
         return sum(sample.commits or 0 for sample in self.plan.samples)

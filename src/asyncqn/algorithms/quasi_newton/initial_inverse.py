@@ -123,7 +123,7 @@ class ScalarInverse:
         return share_of(problem, theta, at.rows, at.share)
 
     def known(self, memory: PairMemory) -> bool:
-        """Whether H has a scale, so that H g is a step."""
+        """Return whether H has a scale, so that H g is a step."""
         return memory.stored > 0
 
     def apply(self, memory: PairMemory, v: Array) -> None:

@@ -54,7 +54,7 @@ class Sample(NamedTuple):
     """They also bring one at every version that is a multiple of this."""
 
     def asks(self, version: int) -> bool:
-        """Whether the updates on its version bring a summary of the curvature."""
+        """Return whether the updates on its version bring a summary of the curvature."""
         return version in self.renewals or (self.period is not None and version % self.period == 0)
 
 
@@ -125,7 +125,7 @@ class Samples(Plan):
         return [0, *(int(version) for version in last_versions(self.stages)[:-1])]
 
     def asks(self, read: int) -> bool:
-        """Whether the updates on version `read` bring a summary of the curvature."""
+        """Return whether the updates on version `read` bring a summary of the curvature."""
         stage = stage_index(self.stages, read)
         return self.samples[stage].asks(read - self._begins[stage])
 

@@ -77,12 +77,12 @@ class ScatterMatrix(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether H0 was made."""
+        """Return whether H0 was made."""
         return bool(self.factored[0] > 0)
 
     @property
     def whole(self) -> bool:
-        """Whether F is a matrix, and not only its diagonal."""
+        """Return whether F is a matrix, and not only its diagonal."""
         return len(self.F) == self.last.size
 
     def note(self, update: Array) -> None:

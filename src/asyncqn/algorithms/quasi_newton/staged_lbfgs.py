@@ -95,7 +95,7 @@ class StagedLBFGS(QuasiNewton):
 
     @checked
     def commits_for(self, epochs: Annotated[float, parameter("Passes over the data", gt=0.0)]) -> int:
-        """How many commits make `epochs` passes over the data: batches first, then whole passes."""
+        """Return how many commits make `epochs` passes over the data: batches first, then whole passes."""
         warm = min(self.warmup, round(epochs * self.batches))
         return max(1, warm + math.ceil(epochs - self.warmup / self.batches - 1e-9))
 

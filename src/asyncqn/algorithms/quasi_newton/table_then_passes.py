@@ -66,7 +66,7 @@ class TableThenPasses(Plan):
 
     @cached_property
     def table_commits(self) -> int:
-        """How many commits there are before the exact passes."""
+        """Return how many commits there are before the exact passes."""
         return growth_of(self.parts, self.first).answers(self.parts) + self.sweeps * self.parts
 
     @cached_property

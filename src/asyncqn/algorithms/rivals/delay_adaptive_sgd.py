@@ -7,7 +7,7 @@ age l_n, the number of commits since:
     theta += (tau / l_n) d_theta        l_n >  tau
 
 Both papers let the step fall as 1 / l_n where the delay exceeds the number of gradients under way, tau: with
-h = 1 / (4 L tau), Koloskova's bound 1 / (4 L l_n) on the step of a late answer is h tau / l_n.
+h = 1 / (4 L tau), Koloskova's bound 1 / (4 L l_n) on the step of a late update is h tau / l_n.
 """
 
 from __future__ import annotations

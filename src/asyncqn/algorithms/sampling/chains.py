@@ -41,12 +41,12 @@ class ChainMethod(Checked):
         return 0
 
     def counts(self, k: int, read: int, dim: int) -> bool:
-        """Whether the draw of a worker's k-th step counts, which read version `read`."""
+        """Return whether the draw of a worker's k-th step counts, which read version `read`."""
         settled = k // self.per_worker >= self.preparations + self.burn_in
         return settled and read >= self.warm_up_commits(dim)
 
     def finished(self, iterate: Any) -> str | None:
-        """Why the run ends before its last commit; None: it goes on.  totals[0] counts draws."""
+        """Why the run ends before its last commit; None: it continues.  totals[0] counts draws."""
         found = int(iterate.totals[0])
         return f"{found} draws were made" if found >= self.draws else None
 

@@ -211,7 +211,7 @@ class SharedMetricHMC(ChainMethod):
         return Update(x, g, facts._replace(gradients=target.gradients))
 
     def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
-        """Whether a chain's mode has negligible mass, while it may still go to a better one."""
+        """Return whether a chain's mode has negligible mass, while it may still go to a better one."""
         early = int(local.state[i]) == SEARCHED or view.numbers[STAGE] == 0
         return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
 
@@ -299,7 +299,7 @@ class SharedMetricHMC(ChainMethod):
             totals[DIVERGENT] += facts.divergent
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
-        """What the chains drew with: the factor of the metric (`metric`), the step and the length."""
+        """Return what the chains drew with: the factor of the metric (`metric`), the step and the length."""
         return {
             "metric": iterate.metric,
             "step": np.array([iterate.numbers[STEP], iterate.numbers[LENGTH], iterate.numbers[STAGE]]),

@@ -7,7 +7,7 @@ v'H^-1 v / 2 changes by -w'(v_0 + v_n)/2: no inverse is needed.  The end is acce
 min(1, exp(-(U_n - U_0) + w'(v_0 + v_n)/2)).
 
 The map is reversible and keeps volume for every fixed H, h and n, so the kernel leaves exp(-U) invariant
-whatever H is.  A trajectory that leaves the finite numbers goes on with gradients at its start, which are
+whatever H is.  A trajectory that leaves the finite numbers continues with gradients at its start, which are
 thrown away: the number of gradients, and with it the time of a step, does not depend on the state.
 """
 

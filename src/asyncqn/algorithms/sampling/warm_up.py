@@ -57,7 +57,7 @@ class File(NamedTuple):
 
 
 def new_tuning(dim: int, acceptance: float) -> Tuning:
-    """What workers are sent before anything is known."""
+    """Return what workers are sent before anything is known."""
     c = first_constant(dim)
     numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, c])
     return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
@@ -126,7 +126,7 @@ def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
 def rebuild(tuning: Tuning, file: File, version: int) -> bool:
     """Build the metric from the pairs of the last two thirds, centred on the mean of each mode's chains.
 
-    Returns False where they are too few: the chains then go on with the metric that they have.
+    Returns False where they are too few: the chains then continue with the metric that they have.
     """
     dim = tuning.best.size
     shape = Shape(*tuning.metric.shape)

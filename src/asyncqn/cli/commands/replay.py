@@ -18,7 +18,7 @@ def replay(
     out: Output,
     allow_imports: AllowImports = False,
 ) -> None:
-    """Compute a saved run again from its schedule; fails unless it is identical to the bit."""
+    """Compute a saved run again from its schedule; fails unless it is identical bit for bit."""
     from asyncqn.runs.replay import replay as replay_run
 
     try:

@@ -1,4 +1,4 @@
-"""`asyncqn resume DIR`: go on with an interrupted or killed run from its last checkpoint."""
+"""`asyncqn resume DIR`: continue with an interrupted or killed run from its last checkpoint."""
 
 from __future__ import annotations
 

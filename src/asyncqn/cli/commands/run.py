@@ -67,7 +67,7 @@ class EngineOptions:
     ] = None
 
     def overrides(self, workers: int | None) -> dict[str, Any]:
-        """What is given, as in the section [engine] of a job file."""
+        """Return what is given, as in the section [engine] of a job file."""
         said = {**vars(self), "kind": self.engine, "workers": workers}
         return {
             name: value
@@ -123,7 +123,7 @@ def run(
 ) -> None:
     """Run a job on a real engine of this machine or cluster.
 
-    Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` goes on.
+    Ctrl-C with --checkpoint ends in good order (exit 130); `asyncqn resume DIR` continues.
     Exits with 3 if the run diverged, with 4 if every worker was gone before its end.
     """
     from asyncqn.cli.jobfile import job_schema, load_job

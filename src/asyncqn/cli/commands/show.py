@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FOLLOW = "Living runs"
 WIDTH = 100
-"""Letters of a line; what is longer goes on in the next."""
+"""Letters of a line; what is longer continues in the next."""
 MOST_WORKERS = 12
 """More workers than this are shown as the busiest and the idlest."""
 

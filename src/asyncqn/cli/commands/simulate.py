@@ -34,7 +34,7 @@ def simulate(
     average and a standard deviation of 14, and messages of 10. For the paper's numbers say --paper
     linear-gaussian; with them as-L-BFGS diverges here, as the paper publishes neither its data nor its H0.
 
-    Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` goes on. Exits with 3 if the
+    Ctrl-C keeps what was computed; with --checkpoint, `asyncqn resume DIR` continues. Exits with 3 if the
     run diverged, with 4 if every worker was gone before its end (it is saved all the same), with 2 on
     bad input.
     """

@@ -30,7 +30,7 @@ def tune(
     ] = None,
     problem: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Search parameters by simulated time to a goal; an interrupted study goes on from its file.
+    """Search parameters by simulated time to a goal; an interrupted study continues from its file.
 
     The job says the problem and the cluster, --target and --metric the goal, --max-time what is too slow;
     parameters given with -p are kept, all others are searched.
@@ -52,7 +52,7 @@ def tune(
 
 
 def _words(options: SettingOptions) -> str:
-    """What is said of the job, as on a command line; the seed comes later."""
+    """Return what is said of the job, as on a command line; the seed comes later."""
     words: list[str] = []
     for f in sorted(fields(options), key=lambda f: f.name == "workers"):
         value: Any = getattr(options, f.name)

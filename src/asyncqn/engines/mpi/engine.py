@@ -170,7 +170,7 @@ def mistakes_at_rank_0() -> Iterator[None]:
 
 
 def first_rank() -> bool:
-    """Whether this is rank 0, or no MPI job at all."""
+    """Return whether this is rank 0, or no MPI job at all."""
     return bool(_mpi().COMM_WORLD.rank == 0)
 
 
@@ -188,7 +188,7 @@ def _mpi() -> Any:
 
 
 def _fingerprint(request: Request, engine: MPI) -> str:
-    """What must be the same on all ranks, in a few letters."""
+    """Return what must be the same on all ranks, in a few letters."""
     problem, theta0 = request.problem, request.theta0
     words = [
         *(type(problem).__name__, int(problem.dim), int(problem.n_data), str(theta0.dtype)),
@@ -261,7 +261,7 @@ def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
 
 
 def _abandon(mpi_master: MPIMaster) -> None:
-    """Some ranks hang in a computation: the program goes on, and at its end the job is ended for them."""
+    """Some ranks hang in a computation: the program continues, and at its end the job is ended for them."""
     ranks = ", ".join(str(i + 1) for i in sorted(mpi_master.unheard))
 
     def end() -> None:

@@ -106,7 +106,7 @@ class MPIMaster:
     # -- the beginning and the end
 
     def _join_workers(self) -> None:
-        """Give every rank its number, and the state it had where the run goes on from a checkpoint.
+        """Give every rank its number, and the state it had where the run continues from a checkpoint.
 
         No collective call: those fail on all ranks when one is lost.
         """
@@ -285,7 +285,7 @@ class MPIMaster:
 
 
 class _Losing:
-    """Around messages to one rank: where they fail because it is gone, it is lost and the run goes on."""
+    """Around messages to one rank: where they fail because it is gone, it is lost and the run continues."""
 
     def __init__(self, mpi_master: MPIMaster, i: int) -> None:
         self.mpi_master, self.i = mpi_master, i

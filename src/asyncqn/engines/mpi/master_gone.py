@@ -1,4 +1,4 @@
-"""When the master (rank 0) is gone: one worker says so in a sentence, with the command that goes on.
+"""When the master (rank 0) is gone: one worker says so in a sentence, with the command that continues.
 
 Under ULFM a worker learns of the loss as an error of MPI.  Without it the launcher sends every rank
 SIGTERM, and SIGKILL a second later; a worker on the master's machine then looks whether the master's
@@ -20,7 +20,7 @@ from asyncqn.runs.checkpoint import Checkpoints
 
 
 def say(checkpoints: Checkpoints | None) -> None:
-    """Print on stderr what became of the job, and how to go on."""
+    """Print on stderr what became of the job, and how to continue."""
     sentence = "the master (rank 0) is gone, and its run is lost: a run with checkpoints can be resumed."
     if checkpoints is not None:
         sentence = f"the master (rank 0) is gone; go on with: mpiexec ... asyncqn resume {checkpoints.folder}"
@@ -29,7 +29,7 @@ def say(checkpoints: Checkpoints | None) -> None:
 
 
 def speaks_under_ulfm(comm: Any, undefined: int) -> bool | None:
-    """Whether this rank is the one that says that the master is gone; None if the master is there."""
+    """Return whether this rank is the one that says that the master is gone; None if the master is there."""
     failed = failed_ranks(comm, undefined)
     alive = [rank for rank in range(comm.size) if rank not in failed]
     return None if 0 in alive else bool(comm.rank == alive[0])
@@ -51,7 +51,7 @@ def watched_master(comm: Any) -> int | None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process of this machine is there."""
+    """Return whether a process of this machine is there."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -66,7 +66,7 @@ def watching(master: int | None, checkpoints: Checkpoints | None) -> Iterator[No
     """Inside the block a SIGTERM that finds the master's process gone ends this one with the sentence.
 
     The main thread waits inside MPI, where no handler of Python runs: a thread hears of the signal
-    through a socket.  Without checkpoints nobody handles SIGTERM, and there is no way to go on.
+    through a socket.  Without checkpoints nobody handles SIGTERM, and there is no way to continue.
     """
     if master is None or checkpoints is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -95,7 +95,7 @@ class Worker:
         return bool(whole)
 
     def _start(self) -> None:
-        """Say that we are ready; hear our number and, where a run goes on, get the state we had."""
+        """Say that we are ready; hear our number and, where a run continues, get the state we had."""
         sent = tuple(getattr(self.iterate, name) for name in self.fields)
         nbytes = body_bytes(self.sample, self.narrow) + 2 * body_bytes(sent, self.narrow)
         offer = offer_room(nbytes) if self.shared else None

@@ -110,7 +110,7 @@ class Processes(ElasticEngine):
 
 
 def why_not_fork() -> str | None:
-    """What is loaded into this process and does not survive a fork; None where nothing is known.
+    """Return what is loaded into this process and does not survive a fork; None where nothing is known.
 
     These keep threads of their own that a copy lacks and waits for.  BLAS libraries and numba's kernels
     without parallel loops are not among them; OpenMP is not where it uses one thread, as it does in a worker.

@@ -65,7 +65,7 @@ class Slot:
 
     @property
     def inbox(self) -> Frame:
-        """Where the worker writes its update."""
+        """Return where the worker writes its update."""
         return self.frames[0]
 
     def next_outbox(self) -> Frame:

@@ -38,7 +38,7 @@ def pack(value: Any, name: str) -> int:
 
 
 def unpack(fd: int) -> Any:
-    """What `pack` put there; its arrays may be written to, and are shared until they are."""
+    """Return what `pack` put there; its arrays may be written to, and are shared until they are."""
     room = mapped(fd, os.fstat(fd).st_size, private=True)
     count = int(room[:8].view(np.int64)[0])
     sizes = room[8 : 8 * (1 + count)].view(np.int64)
@@ -47,7 +47,7 @@ def unpack(fd: int) -> Any:
 
 
 def _starts(sizes: npt.NDArray[np.int64]) -> list[int]:
-    """Where each piece begins after the head, and where all end."""
+    """Return where each piece begins after the head, and where all end."""
     ends = [8 * (1 + len(sizes))]
     for size in sizes.tolist():
         ends[-1] = -(-ends[-1] // _ALIGNED) * _ALIGNED

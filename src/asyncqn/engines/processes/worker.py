@@ -46,18 +46,18 @@ class WorkerSetup(NamedTuple):
     sample: Any
     """An update, which shows what all of them look like."""
     states: Arrays
-    """Of the workers of the checkpoint this run goes on from."""
+    """Of the workers of the checkpoint this run continues from."""
     warm: bool
     """Whether kernels are loaded by a step that is thrown away."""
 
 
 def life_of(setup: WorkerSetup) -> Callable[[socket.socket, int, int], None]:
-    """What a worker does that was forked from the master."""
+    """Return what a worker does that was forked from the master."""
     return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: setup)
 
 
 def life_from(fd: int) -> Callable[[socket.socket, int, int], None]:
-    """What a worker does that loads its setup from shared memory."""
+    """Return what a worker does that loads its setup from shared memory."""
     return lambda sock, room, nbytes: _live(sock, room, nbytes, lambda: unpack(fd))
 
 

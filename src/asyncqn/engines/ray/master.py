@@ -1,6 +1,6 @@
 """The master's side of the Ray engine: carries messages between `Coordinator` and the actors that compute.
 
-Every answer is put into one queue at the moment it arrives, and served in that order: `ray.wait`
+Every update is put into one queue at the moment it arrives, and served in that order: `ray.wait`
 would favour those who stand first in its list.  A lost actor is replaced by a new one, with an
 empty memory and a number of its own; Ray's own restarts would hide the loss from the schedule.
 """

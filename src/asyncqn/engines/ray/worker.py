@@ -97,7 +97,7 @@ class Worker:
     ) -> str | Failure:
         """Get ready; "data" means that the problem cannot be built here and must be sent.
 
-        worker, state: of a worker that goes on from a checkpoint, else None as state.
+        worker, state: of a worker that continues from a checkpoint, else None as state.
         """
         algorithm, theta0, seed, timing_model, self.unit = setup
         theta0 = theta0.copy()  # what comes from the object store is read-only

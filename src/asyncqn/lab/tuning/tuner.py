@@ -4,7 +4,7 @@ Every algorithm gets the trials it is granted from the same sampler (Optuna's TP
 A trial's score is the mean logarithm of the time to the goal over the seeds; a run that does not get
 there counts as e times the limit, one that diverges as e^3 times.  After each seed a trial whose run took
 more than `PRUNE` times the best median so far is given up.  Trials are saved after each pair, divergent
-ones included, and a study goes on from its file.
+ones included, and a study continues from its file.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class RowSums:
         return one_line(self, *self._words(), f"prior {self.prior:g}" if self.prior else "")
 
     def _words(self) -> tuple[str, ...]:
-        """What is summed, in words."""
+        """Return what is summed, in words."""
         return ()
 
     def losses(self, theta: Array, rows: Rows) -> float:

@@ -133,7 +133,7 @@ class TorchSum(RowSumsWithValue):
         self._copies = threading.local()
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """What the module holds now."""
+        """Return what the module holds now."""
         torch = _torch()
         parts = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
         start: Array = torch.cat(parts).numpy().copy()
