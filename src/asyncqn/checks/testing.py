@@ -76,7 +76,7 @@ def _gradient(problem: Problem, theta: Array, rows: Rows) -> Array:
 
 
 def _check_subsamples(name: str, problem: Problem, theta: Array, g: Array, everything: Rows) -> None:
-    """Over blocks b that part the data, sum_b (|b|/n) grad_b = grad: the prior once, rows by their weight."""
+    """Check that the gradients of blocks, each weighted by its share of the rows, add up to the whole one."""
     n = everything.size
     tolerance = 1e4 * float(np.finfo(theta.dtype).eps)
     mean = np.zeros(theta.size)

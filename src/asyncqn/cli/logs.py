@@ -22,7 +22,7 @@ class Stderr(logging.Handler):
 
 
 class Clean(logging.Formatter):
-    """Time, level, logger and message, in which nothing moves the cursor of whoever reads the file."""
+    """Format time, level, logger and message, with control characters removed."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")

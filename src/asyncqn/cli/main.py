@@ -121,7 +121,7 @@ def _call(arguments: list[str], name: str, package: str) -> tuple[str, int]:
 
 
 def usage_sentence(error: Exception, command: str) -> str:
-    """What is wrong with the line of a command, and which help to read; empty where help was printed."""
+    """Return what is wrong with a command line, and which help to read; empty where help was printed."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     first = " ".join(message.split())
     if not first:

@@ -1,4 +1,4 @@
-"""Run a study of parameters and show what it found: what all commands that tune have in common."""
+"""Run a search for parameters and print its result; shared by all commands that tune."""
 
 from __future__ import annotations
 

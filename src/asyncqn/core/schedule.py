@@ -183,7 +183,7 @@ class Schedule(Checked):
         return int((self.commit == DROPPED).sum())
 
     def commit_times(self) -> npt.NDArray[np.float64]:
-        """The time of commits 1..N."""
+        """Return the times of commits 1 to N."""
         delivered = self.commit != DROPPED
         first = np.flatnonzero(np.diff(self.commit[delivered], prepend=0))
         return np.asarray(self.time[delivered][first])

@@ -94,7 +94,7 @@ def _sound(part: Any, bound: float) -> bool:
 
 
 def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
-    """A (named) tuple with its float64 arrays rounded to float32 and back; single numbers stay as they are.
+    """Round the float64 arrays of a (named) tuple to float32 and back; single numbers stay unchanged.
 
     Beyond float32's range lie infinities: such an update is rejected like any that is not finite.
     """

@@ -453,7 +453,7 @@ class Coordinator:
         return {**manifest, "segments": self.segments} if self.segments else manifest
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
-        """(worker, version, part) of what is not delivered: answers that wait, computations."""
+        """Return (worker, version, part) of every update that waits and of every computation under way."""
         answered = [(answer.worker, answer.read, answer.part) for answer in self.waiting.answers]
         # Sorted, so that the rows of a checkpoint do not depend on the order of joining.
         computing = sorted(self.members.items())

@@ -32,9 +32,16 @@ signals.  Ctrl-C is answered within this time."""
 
 
 class ElasticMaster(ABC):
-    """Runs `coordinator`: starts workers, serves their messages, ends; the subclass says how messages travel.
+    """Start workers, serve their messages and end the run; a subclass implements how messages travel.
 
-    start_timeout: seconds within which workers must be ready.
+    Parameters
+    ----------
+    coordinator : Coordinator
+        The state machine that decides what each worker computes.
+    clock : Clock
+        The clock of the run.
+    start_timeout : float
+        Seconds within which workers must be ready.
     """
 
     def __init__(self, coordinator: Coordinator, clock: Clock, start_timeout: float) -> None:

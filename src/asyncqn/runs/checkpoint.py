@@ -268,7 +268,7 @@ class Checkpoints:
                 remove_quietly(self.folder / name)
 
     def due(self, commit: int) -> bool:
-        """Whether the next checkpoint is to be taken now; if so, the one after is due `every` later."""
+        """Return whether a checkpoint is due now; if it is, the next one is due `every` later."""
         now = time.monotonic()
         # An int counts commits and a float counts seconds.
         passed = commit - self._last_commit if isinstance(self.every, int) else now - self._last_time

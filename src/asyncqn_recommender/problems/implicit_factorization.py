@@ -75,7 +75,7 @@ def padded_matrix(matrix: npt.NDArray[Any], dtype: Any) -> Array:
 
 
 def solve_white(side: sides.Grouped, white: White, weights: Array, rank: int, threads: int = 1) -> Array:
-    """Rows g of one side given the other, from its clicks: g~ of every row, turned back; flat."""
+    """Solve for the rows of one side, given the other side and the clicks; return them as one flat vector."""
     n_rows, dtype = len(side.start) - 1, white.rows.dtype
     solved = np.empty(n_rows * rank, dtype)
     size = len(profiled.workspace(rank, dtype).goal)
