@@ -67,7 +67,7 @@ _CONTROL = re.compile(
 
 
 def clean(text: str) -> str:
-    """Text from a file or a name, in which nothing moves the cursor, rings, or turns the line around."""
+    """Replace control characters, which could move the cursor, ring, or reverse the direction of text."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -22,7 +22,7 @@ class Stderr(logging.Handler):
 
 
 class Clean(logging.Formatter):
-    """Format time, level, logger and message, with control characters removed."""
+    """Format time, level, logger and message, with control characters replaced."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
