@@ -145,7 +145,9 @@ def test_a_run_that_every_worker_left_is_no_success(
     for command in (["simulate"], ["run", "--slow", "--time-unit", "1e-3"]):
         code, _, err = call(capfd, *command, job, "-q")
         assert code == 4
-        assert err.startswith("asyncqn: stopped: every worker was gone after ")
+        *lost, end = err.splitlines()
+        assert end.startswith("asyncqn: stopped: every worker was gone after ")
+        assert all("was lost after commit" in line for line in lost), "a real engine announces each"
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(

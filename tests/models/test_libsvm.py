@@ -23,7 +23,7 @@ def test_what_is_no_such_file_gets_a_sentence(tmp_path, monkeypatch):
     with pytest.raises(aq.BadInput, match="there is no file"):
         aq.read_libsvm(tmp_path / "none.txt")
     (tmp_path / "wrong.txt").write_text("one, two\n")
-    with pytest.raises(aq.BadInput, match="no file in the libsvm format"):
+    with pytest.raises(aq.BadInput, match="is not a file in the libsvm format"):
         aq.read_libsvm(tmp_path / "wrong.txt")
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match=r"asyncqn\[sklearn\]"):
