@@ -44,6 +44,7 @@ def reproduce(
             compute_cells(cells, store, processes, tell)
     everything = find([])
     store.publish([cell for one in everything for batch in one.cells(full) for cell in batch])
+    store = Store(folder, any_code=full)  # the page is drawn from the tables, which round their numbers
     page = folder.parent / "reproduction.md"
     verdicts = judged(everything, store, full)
     write_page(everything, store, full, page)
