@@ -1,10 +1,10 @@
 """What a message and a commit cost in units of a row's gradient, for the choice of a number of parts.
 
 A simulated cluster states its times, and so does the timing model of a real engine.  On other real engines
-the gradient is timed on one row and on a sample, and messages are taken to last as long as they did when the
-engines were measured (docs/results/engines.md).  Under MPI, where all ranks must choose alike, nothing is
-timed: a row's gradient is taken to last a microsecond.  Both numbers are rounded to a power of two, so that
-noise in a measurement seldom changes the choice.
+the gradient is timed on one row and on a sample, and messages and commits are taken to last as long as the
+constants below say.  Those constants are assumptions of ours and not measurements.  Under MPI, where all
+ranks must choose alike, nothing is timed: a row's gradient is taken to last a microsecond.  Both numbers are
+rounded to a power of two, so that noise in a measurement seldom changes the choice.
 """
 
 from __future__ import annotations
