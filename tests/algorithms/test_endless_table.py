@@ -155,17 +155,6 @@ def test_a_run_on_threads_converges_and_replays_to_the_bit() -> None:
     assert again.fingerprints.tolist() == run.fingerprints.tolist()
 
 
-def test_a_table_with_exact_passes_is_read_from_a_document_of_an_earlier_version() -> None:
-    from asyncqn.algorithms import algorithm_from_json
-
-    old = {"parts": 40, "first": 4, "blocks": 4, "sweeps": 1, "memory": 20, "pieces": 2, "backup_after": None}
-    algorithm: Any = algorithm_from_json({"kind": "table-lbfgs", "parameters": old})
-    assert [stage.blocks for stage in algorithm.stages] == [40, 4]
-    problem = aq.LogisticRegression.random(n_data=600, dim=6, seed=1)
-    run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4)))
-    assert run.status == "converged"
-
-
 def test_the_work_of_a_commit_does_not_grow_with_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     # Only a point that is held, at most once in P commits, may look at all entries.
     from asyncqn.algorithms.quasi_newton import endless_table

@@ -73,6 +73,28 @@ def test_the_low_rank_metric_takes_its_secants_and_is_positive(monkeypatch: pyte
         np.testing.assert_allclose(spread(metric), H, rtol=1e-8, atol=1e-9 * np.abs(H).max())
 
 
+@pytest.mark.parametrize("dim", [300, 3000])
+def test_the_width_that_a_low_rank_metric_leaves_is_seen_from_few_draws(dim: int) -> None:
+    """60 draws of eight chains; the exact value is (tr (CH^-1)^2 / tr CH^-1)^1/2 with D for H."""
+    rng, chains = np.random.default_rng(dim), np.arange(60) % 8
+    for condition in (1.0, 100.0):
+        sd = np.geomspace(1.0, np.sqrt(condition), dim)
+        S = sd * rng.standard_normal((60, dim))
+        S -= S.mean(axis=0)
+        flat = np.zeros((2 * metrics.RANK + 1, dim))
+        flat[0] = 1.0
+        exact = math.sqrt((sd**4).sum() / (sd**2).sum())
+        # Of 1,500 products the standard deviation is known to about 2 %.
+        assert metrics.unresolved_width(flat, S, chains) == pytest.approx(exact, rel=0.08)
+    metric = from_secants(S, S / sd**2, Shape(*flat.shape))
+    assert metric is not None
+    np.testing.assert_allclose(metrics.unresolved_width(metric, S, chains), 1.0, rtol=0.08)  # D is exact
+    X = rng.standard_normal((3, dim))
+    back = np.stack([apply(metric, row) for row in metrics.solve(metric, X)])
+    np.testing.assert_allclose(back, X, atol=1e-8)
+    assert metrics.unresolved_width(flat, S, np.zeros(60, int)) == 1.0  # one chain says nothing
+
+
 def test_the_metric_of_a_hessian_is_its_inverse_and_positive_where_that_is_not() -> None:
     rng = np.random.default_rng(2)
     P = random_precision(5, rng)

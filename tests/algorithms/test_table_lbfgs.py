@@ -13,7 +13,7 @@ from asyncqn.algorithms.quasi_newton.centred_table import TURNS, Update
 from asyncqn.algorithms.quasi_newton.composition import Iterate
 from asyncqn.algorithms.quasi_newton.endless_table import place_of
 from asyncqn.algorithms.quasi_newton.scatter_inverse import RATE, ScatterMatrix
-from asyncqn.core.stages import Growth, stage_at
+from asyncqn.core.stages import Growth
 from asyncqn.types import Commit
 
 
@@ -143,17 +143,14 @@ def test_parts_in_a_row_lie_far_apart_and_cover_all_rows() -> None:
 
 def test_growth_quickens_and_says_when_all_parts_are_active() -> None:
     growth = Growth(4, quick=10)
-    algorithm = aq.TableLBFGS(parts=40, first=4, sweeps=1, blocks=2)
-    commits = 3 * 4 + 2 * (10 - 4) + 30 + 40
-    assert algorithm.stages[0].commits == commits
-    assert aq.TableLBFGS(parts=40, first=4).stages[0].growth == growth
+    algorithm = aq.TableLBFGS(parts=40, first=4)
+    assert algorithm.stages[0].growth == growth
     assert growth.answers(40) == 3 * 4 + 2 * 6 + 30
     schedule = aq.simulate(aq.Cluster(3, 1.0, 0.3), algorithm.stages, growth.answers(40) + 3, 0)
     assert schedule.part is not None
     active = [int(schedule.part[schedule.read <= v].max()) + 1 for v in (0, 12, 24, growth.answers(40))]
     assert (np.array(active[:3]) <= (4, 5, 11)).all()
     assert active[3] == 40
-    assert stage_at(algorithm.stages, commits).blocks == 2
 
 
 def test_a_table_that_goes_astray_turns_back_and_the_run_still_converges() -> None:
@@ -213,8 +210,8 @@ def test_a_run_that_says_converged_is_at_a_stationary_point(workers: int) -> Non
     [
         ({"parts": 0, "first": 1}, "parts must be an integer"),
         ({"parts": 4, "first": 5}, "first must be at most"),
-        ({"parts": 4, "first": 2, "blocks": 0}, "blocks must be an integer"),
-        ({"parts": 4, "first": 2, "sweeps": -1}, "sweeps must be an integer"),
+        ({"parts": 4, "first": 2, "memory": 0}, "memory must be an integer"),
+        ({"parts": 4, "first": 2, "stochastic": 1}, "stochastic must be"),
     ],
 )
 def test_bad_parameters_get_a_sentence(given: dict[str, int], words: str) -> None:

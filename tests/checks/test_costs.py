@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,45 @@ def test_a_slow_gradient_makes_messages_cheap() -> None:
     costs = [relative_costs(problem, np.zeros(5), aq.Threads(2)) for problem in (slow, PROBLEM)]
     assert 100.0 * costs[0].message < costs[1].message
     assert 100.0 * costs[0].master < costs[1].master
+
+
+def test_an_engine_says_what_a_message_takes() -> None:
+    class Own:
+        workers = 2
+
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def minimize(self, request: aq.types.Request) -> aq.Run:
+            return aq.Threads(2).minimize(request)
+
+        def message_seconds(self, theta0: np.ndarray) -> float:
+            return self.seconds
+
+    class Silent(Own):
+        message_seconds = None
+
+    quick, slow = (relative_costs(PROBLEM, np.zeros(5), Own(seconds)) for seconds in (1e-5, 1.0))
+    assert quick.message < 1e-3 * slow.message
+    # Without a word of the engine, a message takes a millisecond.
+    assert quick.message < relative_costs(PROBLEM, np.zeros(5), Silent(0.0)).message < slow.message
+    run = aq.minimize(PROBLEM, engine=Silent(0.0), waits=False)
+    assert isinstance(run.algorithm, aq.TableLBFGS)
+
+
+def test_the_numbers_that_an_engine_agrees_on_are_used() -> None:
+    class Agreed(aq.Threads):
+        def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
+            return (0.0, 1.0, 32.0)
+
+    assert relative_costs(PROBLEM, np.zeros(5), Agreed(2)).message == 32.0
+
+
+@pytest.mark.parametrize("engine", [aq.Threads(3), aq.Processes(2)], ids=lambda e: type(e).__name__)
+def test_a_real_engine_measures_a_message(engine: aq.Threads | aq.Processes) -> None:
+    seconds = engine.message_seconds(np.zeros(5))
+    assert seconds is not None
+    assert 0.0 < seconds < 10.0
 
 
 @pytest.mark.parametrize(

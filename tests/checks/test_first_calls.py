@@ -59,6 +59,11 @@ def one_entry(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out[0] *= 1.2
 
 
+def doubled(self: Any, theta: Any, rows: Any, out: Any) -> None:
+    Model.grad(self, theta, rows, out)
+    out *= 2
+
+
 def adding(self: Any, theta: Any, rows: Any, out: Any) -> None:
     out += self.prior * theta + self.n_data / len(rows) * self.slope(theta, rows)
 
@@ -135,7 +140,8 @@ GRAD = {
     mean: "mean", mean_of_everything: "mean", sign: "wrong sign", sign_of_the_data: "wrong sign",
     without_prior: "prior is in", prior_of_every_row: "prior is in", unscaled: "does not scale the rows",
     scaled_prior: "scales the prior with the rows", root_scaled: "weights rows wrongly",
-    repeats_once: "occurs twice", one_entry: "not the gradient of", adding: "reads out", a_hole: "reads out",
+    repeats_once: "occurs twice", one_entry: "not the gradient of",
+    doubled: "grad is 2 times the gradient", adding: "reads out", a_hole: "reads out",
     changing_theta: "grad changes theta", sorting_rows: "changes rows", counting: "grad is not pure",
     stopping: "grad raises StopIteration",
 }  # fmt: skip
@@ -191,6 +197,22 @@ def test_gross_mistakes_show_on_a_few_rows_of_many(bug: Any, dtype: Any) -> None
     wrong = type("Wrong", (Model,), {method: bug})("linear", 30_000, 5, dtype)
     with pytest.raises(BadInput, match={**GRAD, **VALUE}[bug]):
         check_first_calls(wrong, np.zeros(5, dtype))
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5, -2.0])
+def test_a_gradient_of_another_size_is_named_where_it_is_along_theta(factor: float) -> None:
+    # A prior, whose slope is along theta as well, would explain a wrong sign here.
+    class Bowl:
+        dim, n_data = 4, 10
+
+        def value(self, theta: Any) -> float:
+            return 0.5 * float(theta @ theta)
+
+        def grad(self, theta: Any, rows: Any, out: Any) -> None:
+            out[:] = factor * theta
+
+    with pytest.raises(BadInput, match=rf"Bowl.grad is {factor:g} times the gradient of Bowl.value"):
+        check_first_calls(Bowl(), np.ones(4))
 
 
 def test_a_wrong_value_is_compared_with_value_rows() -> None:

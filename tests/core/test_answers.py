@@ -214,12 +214,12 @@ def test_parts_at_random_cover_all_and_depend_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (Stage(Closes.EACH_ANSWER, max_delay=-1), "max_delay must not be negative"),
+        (Stage(Closes.EACH_ANSWER, max_delay=-1), "max_delay must be at least 0"),
         (Stage(Closes.ROUND, max_delay=2), "max_delay"),
         (fresh_rounds(0), "answers must be at least 1"),
-        (Stage(Closes.EACH_ANSWER, answers=2), "belongs to rounds"),
-        (batches(3, growth=Growth(4)), "parts grow"),
-        (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "parts grow"),
+        (Stage(Closes.EACH_ANSWER, answers=2), "needs a stage of rounds"),
+        (batches(3, growth=Growth(4)), "growth needs"),
+        (Stage(Closes.ALL_PARTS, blocks=4, growth=Growth(2)), "growth needs"),
     ],
 )
 def test_a_stage_without_meaning_is_refused_in_one_sentence(stage: Any, words: str) -> None:

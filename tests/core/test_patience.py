@@ -105,9 +105,9 @@ def test_a_resumed_run_remembers_its_best_row(engine: str, tmp_path: Path) -> No
 def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(BadInput, match=r"^there is no metric 'rmse' to watch; there are commit, time, fun"):
         noisy_run(callback=aq.Patience("rmse"))
-    with pytest.raises(BadInput, match=r"^Patience watches evaluations, and evaluate = 0 makes none"):
+    with pytest.raises(BadInput, match=r"^Patience needs evaluations, and evaluate = 0 turns them off"):
         noisy_run(callback=aq.Patience(), evaluate=0)
-    with pytest.raises(BadInput, match=r"^a run has one Patience"):
+    with pytest.raises(BadInput, match=r"^callback contains two Patience"):
         noisy_run(callback=[aq.Patience(), aq.Patience("error")])
     with pytest.raises(BadInput, match=r"^callback must be a function, a Patience, a list of these or None"):
         noisy_run(callback=3)

@@ -12,13 +12,13 @@ from asyncqn.engines.orders import Assign
 class Event(NamedTuple):
     """Something that happened to the master."""
 
-    kind: Literal["join", "ask", "answer", "lost", "tick"]
+    kind: Literal["join", "ask", "deliver", "lost", "tick"]
     now: float
     worker: int | None = None
     update: Any | None = None
-    """Of an answer; None: it was rejected."""
+    """Of an update; None: it was rejected."""
     flag: bool = False
-    """Of an answer: the worker wants work at once; of a loss: another worker is on its way."""
+    """Of an update: the worker wants work at once; of a loss: another worker is on its way."""
 
 
 class LoggedMaster:
@@ -39,9 +39,9 @@ class LoggedMaster:
         self.events.append(Event("ask", now, worker))
         return self.state.ask(worker, now)
 
-    def answer(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
-        self.events.append(Event("answer", now, worker, copied(update), ask))
-        return self.state.answer(worker, update, now, ask=ask)
+    def deliver(self, worker: int, update: Any | None, now: float, *, ask: bool = True) -> list[Assign]:
+        self.events.append(Event("deliver", now, worker, copied(update), ask))
+        return self.state.deliver(worker, update, now, ask=ask)
 
     def lost(self, worker: int, now: float, *, replacing: bool = False) -> list[Assign]:
         self.events.append(Event("lost", now, worker, None, replacing))
@@ -65,4 +65,4 @@ def happen(state: Coordinator, event: Event) -> list[Assign]:
         return state.ask(worker, now)
     if kind == "lost":
         return state.lost(worker, now, replacing=flag)
-    return state.answer(worker, update, now, ask=flag)
+    return state.deliver(worker, update, now, ask=flag)

@@ -94,7 +94,7 @@ class Stage:
         if self.flight:
             w = sorted(self.flight)[which % len(self.flight)]
             update = self.flight.pop(w)
-            self.carry(self.coordinator.answer(w, update, self.now, ask=ask))
+            self.carry(self.coordinator.deliver(w, update, self.now, ask=ask))
 
     def lose(self, which: int) -> None:
         living = sorted(self.coordinator.members)
@@ -237,7 +237,7 @@ def test_a_silent_worker_is_given_up_and_its_late_answer_ignored() -> None:
     stage.carry(stage.coordinator.tick(5.0))
     assert list(stage.coordinator.members) == [0]
     version = stage.coordinator.version
-    assert stage.coordinator.answer(1, stage.flight[1], 6.0) == []
+    assert stage.coordinator.deliver(1, stage.flight[1], 6.0) == []
     assert stage.coordinator.version == version
 
 

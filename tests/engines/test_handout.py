@@ -152,7 +152,7 @@ def test_any_order_of_answers_and_losses_records_a_schedule_that_replays(data: s
         if len(coordinator.members) > 1 and data.draw(st.integers(0, 20)) == 0:
             carry(coordinator.lost(worker, now))
         else:
-            carry(coordinator.answer(worker, update, now))
+            carry(coordinator.deliver(worker, update, now))
     else:
         coordinator.stop(Outcome.STOPPED, "long enough.")
     assert_replays(coordinator.finish({w: states[w] for w in coordinator.members}), PROBLEM)

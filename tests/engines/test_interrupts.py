@@ -88,7 +88,7 @@ def test_sigterm_ends_a_run_with_checkpoints_as_ctrl_c_does(tmp_path: Path, send
         checkpoint=tmp_path / "c",
         callback=lambda progress: send([0.01], signal.SIGTERM),
     )
-    words = f"terminated after commit {run.nit}; go on with: asyncqn resume {tmp_path / 'c'}"
+    words = f"terminated after commit {run.nit}; continue with: asyncqn resume {tmp_path / 'c'}"
     assert (run.status, run.message) == ("terminated", words)
     assert load_checkpoint(tmp_path / "c").commit == run.nit
 

@@ -20,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 import asyncqn as aq
 from asyncqn.algorithms.paper.as_lbfgs import Iterate, Update
+from asyncqn.algorithms.quasi_newton.composition import QuasiNewton
 from asyncqn.core.worker import rounded
 from asyncqn.engines.named import engine_from_json
 from asyncqn.engines.placed_update import PlacedUpdate
@@ -63,8 +64,11 @@ def several(mpirun: Mpirun, tmp_path: Path) -> dict[str, dict[str, Any]]:
 def test_every_algorithm_on_four_ranks_replays_to_the_bit(mpirun: Mpirun) -> None:
     lines = told(mpirun(4, [JOBS, "every"]))
     assert list(lines) == list(EVERY)
-    for line in lines.values():
-        assert line["status"] == "completed"
+    for name, line in lines.items():
+        # Ranks that the machine holds up send stale updates, and a stochastic run of 60 commits may then end
+        # above its start, which is `diverged`.  A method of the composition never may.
+        exact = isinstance(EVERY[name], QuasiNewton)
+        assert line["status"] in (("completed",) if exact else ("completed", "diverged")), name
         assert line["commits"] == 60
         assert line["engine"]["workers"] == 3
     # One receive per worker is served per turn: with 60 commits nobody is passed over.

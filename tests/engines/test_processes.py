@@ -405,7 +405,7 @@ def test_no_process_outlives_its_master_and_the_run_can_go_on(how: str, tmp_path
     assert left_of(family) == set()
     if how == "interrupted":
         assert master.returncode == 130
-        assert "go on with: asyncqn resume" in err
+        assert "continue with: asyncqn resume" in err
     assert not (tmp_path / "c" / "lock").read_text() or how != "interrupted"
 
     def enough(progress: Any) -> None:

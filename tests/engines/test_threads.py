@@ -52,6 +52,16 @@ def test_a_saved_run_of_threads_loads_and_replays(tmp_path: Any) -> None:
     assert aq.replay(run.save(tmp_path / "run")).theta.tobytes() == run.theta.tobytes()
 
 
+def test_a_timing_model_by_rows_is_stretched_to_the_rows_of_a_step() -> None:
+    # A row takes 1, so a batch of 10 rows takes 10: two workers make a commit every 5.
+    cluster = aq.Cluster(workers=2, rows=1)
+    algorithm = aq.AsyncSGD(h=1e-6, batch=10)
+    engine = aq.Threads(timing_model=cluster, time_unit=1e-3)
+    run = aq.minimize(PROBLEM, algorithm, engine=engine, commits=6, check=False)
+    assert run.time >= 30.0
+    assert run.manifest["engine"]["timing_model"]["worker_mean"] == 1.0
+
+
 def test_sleeping_workers_interleave_as_the_timing_model_says() -> None:
     # Worker 0 takes 2 units, worker 1 takes 7: 3 or 4 commits of the first per commit of the second.
     cluster = aq.Cluster(2, worker_mean=(2.0, 7.0))
@@ -266,3 +276,11 @@ def test_what_is_computed_to_warm_up_and_thrown_away_looks_at_few_rows() -> None
     precompile(Wide(), aq.BlockLBFGS(2), np.array([3.0]), 0)
     assert looked
     assert max(looked) <= 4096
+
+
+def test_a_run_that_ends_by_passes_replays_though_its_passes_are_no_sum_of_binary_fractions() -> None:
+    # 100 parts: a hundredth, added three hundred times, is less than three by rounding.
+    problem = aq.LogisticRegression.random(n_data=600, dim=4, seed=1)
+    run = aq.minimize(problem, aq.TableLBFGS(100, 3), engine=aq.Threads(2), max_passes=3)
+    assert run.nit == 300
+    assert aq.replay(run, problem=problem).theta.tobytes() == run.theta.tobytes()

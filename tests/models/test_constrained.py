@@ -94,7 +94,10 @@ def test_the_start_of_the_problem_is_moved_to_the_real_line() -> None:
         (lambda: aq.Constrained(smooth(), KINDS[:2]), "dim = 6, but"),
         (lambda: aq.Constrained(smooth(), ["a"]), "items are each a Bounded"),
         (lambda: aq.Constrained(smooth(), [aq.Bounded("a", 3), aq.Bounded("a", 3)]), "have the same name"),
-        (lambda: aq.Constrained(smooth(), KINDS).unconstrain(np.full(6, -2.0)), "below must lie inside"),
+        (
+            lambda: aq.Constrained(smooth(), KINDS).unconstrain(np.full(6, -2.0)),
+            "below must lie strictly inside",
+        ),
     ],
 )
 def test_mistakes_get_one_sentence(wrong: Any, sentence: str) -> None:

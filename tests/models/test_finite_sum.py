@@ -50,10 +50,13 @@ def test_functions_of_a_script_travel_to_processes() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"value": lambda theta: 0.0}, r"value must take two arguments, theta and rows, but takes \(theta\)"),
+        (
+            {"value": lambda theta: 0.0},
+            r"value must take two arguments, theta and rows, .*signature is \(theta\)",
+        ),
         (
             {"grad": lambda theta, rows, out: None},
-            r"grad must take two arguments.* takes \(theta, rows, out\)",
+            r"grad must take two arguments.* signature is \(theta, rows, out\)",
         ),
         ({"grad": 3}, "grad must be a function, not 3"),
         ({"value": lambda theta, rows: None}, "value must return one number.*not None"),

@@ -255,7 +255,7 @@ X, Y = np.ones((3, 2)), np.array([1, 0, 1])
         (lambda: aq.LogisticRegression(X, np.array(["a", "b", "a"])), "map your labels to 0 and 1"),
         (lambda: aq.LogisticRegression(X, Y[:, None]), "one label per row"),
         (lambda: aq.LogisticRegression(X, Y, weights=np.ones(2)), "weights must have one entry per row of X"),
-        (lambda: aq.LogisticRegression(X, Y, weights=-Y), "not negative"),
+        (lambda: aq.LogisticRegression(X, Y, weights=-Y), "not be negative"),
         (lambda: aq.LogisticRegression(X, Y, weights=0 * Y), "all weights are 0"),
         (lambda: aq.LogisticRegression(X, Y, intercept="yes"), "intercept must be True or False"),  # type: ignore[arg-type]
         (lambda: aq.PoissonRegression(X, -Y), "counts must not be negative"),

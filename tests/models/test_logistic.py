@@ -69,7 +69,7 @@ def test_a_reference_and_a_job_file_make_it_again():
 def test_bad_input_gets_a_sentence():
     X, y = np.ones((3, 2)), np.array([1, -1, 1])
     for arguments, words in (
-        ((X, np.array([0, -1, 1])), "must be 0 or 1"),
+        ((X, np.array([0, -1, 1])), "must all be 0 or 1"),
         ((X, y[:2]), "one label per row"),
         ((X * np.nan, y), "NaN"),
         ((X, y, -1.0), "prior must be a finite number of at least 0"),
@@ -87,5 +87,5 @@ def test_bad_input_gets_a_sentence():
             LogisticRegression.random(**{name: value})  # type: ignore[arg-type]
     p = LogisticRegression(X, y)
     for theta, rows in ((np.ones(3), [0]), (np.ones(2), [3]), (np.ones(2), [-1]), (np.ones(2), [])):
-        with pytest.raises(BadInput, match="rows lie between"):
+        with pytest.raises(BadInput, match="rows must lie between"):
             p.grad(theta, np.array(rows, np.int64), np.empty(2))

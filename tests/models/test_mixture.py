@@ -91,5 +91,5 @@ def test_bad_input_gets_a_sentence():
         Mixture(np.ones((3, 2)), np.ones((2, 2)), 0.0)
     p = Mixture.random(2, 5, seed=0)
     for theta, rows in ((np.ones(2), [0]), (np.ones(4), [5]), (np.ones(4), [-1])):
-        with pytest.raises(BadInput, match="rows lie between"):
+        with pytest.raises(BadInput, match="rows must lie between"):
             p.grad(theta, np.array(rows), np.empty(4))

@@ -72,5 +72,5 @@ def test_bad_input_gets_a_sentence():
         PhaseRetrieval(np.full((3, 2), np.nan), np.ones(2))
     p = PhaseRetrieval.random(3, 5)
     for theta, rows in ((np.ones(2), [0]), (np.ones(3), [5]), (np.ones(3), [-1])):
-        with pytest.raises(BadInput, match="rows lie between"):
+        with pytest.raises(BadInput, match="rows must lie between"):
             p.grad(theta, np.array(rows), np.empty(3))

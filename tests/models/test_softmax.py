@@ -79,5 +79,5 @@ def test_growing_samples_end_at_the_minimum_of_many_rows(dtype):
 def test_a_theta_of_another_length_is_refused():
     p = aq.SoftmaxRegression.example()
     for call in (p.by_class, p.value):
-        with pytest.raises(aq.BadInput, match="must hold dim = 15"):
+        with pytest.raises(aq.BadInput, match="dim = 15"):
             call(np.zeros(14))

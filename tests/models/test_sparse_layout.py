@@ -86,7 +86,7 @@ def test_a_broken_matrix_is_one_sentence_at_every_door(kind: str, breaks: Callab
         lambda: Recommender(2).fit(X),
     ]
     for door in doors:
-        with pytest.raises(aq.BadInput, match="not a sound sparse matrix"):
+        with pytest.raises(aq.BadInput, match="not a valid sparse matrix"):
             door()
 
 

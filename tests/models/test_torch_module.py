@@ -98,7 +98,7 @@ def test_mistakes_are_named_in_a_sentence() -> None:
     loss = nn.CrossEntropyLoss()
     with pytest.raises(aq.BadInput, match=r"module must be a torch.nn.Module"):
         aq.from_torch(len, loss, X, y)
-    with pytest.raises(aq.BadInput, match="no parameters to learn"):
+    with pytest.raises(aq.BadInput, match="no parameter that requires a gradient"):
         aq.from_torch(nn.Tanh(), loss, X, y)
     with pytest.raises(aq.BadInput, match="all be float32, or all float64, not float32, float64"):
         aq.from_torch(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2).double()), loss, X, y)
@@ -113,7 +113,9 @@ def test_mistakes_are_named_in_a_sentence() -> None:
 def test_what_does_not_fit_the_module_is_said_before_the_run(recwarn: pytest.WarningsRecorder) -> None:
     X, y = data()
     one = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-    with pytest.raises(aq.BadInput, match=r"answers have shape \(2, 1\) and of y \(2,\).*y.reshape\(-1, 1\)"):
+    with pytest.raises(
+        aq.BadInput, match=r"outputs of two rows have shape \(2, 1\) and their y \(2,\).*y.reshape\(-1, 1\)"
+    ):
         aq.from_torch(one, nn.MSELoss(), X, X[:, 0])
     with pytest.raises(
         aq.BadInput, match=r"cannot take X and y of shapes \(50, 2\) and \(50,\): mat1 and mat2"

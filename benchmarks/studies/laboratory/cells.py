@@ -1,225 +1,157 @@
-"""The cells of the laboratory: problems, clusters, and the time to a target in one of them.
+"""The cells of the laboratory: a family of problems on a simulated cluster, and the time to a level in one.
 
 Time is in passes: what W workers need for the gradients of all rows, n c / W with c = 1 the time of a row.  A
-message takes 10 (half each way), a commit 0.1 of the master; the gradient of m rows takes m on average.  The
-four laws have the same mean rate:
+row is taken to last 100 microseconds, so that a message of 10 (half each way) lasts 1 ms.  The gradient of m
+rows takes m on average, and a commit what it costs this method on a real core (`commits`).  The clusters have
+the same mean rate:
 
     lognormal   standard deviation 0.3 of the mean
     speeds      the same, and workers whose speeds lie between 1 and 100
-    die         the same, and every second worker is gone after 0.3 passes
+    die         the same as lognormal, and every second worker is gone after 0.3 passes
     pareto      shape 1.5: no variance
+    dear        the same as lognormal, with messages of 1000
 
 The gap is (U - U*) / (U(theta0) - U*).
-
-    python -m benchmarks.studies.laboratory.cells       not convex: plateaus, and where other starts end
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import asyncqn as aq
-from asyncqn.core.stages import Closes, Stage
-from asyncqn.types import Algorithm, Array, Progress
-from asyncqn_recommender import MatrixFactorization, ProfiledFactorization
-from benchmarks.studies.large_data.models import TanhNetwork
+from asyncqn.core.stages import Closes
+from asyncqn.types import Progress
+from benchmarks.studies.laboratory.commits import commit_time, first_stage
+from benchmarks.studies.laboratory.problems import CONVEX, FAMILIES, GAPS, Problem, problem
 
-GAPS = (0.05, 0.01, 0.001)
-MESSAGE, MASTER, SPREAD = 10.0, 0.1, 0.3
 LAWS = ("lognormal", "speeds", "die", "pareto")
-LOOKS, FINE, FINER = 60, 240, 960
-"""Evaluations of U in a trial and in a run that is kept (`FINER`: where U is not convex, and runs are long):
-times are known to one in so many of the longest."""
-ROWS, DIM = 60_000, 50
+MESSAGE, DEAR, MASTER, SPREAD = 10.0, 1000.0, 0.1, 0.3
+LENGTH = {"network": 60.0, "convolution": 60.0, "movielens": 20.0}
+"""Passes that every method is given, where it is not 12 (convex) or 100."""
+LOOKS, BETWEEN = 60, 16
+"""Evaluations of U in a run, and iterates that are kept between two of them: those between the last
+evaluation above a level and the first below it are evaluated afterwards, so times are known to one in 960 of
+the run (one in 240 where theta is long)."""
+LONG = 10_000
+FEW_ROWS = ("profiled", "convolution")
+"""Families with too few rows for 400 workers."""
 
 
-def _logistic(draw: int, condition: float, correlation: float) -> aq.LogisticRegression:
-    return aq.LogisticRegression.random(ROWS, DIM, condition, correlation, seed=draw)
+class Cell(NamedTuple):
+    """A family of problems, a number of workers, and the kind of the cluster."""
+
+    family: str
+    workers: int
+    kind: str
+
+    @property
+    def message(self) -> float:
+        return DEAR if self.kind == "dear" else MESSAGE
 
 
-def _linear(draw: int) -> aq.LinearGaussian:
-    """Rows of N(0, C), where n C has eigenvalues from 600 to 60,000 in random directions; noise 1."""
-    rng = np.random.default_rng(draw)
-    turn, _ = np.linalg.qr(rng.standard_normal((DIM, DIM)))
-    A = rng.standard_normal((ROWS, DIM)) * np.sqrt(np.geomspace(600.0, 60_000.0, DIM) / ROWS) @ turn
-    return aq.LinearGaussian(A, A @ rng.standard_normal(DIM) + rng.standard_normal(ROWS), 1.0)
+def cells() -> Iterator[Cell]:
+    """Yield all cells, the most important first; families whose runs take long come last."""
+    quick = [family for family in FAMILIES if family not in ("convolution", "movielens")]
+    clusters = (
+        *((40, "lognormal"), (16, "lognormal"), (4, "lognormal"), (400, "lognormal"), (40, "speeds")),
+        *((40, "dear"), (400, "speeds"), (16, "speeds"), (40, "die"), (40, "pareto"), (4, "speeds")),
+    )
+    for families in (quick, ["convolution"]):
+        for workers, kind in clusters:
+            enough = [family for family in families if workers <= 100 or family not in FEW_ROWS]
+            yield from (Cell(family, workers, kind) for family in enough)
+    yield from (Cell("movielens", workers, "lognormal") for workers in (40, 10))
 
 
-def _rotated(draw: int) -> aq.LogisticRegression:
-    """The features of the ill-conditioned problem, turned by a random orthogonal matrix."""
-    plain = _logistic(draw, 100.0, 0.9)
-    turn, _ = np.linalg.qr(np.random.default_rng(1 + draw).standard_normal((DIM, DIM)))
-    return aq.LogisticRegression(plain.X @ turn, plain.y, plain.prior)
+def length(family: str) -> float:
+    """Return how many passes every method is given."""
+    return LENGTH.get(family, 12.0 if family in CONVEX else 100.0)
 
 
-def _ratings(draw: int) -> dict[str, Any]:
-    """300 users, 200 items, 20,000 ratings of a pattern of rank 2 with noise."""
-    rng = np.random.default_rng(2 + draw)
-    pairs = rng.choice(300 * 200, 20_000, replace=False)
-    users, items = pairs // 200, pairs % 200
-    rows = rng.standard_normal((300, 2)), rng.standard_normal((200, 2))
-    values = 3.5 + (rows[0][users] * rows[1][items]).sum(axis=1) + 0.5 * rng.standard_normal(len(users))
-    sizes = {"n_users": 300, "n_items": 200, "rank": 3, "dtype": "float64"}
-    return {"users": users, "items": items, "values": values, **sizes}
-
-
-PROBLEMS: dict[str, Callable[[int], Any]] = {
-    "linear": _linear,
-    "logistic": lambda draw: _logistic(draw, 10.0, 0.5),
-    "ill": lambda draw: _logistic(draw, 100.0, 0.9),
-    "rotated": _rotated,
-    "network": lambda draw: TanhNetwork.random(20_000, inputs=10, hidden=5, seed=draw),
-    "factorization": lambda draw: MatrixFactorization(**_ratings(draw)),
-    "profiled": lambda draw: ProfiledFactorization(**_ratings(draw)),
-}
-"""By name, of the number of a draw: 0 is the one that rivals are tuned on and constants were chosen on."""
-CONVEX = ("linear", "logistic", "ill", "rotated")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A problem with its start and the two values between which a gap is measured."""
-
-    name: str
-    model: Any
-    theta0: Array
-    start: float
-    lowest: float
-    row: float = 1.0
-    """The time of a row on average."""
-
-    def level(self, gap: float) -> float:
-        return self.lowest + gap * (self.start - self.lowest)
-
-    def gap(self, value: float) -> float:
-        return (value - self.lowest) / (self.start - self.lowest)
-
-
-@lru_cache(maxsize=4)
-def problem(name: str, draw: int = 0) -> Problem:
-    """U* is that of a converged run of the default, on one simulated worker; not convex: the best of five.
-
-    With users eliminated, the start (of the items), the levels and the time of a rating are those of
-    "factorization"; a row is a user.
-    """
-    model = PROBLEMS[name](draw)
-    if name == "profiled":
-        joint = problem("factorization", draw)
-        row = joint.model.n_data / model.n_data
-        return Problem(name, model, joint.theta0[: model.dim].copy(), joint.start, joint.lowest, row)
-    zero = name in ("logistic", "ill", "rotated")
-    theta0 = np.zeros(model.dim) if zero else model.initial(np.random.default_rng(5))
-    engine = aq.Simulator(aq.Cluster(1))
-    ends = [aq.minimize(model, engine=engine, theta0=theta0, check=False).fun]
-    if name not in CONVEX:
-        for memory in (3, 10, 30, 100):
-            algorithm = aq.BlockLBFGS(1, memory)
-            ends.append(aq.minimize(model, algorithm, engine=engine, theta0=theta0, check=False).fun)
-    return Problem(name, model, theta0, float(model.value(theta0)), min(ends))
-
-
-def cluster(law: str, workers: int, n_data: int, row: float = 1.0) -> aq.Cluster:
-    """The gradient of a row takes `row` on average; times are stretched to a step's rows."""
-    if law == "pareto":
+def cluster(kind: str, workers: int, n_data: int, row: float = 1.0, master: float = MASTER) -> aq.Cluster:
+    """Return a cluster on which the gradient of a row takes `row` on average."""
+    message = DEAR if kind == "dear" else MESSAGE
+    if kind == "pareto":
         pareto = aq.Pareto(mean=row, shape=1.5)
-        return aq.Cluster(workers, times=pareto, message=MESSAGE, master=MASTER, rows=1)
-    slowness = np.geomspace(0.1, 10.0, workers) if law == "speeds" else np.ones(workers)
+        return aq.Cluster(workers, times=pareto, message=message, master=master, rows=1)
+    slowness = np.geomspace(0.1, 10.0, workers) if kind == "speeds" else np.ones(workers)
     mean = row * slowness * np.mean(1.0 / slowness)
-    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data * row / workers) if law == "die" else {}
-    return aq.Cluster(workers, mean.tolist(), (SPREAD * mean).tolist(), MESSAGE, MASTER, deaths, rows=1)
+    deaths = dict.fromkeys(range(1, workers, 2), 0.3 * n_data * row / workers) if kind == "die" else {}
+    return aq.Cluster(workers, mean.tolist(), (SPREAD * mean).tolist(), message, master, deaths, rows=1)
 
 
-def first_stage(algorithm: Algorithm) -> Stage:
-    """The first that has commits: a warm-up may have none."""
-    return next(stage for stage in algorithm.stages if stage.commits != 0)
+def _commits_of_a_pass(cell: Cell, algorithm: Any, told: Problem, master: float) -> float:
+    """Return how many commits the master makes in the time of a pass, where updates are commits."""
+    stage, n = first_stage(algorithm), told.model.n_data
+    rows = float(algorithm.batch) if stage.blocks is None else n / stage.blocks
+    updates = cell.workers / (rows * told.row + cell.message)
+    return min(updates / (stage.answers or 1), 1.0 / master) * n * told.row / cell.workers
 
 
-def rows_of_a_step(algorithm: Algorithm, n_data: int) -> float:
-    """Of the first stage."""
-    stage = first_stage(algorithm)
-    return float(algorithm.batch) if stage.blocks is None else n_data / stage.blocks  # type: ignore[attr-defined]
+class Trace(NamedTuple):
+    """What a run says: passes to each level (infinite: not reached), and its commits."""
+
+    passes: list[float]
+    commits: int
 
 
-def times_to(
-    name: str, law: str, workers: int, algorithm: Algorithm, seed: int, most: float, looks: int = LOOKS,
-    draw: int = 0,
-) -> tuple[list[float], aq.Run]:  # fmt: skip
-    """Passes to each gap (infinite: not within `most` passes), and the run.
+def trace(
+    cell: Cell,
+    draw: int,
+    algorithm: Any,
+    seed: int,
+    gap: float = GAPS[-1],
+    hopeless: Callable[[float, float], bool] = lambda passes, least: False,
+) -> Trace:
+    """Run a method in a cell until `gap` is reached, and say when it reached each level.
 
-    It ends at the last gap, or where more than half is left after a quarter of `most`, or a tenth after half.
-    Where U is not convex a plateau may come first: it ends where nothing is below the start after a quarter.
+    hopeless: called with the passes so far and the least gap so far at every evaluation; True ends the run.
     """
-    told = problem(name, draw)
-    model, n = told.model, told.model.n_data
-    rows = rows_of_a_step(algorithm, n)
-    unit = n * told.row / workers
-    stage, before = first_stage(algorithm), 0
+    told, most = problem(cell.family, draw), length(cell.family)
+    n, unit = told.model.n_data, told.model.n_data * told.row / cell.workers
+    stage = first_stage(algorithm)
+    master = commit_time(algorithm, told.model.dim)
     if stage.closes is Closes.ALL_PARTS:
-        commits, evaluate = 2000, 1
+        commits, evaluate, keep = 2000, 1, None
     else:
-        a_pass = min(workers / (rows * told.row + MESSAGE), 1.0 / MASTER) * unit / (stage.answers or 1)
+        a_pass = _commits_of_a_pass(cell, algorithm, told, master)
         commits = math.ceil(1.5 * most * a_pass) + 50
-        before = sum(each.commits or 0 for each in algorithm.stages)
-        commits = min(commits, before + 100) if before else commits
-        evaluate = max(1, int(most * a_pass / looks))
-
+        between = BETWEEN if told.model.dim < LONG else BETWEEN // 4
+        keep = max(1, int(most * a_pass / LOOKS / between))
+        evaluate = between * keep if keep > 1 else max(1, int(most * a_pass / LOOKS))
     least = math.inf
 
     def look(progress: Progress) -> None:
         nonlocal least
-        passes, gap = progress.time / unit, told.gap(progress.metrics["fun"])
-        if name in CONVEX:
-            hopeless = (passes > most / 4 and gap > 0.5) or (passes > most / 2 and gap > 0.1)
-        else:  # tried points count, and one may lie above the start
-            least = min(least, gap)
-            hopeless = passes > most / 4 and least >= 1.0
-        if hopeless:
+        passes = progress.time / unit
+        least = min(least, told.gap(progress.metrics["fun"]))
+        if (passes > most / 4 and least >= 1.0) or hopeless(passes, least):
             raise StopIteration
 
     run = aq.minimize(
-        model, algorithm, engine=aq.Simulator(cluster(law, workers, n, told.row)), theta0=told.theta0,
-        seed=seed, commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(GAPS[-1]),
-        tol=None, check=False, callback=look, keep=1 if before else None,
+        told.model, algorithm,
+        engine=aq.Simulator(cluster(cell.kind, cell.workers, n, told.row, master)), theta0=told.theta0,
+        seed=seed, commits=commits, evaluate=evaluate, max_time=most * unit, target=told.level(gap),
+        tol=None, check=False, callback=look, keep=keep,
     )  # fmt: skip
-    fun, time = run.metrics["fun"], run.metrics["time"] / unit
-    if run.keep is not None:  # exact passes are few, and each is looked at
-        exact = slice(before, len(run.keep))
-        fun = np.concatenate([fun, [model.value(theta) for theta in run.keep.theta[exact]]])
-        time = np.concatenate([time, run.schedule.commit_times()[exact] / unit])
-        order = np.argsort(time, kind="stable")
-        fun, time = fun[order], time[order]
-    found = [np.flatnonzero(fun <= told.level(gap)) for gap in GAPS]
-    return [float(time[k[0]]) if k.size else math.inf for k in found], run
+    return Trace([_reached(run, told, level) / unit for level in GAPS], run.nit)
 
 
-def main() -> None:
-    """Exact L-BFGS on one worker: gaps after so many passes, and those at the ends of eight starts."""
-    engine = aq.Simulator(aq.Cluster(1))
-    for name in ("network", "factorization"):
-        for draw in (0, 1):
-            here = problem(name, draw)
-            run = aq.minimize(
-                here.model, aq.BlockLBFGS(1, 10), engine=engine, theta0=here.theta0, check=False
-            )
-            gaps = [here.gap(value) for value in run.metrics["fun"]]
-            print(
-                name,
-                draw,
-                {k: round(float(gaps[k]), 4) for k in (2, 5, 10, 15, 20, 25, 30, 40, 60) if k < len(gaps)},
-            )
-            starts = [here.model.initial(np.random.default_rng(seed)) for seed in range(8)]
-            runs = [
-                aq.minimize(here.model, aq.BlockLBFGS(1, 30), engine=engine, theta0=start, check=False)
-                for start in starts
-            ]
-            print("  ends of eight starts:", [round(here.gap(run.fun), 5) for run in runs])
-
-
-if __name__ == "__main__":
-    main()
+def _reached(run: aq.Run, told: Problem, gap: float) -> float:
+    """Return the time of the first point known to be below a level; infinite: there is none."""
+    level = told.level(gap)
+    below = np.flatnonzero(run.metrics["fun"] <= level)
+    if below.size == 0:
+        return math.inf
+    found = float(run.metrics["time"][below[0]])
+    if run.keep is None or below[0] == 0:
+        return found
+    before, after = run.metrics["commit"][below[0] - 1 : below[0] + 1]
+    for commit, theta in zip(run.keep.commit, run.keep.theta, strict=True):
+        if before < commit < after and told.model.value(theta) <= level:
+            return float(run.schedule.commit_times()[commit - 1])
+    return found

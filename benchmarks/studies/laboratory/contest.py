@@ -1,23 +1,16 @@
-"""The lines that must hold: Table L-BFGS against tuned rivals and our other methods, on fresh draws.
+"""The contest: our methods against tuned rivals, on fresh draws, and the lines that must hold (`verdict`).
 
-    python -m benchmarks.studies.laboratory.contest [--seconds 600] [--problems ...] [--laws ...]
-    python -m benchmarks.studies.laboratory.contest --seconds 0            prints the lines of what is stored
-    python -m benchmarks.studies.laboratory.contest --seconds 0 --page     and writes the page
+    python -m benchmarks.studies.laboratory.contest --rivals [--seconds 600]    tunes and measures the rivals
+    python -m benchmarks.studies.laboratory.contest --ours [--seconds 600]      measures our methods
+    python -m benchmarks.studies.laboratory.contest                             prints the lines alone
+    python -m benchmarks.studies.laboratory.contest --page                      and writes the page
 
-Every run is a line of docs/results/laboratory/contest.jsonl, and what is there is not measured again: the
-command may be stopped at any time.  Draw k is measured with seed k + 1, for draws that nothing was chosen on.
+Every run is a line of rivals.jsonl or ours.jsonl in docs/results/laboratory, and what is there is not
+measured again: the command may be stopped at any time.  To measure a method of ours anew, delete its lines
+first (`--forget table`).
 
-Rivals have the parameters that were found for the problem, W and law on draw 0 (`table`, `tuned`).  All
-methods get the same length of run.  Who does not arrive counts as if it had at the end of it; rivals whose
-lines are those of `table` had less, which favours them.
-
-What must hold was fixed before any of these runs was made:
-
-    the table's time over the best tuned rival's, geometric means over all cells: at most 1.0 / 0.7 / 0.5 at
-    5 / 1 / 0.1 %; by family at most 1.5 at every level;
-    the table within 1.1 of the first of all in at least 80 % of the cells, at every level.
-
-The same lines are printed for `default`, which is what `minimize` chooses where it may wait.
+Draws 2, 3 and 4 are measured, each with seeds 1, 2 and 3; nothing was chosen on them.  The first round has
+every draw with one seed; two more rounds follow, without *movielens*, whose runs take long.
 """
 
 from __future__ import annotations
@@ -27,227 +20,168 @@ import json
 import math
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
-from asyncqn.algorithms import algorithm_from_json, algorithm_to_json
-from asyncqn.algorithms.defaults import default_algorithm
+from asyncqn.algorithms import ALGORITHMS
+from asyncqn.storage import write_whole
 from benchmarks.studies.laboratory import safety
-from benchmarks.studies.laboratory.cells import CONVEX, FINE, FINER, GAPS, LAWS, PROBLEMS, problem, times_to
-from benchmarks.studies.laboratory.page import geometric, write_page
-from benchmarks.studies.laboratory.table import measured, ours
-from benchmarks.studies.laboratory.tuned import RIVALS
+from benchmarks.studies.laboratory.cells import Cell, Trace, cells, trace
+from benchmarks.studies.laboratory.commits import commit_time, method_of
+from benchmarks.studies.laboratory.ours import our_methods
+from benchmarks.studies.laboratory.page import write_page
+from benchmarks.studies.laboratory.problems import FAMILIES, GAPS, problem
+from benchmarks.studies.laboratory.rivals import chosen, tuning
+from benchmarks.studies.laboratory.verdict import JUDGED, summary, times_of, verdict
 from benchmarks.studies.tables import RESULTS, write
 
-LINES = RESULTS / "laboratory" / "contest.jsonl"
-FAMILIES = ("factorization", "network", "profiled", "linear", "logistic", "ill", "rotated")
-DRAWS = (1, 2, 3)
-LENGTH = {True: 12.0, False: 100.0}
-"""Passes that every method is given, where U is convex and where it is not."""
-MARGINS, FAMILY, NEAR, SHARE = (1.0, 0.7, 0.5), 1.5, 1.1, 0.8
-Cell = tuple[str, str, int, int]
-KEY = ("problem", "law", "workers", "draw", "method")
+RIVALS_FILE, OURS_FILE = (RESULTS / "laboratory" / f"{name}.jsonl" for name in ("rivals", "ours"))
+ROUNDS = tuple(tuple((draw, 1 + (draw + k) % 3) for draw in (2, 3, 4)) for k in range(3))
+"""Draws and seeds."""
+OURS = ("table", "default", "growing", "growing by scatter", "block")
 
 
-class Passes(NamedTuple):
-    """What a method needed to every level, infinite where it did not arrive, and how many it was given."""
-
-    needed: list[float]
-    given: float
-
-    def counted(self, level: int) -> float:
-        return min(self.needed[level], self.given)
+def stored(file: Path) -> list[dict[str, Any]]:
+    """Return the lines of the runs made so far."""
+    return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
-Times = dict[Cell, dict[str, Passes]]
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, separators=(",", ":")) + "\n"
 
 
-def contestants(name: str, law: str, workers: int, draw: int) -> dict[str, Any]:
-    """All methods of a cell: ours by their rules, rivals as they were tuned on draw 0."""
-    found = {m: a for m, a in ours(name, workers, draw).items() if m not in ("metric", "difference")}
-    found["default"] = default_algorithm(problem(name, draw).model, workers)
-    for line in measured():
-        if line["method"] in RIVALS and (line["problem"], line["law"], line["workers"]) == (
-            name,
-            law,
-            workers,
-        ):
-            found.setdefault(line["method"], algorithm_from_json(line["algorithm"]))
-    return found
+class Lines:
+    """The saved lines of a file, to which runs are added until the time is up."""
+
+    def __init__(self, file: Path, until: float) -> None:
+        self.file, self.until = file, until
+        self.known = {self._key(line) for line in stored(file)}
+        file.parent.mkdir(parents=True, exist_ok=True)
+
+    def _key(self, line: dict[str, Any]) -> tuple[Any, ...]:
+        names = "family", "workers", "kind", "draw", "seed", "method"
+        return (*(line[name] for name in names), tuple(line.get("levels", ())))
+
+    def add(self, line: dict[str, Any], run: Callable[[], Trace]) -> bool:
+        """Make a run and save its line, unless it is there; False: the time is up."""
+        if self._key(line) in self.known:
+            return True
+        if time.monotonic() > self.until:
+            return False
+        begin, told = time.process_time(), run()
+        line["passes"] = [None if math.isinf(passes) else round(passes, 4) for passes in told.passes]
+        line["commits"] = told.commits
+        self.known.add(self._key(line))
+        with self.file.open("a") as file:
+            file.write(_text(line))
+        print(*line.values(), f"{time.process_time() - begin:.1f} s", flush=True)
+        return True
 
 
-def cells(given: argparse.Namespace) -> Iterator[Cell]:
-    """By draw first, so that a part of the study is a fair sample of it."""
-    for draw in given.draws:
-        for name in given.problems:
-            for workers in given.workers:
-                for law in given.laws:
-                    if name != "profiled" or workers <= 100:
-                        yield name, law, workers, draw
+def selected(given: argparse.Namespace) -> list[Cell]:
+    """Return the cells that the command line names."""
+    return [
+        cell for cell in cells()
+        if cell.family in given.problems and (not given.kinds or cell.kind in given.kinds)
+        and (not given.workers or cell.workers in given.workers)
+    ]  # fmt: skip
 
 
-def stored(*, short: bool = True) -> list[dict[str, Any]]:
-    """The lines of this study, and those of `table` that still hold.
-
-    short: also those of methods that did not arrive in a shorter run than here, for want of better ones.
-    """
-    own = [json.loads(text) for text in LINES.read_text().splitlines()] if LINES.exists() else []
-    known = {tuple(line[key] for key in KEY) for line in own}
-    before = [line for line in measured() if line["draw"] in DRAWS and _holds(line, short)]
-    return own + [line for line in before if tuple(line[key] for key in KEY) not in known]
+def runs(given: argparse.Namespace, rounds: slice) -> Iterator[tuple[Cell, int, int]]:
+    """Yield cell, draw and seed of the runs of some rounds, draw by draw and family by family."""
+    for number, each in list(enumerate(ROUNDS[: given.rounds]))[rounds]:
+        chosen_cells = [cell for cell in selected(given) if number == 0 or cell.family != "movielens"]
+        for draw, seed in each:
+            yield from ((cell, draw, seed) for cell in sorted(chosen_cells, key=lambda c: c.family))
 
 
-def _holds(line: dict[str, Any], short: bool) -> bool:
-    """Whether a line of `table` is of a method that did not change, and had its time to arrive.
-
-    On *profiled* the times of those were too short, see CHANGELOG.md.
-    """
-    changed = line["method"] == "table" or line["method"].startswith("tuning")
-    if changed or line["problem"] == "profiled":
-        return False
-    return short or None not in line["passes"] or line["most"] >= LENGTH[line["problem"] in CONVEX]
-
-
-def measure(given: argparse.Namespace) -> None:
-    until = time.monotonic() + given.seconds
-    known = {tuple(line[key] for key in KEY): line for line in stored(short=False)}
-    LINES.parent.mkdir(parents=True, exist_ok=True)
-    for cell in cells(given):
-        if time.monotonic() > until:
-            return
-        for method, algorithm in contestants(*cell).items():
-            if (*cell, method) in known:
-                continue
-            if time.monotonic() > until:
+def measure_rivals(given: argparse.Namespace, lines: Lines) -> None:
+    """Tune the rivals of each cell and make its first round of runs; then make the other rounds."""
+    for cell in selected(given):
+        begin = time.process_time()
+        for _ in tuning(cell):
+            print("tuned", *cell, f"{time.process_time() - begin:.0f} s", flush=True)
+            if time.monotonic() > lines.until:
                 return
-            same = [
-                line for key, line in known.items()
-                if key[:4] == cell and line["algorithm"] == algorithm_to_json(algorithm)
-            ]  # fmt: skip
-            record = {**same[0], "method": method} if same else one_run(cell, method, algorithm)
-            known[(*cell, method)] = record
-            with LINES.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-            print({k: v for k, v in record.items() if k != "algorithm"}, flush=True)
+        if not all(_rivals_in(cell, draw, seed, lines) for draw, seed in ROUNDS[0]):
+            return
+    for cell, draw, seed in runs(given, slice(1, None)):
+        if not _rivals_in(cell, draw, seed, lines):
+            return
 
 
-def one_run(cell: Cell, method: str, algorithm: Any) -> dict[str, Any]:
-    """Measure a method in a cell."""
-    name, law, workers, draw = cell
-    begin, convex = time.process_time(), name in CONVEX
-    looks = FINE if convex else FINER
-    times, run = times_to(name, law, workers, algorithm, draw + 1, LENGTH[convex], looks, draw)
-    return {
-        **dict(zip(KEY, (*cell, method), strict=True)),
-        "passes": [None if math.isinf(t) else round(t, 4) for t in times],
-        "status": run.status, "commits": run.nit, "seconds": round(time.process_time() - begin, 1),
-        "algorithm": algorithm_to_json(algorithm),
-    }  # fmt: skip
+def _rivals_in(cell: Cell, draw: int, seed: int, lines: Lines) -> bool:
+    """Measure the best two rivals for each level; a run ends at the last level that its point is for."""
+    for rival, point, levels in chosen(cell):
+        line = {**cell._asdict(), "draw": draw, "seed": seed, "method": rival, "levels": levels}
+        algorithm, gap = ALGORITHMS[rival](**point), GAPS[levels[-1]]
+        if not lines.add(line, lambda a=algorithm, g=gap: trace(cell, draw, a, seed, g)):
+            return False
+    return True
 
 
-def times_of(lines: list[dict[str, Any]]) -> Times:
-    """The times in the cells in which a rival, the table and the default were measured."""
-    found: Times = defaultdict(dict)
-    for line in lines:
-        cell = (line["problem"], line["law"], line["workers"], line["draw"])
-        given = line.get("most", LENGTH[line["problem"] in CONVEX])
-        needed = [math.inf if t is None else t for t in line["passes"]]
-        found[cell][line["method"]] = Passes(needed, given)
-    whole = {"table", "default", *RIVALS}
-    return {cell: methods for cell, methods in found.items() if whole <= set(methods)}
+def ours_in(cell: Cell, draw: int) -> dict[str, Any]:
+    """Return our methods in a cell, each told what messages and its commits cost."""
+    told = problem(cell.family, draw)
+    model, message = told.model, cell.message / told.row
+    plain = our_methods(model, cell.workers, message)
+    table = plain["table"]
+    master = commit_time(table, model.dim) / told.row
+    return our_methods(model, cell.workers, message, master)
 
 
-def ratio(methods: dict[str, Passes], method: str, level: int) -> float:
-    """The time of a method over that of the best tuned rival."""
-    return methods[method].counted(level) / min(methods[rival].counted(level) for rival in RIVALS)
+def measure_ours(given: argparse.Namespace, lines: Lines) -> None:
+    """Measure our methods; one that is the default, too, makes one run for both names."""
+    for cell, draw, seed in runs(given, slice(None)):
+        made: dict[str, Trace] = {}
 
+        def run(
+            algorithm: Any, cell: Cell = cell, draw: int = draw, seed: int = seed, made: Any = made
+        ) -> Trace:
+            if repr(algorithm) not in made:
+                made[repr(algorithm)] = trace(cell, draw, algorithm, seed)
+            told: Trace = made[repr(algorithm)]
+            return told
 
-def _is_near(methods: dict[str, Passes], method: str, level: int) -> bool:
-    """Whether a method arrives, and hardly later than the first of all."""
-    mine, first = methods[method].needed[level], min(times.needed[level] for times in methods.values())
-    return math.isfinite(mine) and mine <= NEAR * first
-
-
-def verdict(times: Times, method: str) -> list[str]:
-    """The lines that must hold for a method, each with its numbers."""
-    if not times:
-        return ["no cell is complete yet"]
-
-    def line(good: bool, words: str) -> str:
-        return f"{'holds ' if good else 'MISSED'}  {method}: {words}"
-
-    said = []
-    for level, gap in enumerate(GAPS):
-        at = f"at {100 * gap:g} %"
-        mean = geometric(ratio(m, method, level) for m in times.values())
-        said.append(
-            line(mean <= MARGINS[level], f"{mean:.2f} of the best rival {at}, at most {MARGINS[level]}")
-        )
-        by_family = {
-            name: geometric(ratio(m, method, level) for c, m in times.items() if c[0] == name)
-            for name in dict.fromkeys(cell[0] for cell in times)
-        }
-        worst = max(by_family, key=by_family.__getitem__)
-        said.append(
-            line(
-                by_family[worst] <= FAMILY,
-                f"worst family {at} is {worst}, {by_family[worst]:.2f}, at most {FAMILY}",
-            )
-        )
-        near = sum(_is_near(m, method, level) for m in times.values())
-        share = near / len(times)
-        said.append(line(share >= SHARE, f"within {NEAR} of the first {at} in {near} of {len(times)} cells, "
-                         f"{share:.2f}, at least {SHARE}"))  # fmt: skip
-    return said
-
-
-def by_family(times: Times) -> list[dict[str, Any]]:
-    """By family, W and level: mean ratio to the best rival with its least and largest, and who is first."""
-    rows = []
-    for name, workers in dict.fromkeys((cell[0], cell[2]) for cell in times):
-        mine = [m for c, m in times.items() if (c[0], c[2]) == (name, workers)]
-        for level, gap in enumerate(GAPS):
-            row: dict[str, Any] = {
-                "problem": name,
-                "W": workers,
-                "cells": len(mine),
-                "level": f"{100 * gap:g} %",
-            }
-            for method in ("table", "default"):
-                each = [ratio(m, method, level) for m in mine]
-                row[f"{method} / rival"] = f"{geometric(each):.2f} ({min(each):.2f} to {max(each):.2f})"
-            firsts: dict[str, int] = defaultdict(int)
-            for m in mine:
-                best = min(m, key=lambda k: m[k].needed[level])
-                firsts[best if math.isfinite(m[best].needed[level]) else "nobody"] += 1
-            row["first"] = ", ".join(f"{k} {v}" for k, v in sorted(firsts.items(), key=lambda item: -item[1]))
-            rows.append(row)
-    return rows
+        for method, algorithm in ours_in(cell, draw).items():
+            line = {**cell._asdict(), "draw": draw, "seed": seed, "method": method}
+            line["is"] = method_of(algorithm)
+            if method in given.methods and not lines.add(line, lambda a=algorithm, run=run: run(a)):
+                return
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(FAMILIES))
-    parser.add_argument("--laws", nargs="+", choices=LAWS, default=list(LAWS))
-    parser.add_argument("--workers", nargs="+", type=int, default=[40, 400])
-    parser.add_argument("--draws", nargs="+", type=int, default=list(DRAWS))
+    parser.add_argument("--rivals", action="store_true", help="tune and measure the rivals")
+    parser.add_argument("--ours", action="store_true", help="measure our methods")
+    parser.add_argument("--methods", nargs="+", choices=OURS, default=list(OURS), help="which of ours")
+    parser.add_argument("--problems", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--workers", nargs="+", type=int, help="default: all")
+    parser.add_argument("--kinds", nargs="+", help="kinds of clusters; default: all")
+    parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="of one seed for each draw")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further run after these")
+    parser.add_argument("--forget", nargs="+", choices=OURS, help="delete the lines of these")
     parser.add_argument("--page", action="store_true", help="write docs/results/laboratory.md")
     given = parser.parse_args()
-    if given.seconds > 0:
-        measure(given)
-    times = times_of(stored())
-    rows = by_family(times)
+    until = time.monotonic() + given.seconds
+    if given.forget:
+        left = [line for line in stored(OURS_FILE) if line["method"] not in given.forget]
+        write_whole(OURS_FILE, "".join(map(_text, left)))
+    if given.rivals:
+        measure_rivals(given, Lines(RIVALS_FILE, until))
+    if given.ours:
+        measure_ours(given, Lines(OURS_FILE, until))
+    times = times_of(stored(RIVALS_FILE) + stored(OURS_FILE))
+    rows = summary(times)
     if rows:
         write("laboratory/contest", rows)
-    for row in rows:
-        print(" | ".join(str(value) for value in row.values()))
-    said = [line for method in ("table", "default") for line in verdict(times, method)]
-    print(*said, sep="\n")
+    said = {method: verdict(times, method) for method in JUDGED}
+    for method, judged in said.items():
+        print(f"{method} over the best tuned rival:", *(judged or ["no cell has two rivals yet"]), sep="\n  ")
     if given.page:
-        write_page(said, safety.verdict(safety.stored()))
-    return 1 if any("MISSED" in line for line in said) else 0
+        write_page(times, said, safety.verdict(safety.stored()))
+    return 0 if all(line.good for judged in said.values() for line in judged) else 1
 
 
 if __name__ == "__main__":

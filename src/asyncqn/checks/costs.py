@@ -1,10 +1,10 @@
-"""What a message and a commit cost in units of a row's gradient, for the choice of a number of parts.
+"""Costs of a message and of a commit, in row gradients, for the choice of a number of parts.
 
 A simulated cluster states its times, and so does the timing model of a real engine.  On other real engines
-the gradient is timed on one row and on a sample, and messages and commits are taken to last as long as the
-constants below say.  Those constants are assumptions of ours and not measurements.  Under MPI, where all
-ranks must choose alike, nothing is timed: a row's gradient is taken to last a microsecond.  Both numbers are
-rounded to a power of two, so that noise in a measurement seldom changes the choice.
+the gradient is timed on one row and on a sample, and the engine measures a message (`engines.round_trip`)
+before the run.  Under MPI the numbers of rank 0 count, so that all ranks choose alike.  All costs are rounded
+to a power of two, so that noise in a measurement seldom changes the choice.  A replay measures nothing: the
+manifest of a run has the algorithm that was chosen.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from asyncqn.types import Array, Engine, Problem, extra
 
 SAMPLE, REPEATS = 256, 3
 """Rows of the sample that is timed, and how often; the shortest time counts."""
-MESSAGE_SECONDS = {"Threads": 3e-5, "Processes": 1.5e-4, "MPI": 2.5e-4, "Ray": 5e-3}
-"""A message there and back on one machine, by engine."""
-OTHER_ENGINE = 1e-3
-SECONDS_PER_NUMBER = 2e-8
-"""On top of it for every number in theta, of which a message carries up to three."""
-COMMIT_SECONDS, COMMIT_PER_NUMBER = 8e-5, 8e-8
-"""A commit of the master, and what it takes on top for every number in theta (20 pairs)."""
-SHORTEST_ROW, ASSUMED_ROW = 1e-9, 1e-6
-"""Seconds of a row's gradient at least, and where it is not timed."""
+ASSUMED_MESSAGE = 1e-3
+"""Seconds of a message on an engine that has no `message_seconds`."""
+COMMIT_SECONDS, COMMIT_PER_NUMBER = 4e-5, 4e-8
+"""A commit of the master, and what it takes on top for every number in theta (20 pairs), as measured by
+`python -m benchmarks.run table_commit`."""
+SHORTEST_ROW = 1e-9
+"""Seconds of a row's gradient at least: the difference of two measured times may be zero or negative."""
 
 
 class Costs(NamedTuple):
@@ -46,7 +44,7 @@ def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
     Parameters
     ----------
     problem : Problem
-        What is minimised.  On a real engine its gradient is called eight times, on one row or `SAMPLE` rows.
+        What is minimised.  On a real engine its gradient is called eight times, on one row or `SAMPLE`.
     theta0 : array of dim numbers
         Where.
     engine : Engine
@@ -57,16 +55,20 @@ def relative_costs(problem: Problem, theta0: Array, engine: Engine) -> Costs:
     Costs
         The defaults where a cluster does not state its times by rows.
     """
+    # A cluster that states its times is believed: under a timing model even a real engine follows it.
     cluster = getattr(engine, "cluster", None) or getattr(engine, "timing_model", None)
     if isinstance(cluster, Cluster):
         return _stated(cluster)
-    one, row = 0.0, ASSUMED_ROW
-    kind = type(engine).__name__
-    if kind != "MPI":
-        rows = min(SAMPLE, int(problem.n_data))
-        one, many = (_seconds(problem, theta0, count) for count in (1, rows))
-        row = max((many - one) / max(1, rows - 1), SHORTEST_ROW)
-    message = MESSAGE_SECONDS.get(kind, OTHER_ENGINE) + SECONDS_PER_NUMBER * theta0.size
+    # A call costs something however few its rows: the difference of two sizes is the time of a row.
+    rows = min(SAMPLE, int(problem.n_data))
+    one, many = (_seconds(problem, theta0, count) for count in (1, rows))
+    row = max((many - one) / max(1, rows - 1), SHORTEST_ROW)
+    # An engine is any object with two members, so this one may be missing.
+    measure = getattr(engine, "message_seconds", None)
+    message = ASSUMED_MESSAGE if measure is None else measure(theta0)
+    agreed = getattr(engine, "agreed", None)
+    if agreed is not None:
+        one, row, message = agreed((one, row, message))
     master = COMMIT_SECONDS + COMMIT_PER_NUMBER * theta0.size
     return Costs(_power_of_two((one + message) / row), _power_of_two(master / row))
 
@@ -88,6 +90,7 @@ def _seconds(problem: Problem, theta0: Array, count: int) -> float:
     for _ in range(1 + REPEATS):
         begin = time.perf_counter()
         gradient(theta0, rows, out)
+        # Other programs can only make a call longer.
         shortest = min(shortest, time.perf_counter() - begin)
     return shortest
 

@@ -44,6 +44,11 @@ _SEED = 0xC4EC
 """The checks draw the same rows and directions in every run: a mistake is found each time or never."""
 
 
+_OTHER_SIZE = 0.1
+"""A gradient is of another size where the factor differs from 1 by more; a small prior that is missing
+differs by less."""
+
+
 class UndecidedWarning(UserWarning):
     """The check before a run cannot decide whether a gradient is right."""
 
@@ -51,11 +56,11 @@ class UndecidedWarning(UserWarning):
 def check_first_calls(problem: Problem, theta0: Array) -> None:
     """Compare a user's functions as the top of this file says; our own are compared by our tests.
 
-    Of a problem without mistakes `grad` is called five times on at most 16 rows.  Beyond that, one with
-    `value_rows` is asked for it at most 15 times on so few rows, once on all where there are few, and once
-    for `grad_with_value`; one without is asked for a pass of `grad` where there are few rows, and for five
-    samples of 64 rows where there are many.  `value` is called at most 15 times, and twice more where it is
-    not finite near the start.  A mistake costs a few calls more, to find its name.
+    Of a problem without mistakes `grad` is called five times on at most 16 rows.  Where the problem has
+    `value_rows`, that is called at most 15 times on so few rows, once on all rows where these are few, and
+    `grad_with_value` is called once.  Where it has none, `grad` is called for a pass where there are few
+    rows, and on five samples of 64 rows where there are many.  `value` is called at most 15 times, and twice
+    more where it is not finite near the start.  A mistake costs a few calls more, to find its name.
     """
     kind = type(problem)
     if not is_ours(kind) or kind.__module__.startswith(_OF_USERS):
@@ -126,6 +131,7 @@ class _Comparison:
             self._check_slope("value", None, self._whole_gradient())
         else:
             self._check_sample()
+        # Last, so that many other calls lie between the two: hidden state would show.
         again = self.calls.number("value", self.theta0)
         require(
             struct.pack("d", again) == struct.pack("d", self.start_value),
@@ -140,6 +146,7 @@ class _Comparison:
 
     def _check_purity(self, A: Rows) -> None:
         self.start_value = self.calls.number("value", self.theta0)
+        # The two calls find different numbers in `out`, which a pure gradient overwrites.
         first = self.calls.grad(self.theta0, A, MARK)
         second = self.calls.grad(self.theta0, A)
         if first.tobytes() == second.tobytes():
@@ -153,6 +160,7 @@ class _Comparison:
     def _move_away(self) -> None:
         """Choose `theta` near the start, nearer where the objective is not finite."""
         draw = self.rng.standard_normal(self.theta0.size)
+        # A barrier, such as a logarithm, may be near the start.
         for share in (0.1, 1e-3, 1e-5):
             self.reach = share * self.size
             self.theta = (self.theta0 + self.reach * draw).astype(self.theta0.dtype)
@@ -171,6 +179,7 @@ class _Comparison:
         self.gradient = gC
         self.gradient_size = max(map(_norm, (gA, gB, gC)))
         allowed = self.rows_tolerance * (a * _norm(gA) + b * _norm(gB) + c * _norm(gC))
+        # One equation holds exactly if rows are scaled and the prior is counted once.
         if _norm(a * gA + b * gB - c * gC) <= allowed:
             return
         scale = "multiply the sum over the rows by n_data / len(rows)"
@@ -233,6 +242,7 @@ class _Comparison:
                     f"{name}.value_rows of all rows is {whole:.6g} where {name}.value is {self.value:.6g}: a "
                     "term, such as the prior, is in one of them alone."
                 )
+        # With many rows a pass is too long; samples that agree stand for all rows.
         elif _near(vA, vB, 0.3):
             small, large = sorted((abs(vC), abs(self.value)))
             require(not _near(small * n, large, 0.5), f"{mean}: both must be the sum.")
@@ -265,6 +275,7 @@ class _Comparison:
         """
         before: _Slope | None = None
         slope: _Slope | None = None
+        # The first step is far above rounding; shorter ones follow where curvature shows.
         for length in 10 * self.eps**0.25 / np.array([1.0, 4.0, 16.0]):
             slope, calm = self._measured(function, rows, g, length * direction)
             if slope is None:
@@ -275,6 +286,7 @@ class _Comparison:
             elif before is not None and _near(before.share_off, slope.share_off, 0.15):
                 return slope
             before = slope
+        # Three lengths contradict each other: nothing is held against the gradient.
         if before is None:
             raise NothingToJudge
         return before._replace(unsure=math.inf)
@@ -380,10 +392,19 @@ def _mistake(name: str, function: str, n: int, slopes: list[_Slope], theta: Arra
             rest = rest - priors * (float(priors @ rest) / float(priors @ priors))
         return bool((np.abs(rest) <= allowed).all())
 
+    if not gradients.any():
+        return f"{name}.grad is zero where {name}.{function} changes: write the derivative into out[:]."
+    size = float(values @ gradients) / max(float(gradients @ gradients), 1e-300)
     for with_prior in (False, True):
         for factor, sentence in _factors(name, function, n):
             if explained(factor, with_prior):
                 return sentence
+        # Before a prior is sought: where the gradient is nearly along theta, one would explain any factor.
+        if not with_prior and abs(size - 1.0) > _OTHER_SIZE and explained(size, False):
+            return (
+                f"{name}.grad is {1.0 / size:.4g} times the gradient of {name}.{function}: a factor is "
+                "missing in one of them, such as the 1/2 of a square."
+            )
         if with_prior and explained(1.0, True):
             return (
                 f"the prior is in {name}.{function} and not in {name}.grad, or not with the same weight: "

@@ -1,4 +1,4 @@
-"""Whether chains agree and how much their draws are worth: rank-normalised split R-hat and bulk ESS.
+"""Rank-normalised split R-hat and bulk ESS: do chains agree, and how much are their draws worth?
 
 The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), extended to chains of
 unequal length: a chain counts in proportion to its draws.  For chains of equal length the numbers are those

@@ -45,9 +45,10 @@ def check_problem(
 ) -> dict[str, str]:
     """Check that `problem` keeps the rules of `asyncqn.Problem` at and around `theta`.
 
-    Its functions agree with each other (`checks.first_calls`, which `minimize` asks as well); its gradient
-    is unbiased over all subsamples; extras it offers make sense; with `travel` it gives the same bits in
-    another process; a short run of gradient steps on each of `engines` replays bit for bit.
+    Its functions must agree with each other (`checks.first_calls`, which `minimize` calls as well).  Its
+    gradient must be unbiased over all subsamples, and its extras must agree with it.  With `travel` it must
+    give the same bits in another process.  A short run of gradient steps on each of `engines` must replay
+    bit for bit.
     theta: where to check; by default a random point near the start.
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
@@ -152,9 +153,9 @@ def check_algorithm(
 ) -> dict[str, str]:
     """Check that `algorithm` keeps the rules of `asyncqn.Algorithm` on `problem`.
 
-    `step`, `learn` and `apply` depend on their arguments alone and write only to what they own;
-    the dtype is preserved; the algorithm travels by pickle; a simulated run on `workers` workers
-    (fewer if it allows fewer) equals a second one and its replay, and so does one on each of `engines`.
+    `step`, `learn` and `apply` must depend on their arguments alone, write only to what they own, and
+    preserve the dtype.  The algorithm must travel by pickle.  A simulated run on `workers` workers (fewer if
+    it allows fewer) must equal a second one and its replay, and so must a run on each of `engines`.
     Returns for each engine "passed", or "not tried: " and why, such as a package that is not installed.
     """
     name = type(algorithm).__name__

@@ -39,7 +39,7 @@ _AMBIENT = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
 
 
 class NotTried(Exception):
-    """Why an engine cannot be tried here; nothing is said of the user's classes."""
+    """Reason why an engine cannot be tried here, which says nothing of the user's classes."""
 
 
 def try_engine(

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from asyncqn.core.problem import PROBLEM_EXTRAS, Array, Problem
 
+# Only the annotations need these two; importing them here would close a cycle.
 if TYPE_CHECKING:
     from asyncqn.core.stages import Stages
     from asyncqn.core.streams import Stream
 
 
 class Task(NamedTuple):
-    """What a worker is asked to compute: its own k-th step, from version `read` of the iterate."""
+    """A request to a worker: compute its k-th step from version `read` of the iterate."""
 
     worker: int
     read: int
@@ -30,7 +31,7 @@ class Task(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What the master knows of the commit under way, for `Algorithm.apply`."""
+    """The facts about the commit under way that the master passes to `Algorithm.apply`."""
 
     version: int
     """The version that this commit makes."""
@@ -43,7 +44,7 @@ class Commit(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a method with exact gradients stands: at the last point it kept, judged on all rows."""
+    """The report of a method with exact gradients about the last point that it accepted, over all rows."""
 
     point: Array
     value: float
@@ -76,7 +77,7 @@ class Algorithm(Protocol):
 
     * `requires`: names of the optional members that the problem must have; `algorithms.fit` checks them;
     * `max_workers`: the largest number of workers; unlimited when absent;
-    * `warnings(workers)`: sentences about parameters that are likely to fail with so many workers;
+    * `warnings(workers)`: sentences about parameters that are likely to fail with this number of workers;
     * `advice(problem, theta0, workers, locals_)`: a sentence on what to change after a divergence;
     * `temperature(k)`: 1 / beta of the noise that a worker adds at its k-th step.  A run may end a few times
       dim * temperature above its start (`core.outcome.risen`); without it, a run that rises has diverged;
@@ -102,32 +103,32 @@ class Algorithm(Protocol):
 
     @property
     def stages(self) -> Stages:
-        """How updates reach the master: `core.stages.ASYNCHRONOUS`, or what else is there."""
+        """The message pattern, such as `core.stages.ASYNCHRONOUS`; see the top of `core.stages`."""
 
     def check(self, problem: Problem) -> None:
         """Raise `BadInput` when the parameters do not fit the problem."""
 
     def init(self, theta0: Array) -> Any:
-        """The master's state at version 0, in arrays of its own."""
+        """Return the master's state at version 0, in newly allocated arrays."""
 
     def init_worker(self, problem: Problem, theta0: Array) -> Any:
-        """The state of a worker that has not computed anything yet."""
+        """Return the state of a worker that has not computed anything yet."""
 
     def step(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
-        """The update to send, from the iterate `view` (not to be written to)."""
+        """Return the update to send, computed from the iterate `view`, which must not be written to."""
 
     def learn(self, view: Any, local: Any, problem: Problem, task: Task) -> Any:
-        """What the worker does after sending; returns its new state."""
+        """Update the worker's state after its update was sent, and return it."""
 
     # A rejected update means that the worker's state may hold numbers that are not finite.
     def forget(self, local: Any) -> Any:
-        """The worker's state with its curvature memory emptied, after a rejected update."""
+        """Return the worker's state with its curvature memory emptied, after a rejected update."""
 
     def apply(self, iterate: Any, updates: Sequence[Any], commit: Commit) -> Any:
-        """The master's state after committing `updates`: one, or the answers of a round."""
+        """Return the master's state after committing `updates`: one update, or all updates of a round."""
 
     def counters(self, iterate: Any, locals_: Sequence[Any]) -> dict[str, int]:
-        """Totals worth reporting, such as pairs accepted and rejected."""
+        """Return totals worth reporting, such as pairs accepted and rejected."""
 
 
 ALGORITHM_EXTRAS = (
@@ -151,5 +152,5 @@ def extra(of: Problem | Algorithm | None, name: str) -> Any:
     """Return an optional member of a problem or an algorithm, or None where it has none."""
     # A misspelt name would silently read as "not offered", so it is an error of the caller.
     if name not in _EXTRAS:
-        raise KeyError(f"'{name}' is no extra: declare it in asyncqn.core.algorithm")
+        raise KeyError(f"'{name}' is not an optional member: declare it in asyncqn.core.algorithm")
     return getattr(of, name, None)

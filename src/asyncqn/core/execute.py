@@ -30,11 +30,11 @@ from asyncqn.errors import DamagedFile
 
 
 class Segment(NamedTuple):
-    """What computes from commit `from_commit` on, in the rows of the schedule from `from_row` on.
+    """A problem and an algorithm, and the commit and the schedule row from which they take over.
 
-    A run has several segments where it was resumed with another algorithm, problem or wire.
-    from_row is None where computations that read a version from `from_commit` on belong to the segment, as in
-    the simulator, which computes them as soon as their version exists.
+    A run has several segments where it was resumed with another algorithm, problem or wire format.  In a real
+    run the first row that belongs to a segment is recorded as `from_row`.  It is None in the simulator, where
+    every computation that reads version `from_commit` or a later one belongs to the segment.
     """
 
     problem: Problem
@@ -71,16 +71,16 @@ class LoopState(NamedTuple):
 
 
 class Watch(Protocol):
-    """Whoever follows the loop from commit to commit, such as a writer of checkpoints."""
+    """An observer that follows the loop from commit to commit, such as a writer of checkpoints."""
 
     def begin(self, loop: Loop) -> None:
-        """The loop stands at version 0; it may be set to a later one with `Loop.restore`."""
+        """Start to observe a loop at version 0; `Loop.restore` may set it to a later version."""
 
     def committed(self, loop: Loop) -> None:
-        """A commit was made; raise `Ended` to end the run here."""
+        """Observe a commit; raise `Ended` to end the run here."""
 
     def stopped(self, loop: Loop) -> None:
-        """The callback has ended the run."""
+        """Observe that the callback has ended the run."""
 
 
 def execute(
@@ -92,7 +92,7 @@ def execute(
     kept: KeptRows | None = None,
     watch: Watch | None = None,
 ) -> Finished:
-    """Compute all that the schedule says was computed, and commit it as the schedule says.
+    """Run all computations of the schedule and commit their updates in its order.
 
     Parameters
     ----------
@@ -109,6 +109,10 @@ def execute(
         Where every `request.keep`-th iterate goes.
     watch : Watch, optional
         Follows the loop from commit to commit.
+    Returns
+    -------
+    Finished
+        The master after its last commit, the schedule up to there, the workers' states and the outcome.
     """
     schedule.check_parts(request.algorithm.stages)
     N = schedule.commits

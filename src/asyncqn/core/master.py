@@ -40,6 +40,7 @@ def problem_stopped(error: StopIteration, version: int) -> WorkerFailed:
     )
 
 
+# The key is the argument's bytes and not its identity, because algorithms overwrite their arrays in place.
 class Remembered:
     """Cache the last result of a pure function of an array and numbers."""
 
@@ -55,22 +56,31 @@ class Remembered:
 
 
 class KeptRows(Protocol):
-    """Where the iterates go that a run keeps."""
+    """The destination of the iterates that a run keeps."""
 
     def append(self, row: Array, /) -> None:
         """Add a copy of a row."""
 
 
 class Master:
-    """Commits updates to the iterate and keeps what a `Run` reports of it.
+    """Commits updates to the iterate and collects what a `Run` reports.
 
-    fingerprints: 32 bits of theta after every commit, by which a replay finds its first difference.
-    A rejected update still takes its commit number; it just changes nothing.
-    passes: kept by whoever drives the master, where the request's stopping rule needs them.
-    pause: entered around every evaluation, so that an engine's clock can stand still.
-    alive, lost: how many workers there are, and how many were lost, for the callback's `Progress`.
-    best: the best row so far, where the request has patience.
-    kept: where every `request.keep`-th iterate goes; without it none is kept.
+    Attributes
+    ----------
+    fingerprints : array of uint32
+        A 32-bit checksum of theta after every commit, by which a replay finds its first difference.
+    rejected : int
+        Updates that were not finite.  Such an update keeps its commit number, but changes nothing.
+    passes : float
+        Passes over the data so far; the engine or the loop updates it where the stopping rule needs it.
+    pause : callable
+        Context manager entered around every evaluation, so that an engine's clock can exclude it.
+    alive, lost : int
+        Number of active workers and of lost ones, for the callback's `Progress`.
+    best : Best, optional
+        The best row so far, where the request has patience.
+    kept : KeptRows, optional
+        Receives every `request.keep`-th iterate.
     """
 
     def __init__(
@@ -114,7 +124,7 @@ class Master:
         self._view_theta()
 
     def go_on_with(self, algorithm: Algorithm, problem: Problem) -> None:
-        """Commit and evaluate by these from now on; `problem` stays the object that was given."""
+        """Commit and evaluate with these from now on; `problem` remains the object that the user passed."""
         self.algorithm, self.problem = algorithm, problem
         self._asked = asked = read_only(problem)
         self._apply = algorithm.apply
@@ -136,14 +146,14 @@ class Master:
         self._may_end = by_slope or limited or self._finished is not None
 
     def _view_theta(self) -> None:
-        """Keep the views by which `inspect` reads the current theta, wherever the algorithm put it."""
+        """Renew the two views of theta that `inspect` reads, after the algorithm has replaced theta."""
         self._theta = self.iterate.theta
         self._words = self._theta.view(np.uint64 if self._theta.itemsize == 8 else np.uint32)
 
     def commit(self, updates: Sequence[Any | None], time: float, staleness: Sequence[int]) -> None:
-        """Add one update, or the answers of a round, as the next version; `staleness` has l_n of each.
+        """Apply one update, or the updates of a round, as the next version; `staleness` has l_n of each.
 
-        Raises `Ended` where the run ends with it.
+        The method raises `Ended` if the run ends with this commit.
         """
         if self.callback is not None:
             self.delays += sum(staleness)
@@ -192,7 +202,7 @@ class Master:
             self.stop_where_due()
 
     def standing(self) -> Standing | None:
-        """Return where a method with exact gradients stands; None: it does not say."""
+        """Return the report of a method with exact gradients, or None if it has none."""
         if self._standing is None:
             return None
         if self._stood is None:
@@ -201,7 +211,7 @@ class Master:
         return self._stood[0]
 
     def stop_where_due(self) -> None:
-        """Raise `Ended` where the run has what it was asked for, or may not continue."""
+        """Raise `Ended` where the run has met a stopping rule."""
         rule = self.stopping
         standing = self.standing()
         if standing is not None:
@@ -250,10 +260,10 @@ class Master:
         return record
 
     def _note_standing(self, *, only_at_target: bool = False) -> bool:
-        """Note what an exact method knows at this version, call the callback, and compare with the target.
+        """Record what an exact method knows at this version, call the callback, and compare with the target.
 
-        The row tells of the last point kept, and costs no evaluation.  It waits, because an evaluation at the
-        end of the run takes its place.  Return whether there was anything to note.
+        The row describes the last accepted point and costs no evaluation.  It is held back, because an
+        evaluation at the end of the run replaces it.  Return whether the method knew anything.
         """
         standing = self.standing()
         if standing is None:
@@ -352,11 +362,11 @@ class Master:
         return f"{rule.metric} is {record[rule.metric]:.6g}, at or below the target {rule.target:g}"
 
     def at_target(self, record: dict[str, float]) -> bool:
-        """Return whether a row of the metric table has what was asked for."""
+        """Return whether a row of the metric table has reached the target."""
         target, metric = self.stopping.target, self.stopping.metric
         if target is None:
             return False
-        self._require_metric(metric, "to hold against the target", record)
+        self._require_metric(metric, "to compare with the target", record)
         return record[metric] <= target
 
     @staticmethod

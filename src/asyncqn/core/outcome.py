@@ -14,7 +14,7 @@ _ROUNDING = 10.0
 
 
 class Outcome(StrEnum):
-    """How a run ended.
+    """The outcome of a run.
 
     Members are strings: `run.status == "converged"` holds, and JSON stores the word. `meaning` explains a
     member in one sentence.
@@ -70,6 +70,7 @@ _MEANINGS = {
 
 def outcome_of(word: str) -> Outcome | None:
     """Return the outcome that a saved run names, or None where there is no such outcome."""
+    # A file may hold any text, so that the word is looked up and not converted.
     return Outcome(word) if word in _MEANINGS else None
 
 
@@ -92,6 +93,7 @@ def risen(start: float, end: float, noise: float, eps: float) -> bool:
     if not math.isfinite(end):
         return True
     rounding = _ROUNDING * eps * max(abs(start), abs(end))
+    # U itself is known only to about eps |U|: a smaller rise may be rounding of the sum over rows.
     return end - start > rounding + noise
 
 

@@ -46,6 +46,7 @@ class Problem(Protocol):
     * `sampled_metric`: True where the summary of a sample of rows serves for all rows, so that samples may
       grow; `grad_with_curvature` then takes one more argument, the number of rows in the sample, and an empty
       `curvature` where none is wanted; for `MetricLBFGS`;
+    * `convex`: True where U is convex, so that a method may leave out what is there for plateaus and saddles;
     * `names`: a name for each number of theta, for tables and ArviZ;
     * `constrain(theta)`: the natural parameters (of many theta along the last axis), which `sample` reports;
     * `reference()`: plain data (JSON) from which `asyncqn.models.rebuild` makes the problem again.
@@ -71,7 +72,7 @@ class Problem(Protocol):
     @property
     def n_data(self) -> int: ...
     def value(self, theta: Array) -> float:
-        """U(theta) over all data."""
+        """Return U(theta) over all data."""
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> Any:
         """Write into `out` the estimate of grad U(theta) from the data points `rows`.
@@ -93,11 +94,12 @@ PROBLEM_EXTRAS = (
     "grad_with_curvature",
     "inverse_metric_from",
     "sampled_metric",
+    "convex",
     "names",
     "constrain",
     "reference",
 )
-"""What a problem may offer beyond its protocol."""
+"""The optional members of a problem."""
 
 
 def check_members(problem: Any) -> None:
@@ -136,17 +138,17 @@ def is_ours(kind: type) -> bool:
 
 
 def read_only(problem: Problem) -> Any:
-    """The problem as workers and master call it: asyncqn's own as it is, another behind `ReadOnly`.
+    """Return the problem as workers and master call it: asyncqn's own unchanged, others behind `ReadOnly`.
 
-    Our own, and what is derived from it, are left alone because read-only arrays are another type to
-    numba: a second compilation of our kernels.
+    Our own classes and their subclasses are not wrapped, because numba treats read-only arrays as another
+    type and would compile our kernels a second time.
     """
     # The whole MRO counts: a user's subclass of our model still calls our kernels.
     return problem if any(map(is_ours, type(problem).__mro__)) else ReadOnly(problem)
 
 
 class ReadOnly:
-    """Calls a problem with read-only views of theta and rows; every other attribute is the problem's."""
+    """Calls a problem with read-only views of theta and rows; other attributes pass through."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -165,11 +167,11 @@ class ReadOnly:
 
 
 def _guarded(method: Callable[..., Any], name: str, with_rows: bool) -> Callable[..., Any]:
-    """A function of a problem, called with views until it turns out to need arrays that it may write to.
+    """Return a method of a problem that is called with read-only views until it turns out to refuse them.
 
     Code compiled for writable arrays alone (Cython, a numba signature) refuses views.  Such a call is
-    repeated with writable copies: if they come back changed the problem is at fault, else it is
-    handed plain arrays from then on.
+    repeated with writable copies.  If they come back changed, the problem is at fault; otherwise the method
+    receives plain arrays from then on.
     """
     n = 1 + with_rows
     takes_views = True

@@ -14,12 +14,13 @@ from asyncqn.core.problem import Array, Problem
 from asyncqn.core.stopping import TO_THE_END, Stopping
 
 if TYPE_CHECKING:
+    # The core imports no higher room at run time; these two names serve annotations alone.
     from asyncqn.runs.checkpoint import Checkpoints
     from asyncqn.runs.run import Run
 
 
 class Progress(NamedTuple):
-    """What a callback of `minimize` is shown for every row of the metric table.
+    """The argument of a callback of `minimize`: one row of the metric table and the state of the run.
 
     Attributes
     ----------
@@ -71,7 +72,8 @@ def headcount(alive: int, expected: int, lost: int) -> str:
 
 Callback: TypeAlias = Callable[[Progress], Any]
 StoppingRule: TypeAlias = Callable[[Standing], str | None]
-"""Asked where a method with exact gradients stands; returns why the run has converged, or None to go on."""
+"""Receives the report of a method with exact gradients; returns why the run has converged, or None to
+continue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +102,11 @@ class Request:
 
 
 class Engine(Protocol):
-    """Where workers run: an engine hands out tasks, carries messages, and returns a `Run`.
+    """An object that runs workers: it assigns tasks, carries messages, and returns a `Run`.
 
-    A protocol: any object with `workers`, the number of workers, and `minimize(request)` serves.
+    Any object with `workers`, the number of workers, and `minimize(request)` is an engine.  It may also have
+    `message_seconds(theta0)`, the seconds of a message of theta's length to a worker and back, for the choice
+    of a method; without it, a message is assumed to take a millisecond.
 
     Examples
     --------

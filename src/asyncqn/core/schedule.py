@@ -25,7 +25,7 @@ DROPPED = 0
 """The commit of a computation whose update was dropped: real commits count from 1."""
 
 IN_VAIN, NEW_COMMIT, SAME_COMMIT = range(3)
-"""How a recorded computation ended: dropped, first of a commit, or in that of the delivered row before.
+"""The end of a recorded computation: dropped, first of a commit, or in the same commit as the row before.
 
 Commits are consecutive, so that these two bits beside the worker's number tell all commits."""
 
@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int32]
 
 
 class WorkerSummary(NamedTuple):
-    """What one worker did: computations delivered and dropped, mean staleness, mean time of a cycle."""
+    """The totals of one worker: computations delivered and dropped, mean staleness, mean cycle time."""
 
     worker: int
     delivered: int
@@ -64,7 +64,7 @@ def _whole_numbers(name: str, column: npt.ArrayLike) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Schedule(Checked):
-    """Who read which version, which commit delivered the update, and when: one row per computation.
+    """One row per computation: its worker, the version it read, the commit that delivered it, and the time.
 
     All columns have the same length; they are validated when the schedule is made.
 
@@ -100,7 +100,7 @@ class Schedule(Checked):
     part: Annotated[
         Annotated[Ints, REAL] | None, parameter("Part of the data; None: workers choose their rows")
     ] = None
-    """Which block each computation was asked for, where an algorithm asks for one."""
+    """The part of the data that each computation used, where the algorithm assigns parts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,7 +193,7 @@ class Schedule(Checked):
         return np.bincount(self.staleness)
 
     def per_worker(self) -> list[WorkerSummary]:
-        """One summary per worker that appears."""
+        """Return one summary for each worker in the schedule."""
         summaries = []
         for worker in np.unique(self.worker):
             mine = self.worker == worker
@@ -212,9 +212,10 @@ class Schedule(Checked):
         return summaries
 
     def until(self, commit: int) -> Schedule:
-        """The part up to and including commit `commit`; what was still being computed counts as dropped.
+        """Return the schedule up to and including commit `commit`.
 
-        Nobody has begun to compute on version `commit` itself at the moment it comes to be.
+        Computations under way at that moment count as dropped.  None of them reads version `commit` itself:
+        it has only just been made.
         """
         ends = np.flatnonzero((self.commit == commit) & (self.commit != DROPPED))
         last = int(ends[-1]) + 1 if ends.size else 0
@@ -231,14 +232,14 @@ class Schedule(Checked):
         return Schedule(self.worker[rows], self.read[rows], ended, time, part)
 
     def with_fresh_reads(self) -> Schedule:
-        """The same commits by the same workers, each computed on the version just before it."""
+        """Return the same commits by the same workers, each computed on the version just before it."""
         read = np.where(self.commit == DROPPED, self.read, self.commit - 1)
         return Schedule(self.worker, read, self.commit, self.time, self.part)
 
     def without_worker(self, worker: int) -> Schedule:
-        """Return what is left of the schedule when nothing came from a worker; others stay as they were.
+        """Return the schedule without the computations of one worker; the others keep their order.
 
-        A version that a computation read becomes the newest one that is left of those up to it.
+        A read version whose commit is gone becomes the newest remaining version before it.
         """
         kept = self.worker != worker
         commits = np.unique(self.commit[kept & (self.commit != DROPPED)])
@@ -252,13 +253,13 @@ class Schedule(Checked):
         return Schedule(self.worker[kept], read[kept], commit[kept], self.time[kept], part)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns by name, for storage."""
+        """Return the columns by name, for storage."""
         columns = {name: getattr(self, name) for name in ("worker", "read", "commit", "time", "part")}
         return {name: column for name, column in columns.items() if column is not None}
 
     @classmethod
     def from_arrays(cls, columns: dict[str, npt.NDArray[Any]]) -> Schedule:
-        """The inverse of `arrays`."""
+        """Build a schedule from the columns of `arrays`."""
         try:
             return cls(
                 columns["worker"], columns["read"], columns["commit"], columns["time"], columns.get("part")
@@ -268,7 +269,7 @@ class Schedule(Checked):
 
     @classmethod
     def from_rows(cls, rows: npt.NDArray[Any]) -> Schedule:
-        """From recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
+        """Build a schedule from recorded rows, of dtype `ROW` or `ROW_OF_PART`."""
         # The two lowest bits say how the computation ended; the worker's number is above them.
         kind = rows["worker"] & 3
         commit = np.where(kind == IN_VAIN, DROPPED, np.cumsum(kind == NEW_COMMIT)).astype(np.int32)
@@ -280,23 +281,23 @@ class Schedule(Checked):
         if len(self) == 0 or stages[0].parts is None:
             return
         if self.part is None:
-            raise BadInput("schedule: the algorithm needs the column 'part'.")
+            raise BadInput("schedule: the algorithm assigns parts of the data, so give the column 'part'.")
         stage = np.searchsorted(last_versions(stages), self.read, "right")
         most = np.array([s.parts or 0 for s in stages])[stage]
         require(
             bool(((self.part >= 0) & (self.part < most)).all()),
-            "schedule: a computation is of a part of the data that does not exist.",
+            "schedule: column 'part' names a part of the data that the algorithm does not have.",
         )
 
     @classmethod
     def serial(cls, commits: int) -> Schedule:
-        """One worker, no staleness, one unit of time per commit."""
+        """Build the schedule of one worker: no staleness, and one unit of time per commit."""
         n = np.arange(1, commits + 1)
         return cls(np.zeros(commits, np.int32), n - 1, n, n.astype(np.float64))  # type: ignore[arg-type]
 
 
 def rows_computed(algorithm: Any, schedule: Schedule, n_data: int) -> npt.NDArray[np.int64]:
-    """Return how many rows of the data each computation of a schedule took the gradient of."""
+    """Return the number of rows in the gradient of each computation of a schedule."""
     part = np.full(len(schedule), -1, np.int32) if schedule.part is None else schedule.part
     rows: npt.NDArray[np.int64] = algorithm.rows_of(n_data, schedule.read, part)
     return rows

@@ -3,12 +3,18 @@
 A stage states how many commits it has, how the rows are cut, what share of them is used, and when the master
 commits.  Most algorithms have one stage:
 
-    ASYNCHRONOUS                     each update is a commit, and workers draw their own rows
-    not_older_than(max_delay)        the same, but older updates are dropped
-    batches(n, commits, order)       each update is a commit, and comes from one of n parts of the data
-    rounds(timeout, quorum)          updates are committed together, round by round
-    fresh_rounds(answers)            a fixed number of updates, all from the current version, make a commit
-    blocks(n, backup_after, pieces)  a version closes when an update of every part of the data has arrived
+    `ASYNCHRONOUS`
+        Each update is a commit, and workers draw their own rows.
+    `not_older_than(max_delay)`
+        The same, but updates that are older are dropped.
+    `batches(n, commits, order)`
+        Each update is a commit, and comes from one of n parts of the data.
+    `rounds(timeout, quorum)`
+        Updates are committed together, round by round.
+    `fresh_rounds(answers)`
+        A fixed number of updates, all computed at the current version, make a commit.
+    `blocks(n, backup_after, pieces)`
+        A version closes when an update of every part of the data has arrived.
 
 A warm-up on batches before exact passes, or samples that grow to all rows, are sequences of stages.
 
@@ -29,7 +35,7 @@ from asyncqn.kernels import part_order
 
 
 class Closes(Enum):
-    """When the master commits, and a new version comes to be."""
+    """The event at which the master commits and creates a new version."""
 
     EACH_ANSWER = "each answer"
     ROUND = "a round"
@@ -37,7 +43,7 @@ class Closes(Enum):
 
 
 class Order(Enum):
-    """Which part of the data is handed out next; the numbers are those of `kernels.part_order`."""
+    """The rule that chooses the next part of the data; the numbers are those of `kernels.part_order`."""
 
     IN_TURN = part_order.IN_TURN
     BY_AGE = part_order.BY_AGE
@@ -45,11 +51,11 @@ class Order(Enum):
 
 
 class Growth(NamedTuple):
-    """Parts 0 to first - 1 are active at the start; the others follow, one by one, as answers come.
+    """The schedule by which parts become active: parts 0 to first - 1 at the start, then one by one.
 
-    The next becomes active once the answers number rounds * first, and another with every `each` answers
-    from there on: with 3 and 2, when answers >= 3 first + 2 (active - first).  From `quick` active parts on
-    every update makes one more active; None: never.
+    The next part becomes active after rounds * first updates, and one more after every `each` further
+    updates. With rounds = 3 and each = 2 this is when updates >= 3 first + 2 (active - first).  Once `quick`
+    parts are active, every update activates one more; None turns this off.
     """
 
     first: int
@@ -58,7 +64,7 @@ class Growth(NamedTuple):
     quick: int | None = None
 
     def answers(self, parts: int) -> int:
-        """After how many answers all parts are active."""
+        """Return the number of updates after which all parts are active."""
         quick = parts if self.quick is None else min(self.quick, parts)
         return self.rounds * self.first + self.each * (quick - self.first) + parts - quick
 
@@ -85,18 +91,18 @@ class Stage:
     quorum : float, default 1.0
         See `timeout`.
     backup_after : float, default inf
-        Idle workers duplicate parts that have been out for so many mean durations, less six standard
-        deviations; the first update wins (`kernels.block_rule`).
+        Idle workers duplicate a part once it has been out for this number of mean durations, less six
+        standard deviations; the first update wins (`kernels.block_rule`).
     order : Order, default Order.IN_TURN
-        Order in which parts are handed out, where each update is a commit.
+        Order in which parts are assigned, where each update is a commit.
     growth : Growth, optional
         How parts become active, where each update is a commit; by default all are active.
     max_delay : int, optional
-        Where each update is a commit, an update that read a version more than so many commits ago is dropped:
-        it takes no commit number, and its worker receives the current iterate.
+        Where each update is a commit, an update that read a version more than this number of commits ago is
+        dropped: it takes no commit number, and its worker receives the current iterate.
     answers : int, optional
-        A round closes on so many updates computed at the current version; others are dropped, and a worker
-        computes again at once, so that it may contribute twice.  By default `timeout` decides.
+        A round closes on this number of updates computed at the current version; others are dropped, and a
+        worker computes again at once, so that it may contribute twice.  By default `timeout` decides.
 
     Notes
     -----
@@ -119,31 +125,31 @@ class Stage:
 
     @property
     def parts(self) -> int | None:
-        """Into how many parts the rows are cut; None: they are not."""
+        """Number of parts into which the rows are cut, or None if they are not cut."""
         return None if self.blocks is None else self.blocks * self.pieces
 
     @property
     def first_part(self) -> int | None:
-        """The part of a computation that is made to see what one is like."""
+        """The part to use for a trial computation, or None if the rows are not cut."""
         return None if self.blocks is None else 0
 
     @property
     def waits(self) -> bool:
-        """Return whether an answer may wait for its commit."""
+        """Return whether an update may wait for its commit."""
         return self.closes is not Closes.EACH_ANSWER
 
     @property
     def goes_on(self) -> bool:
-        """Return whether a worker computes on while its answer waits for its commit."""
+        """Return whether a worker continues to compute while its update waits for its commit."""
         return self.closes is Closes.ALL_PARTS or self.answers is not None
 
     @property
     def rows(self) -> int:
-        """Return how many rows of a schedule a commit has, as far as the stage says."""
+        """Return the number of updates per commit, as far as the stage determines it."""
         return self.parts or 1 if self.closes is Closes.ALL_PARTS else self.answers or 1
 
     def part_order(self) -> part_order.PartOrder:
-        """The order of the hand-out where each update is a commit, with nothing handed out yet."""
+        """Return the initial state of the assignment of parts, where each update is a commit."""
         if self.parts is None or self.closes is not Closes.EACH_ANSWER:
             return part_order.new_order(part_order.NO_PARTS, 0, (0, 1, 1, 0))
         # Without growth all parts are active from the start.
@@ -158,17 +164,17 @@ ASYNCHRONOUS: Stages = (Stage(Closes.EACH_ANSWER),)
 
 
 def rounds(timeout: float, quorum: float) -> Stage:
-    """Synchronous rounds, to the end of the run."""
+    """Return a stage of synchronous rounds, to the end of the run."""
     return Stage(Closes.ROUND, timeout=float(timeout), quorum=float(quorum))
 
 
 def fresh_rounds(answers: int) -> Stage:
-    """Rounds that close on so many answers computed at the present version."""
+    """Return a stage of rounds that close on a number of updates computed at the current version."""
     return Stage(Closes.ROUND, answers=answers)
 
 
 def not_older_than(max_delay: int) -> Stage:
-    """Each update is a commit, unless it read a version more than `max_delay` commits ago."""
+    """Return a stage in which each update is a commit, unless its staleness exceeds `max_delay`."""
     return Stage(Closes.EACH_ANSWER, max_delay=max_delay)
 
 
@@ -180,19 +186,19 @@ def batches(
     *,
     max_delay: int | None = None,
 ) -> Stage:
-    """Each update is a commit, and is of one of n parts of the data."""
+    """Return a stage in which each update is a commit, and belongs to one of n parts of the data."""
     return Stage(Closes.EACH_ANSWER, commits, n, order=order, growth=growth, max_delay=max_delay)
 
 
 def blocks(
     n: int, backup_after: float, pieces: int = 1, *, share: float = 1.0, commits: int | None = None
 ) -> Stage:
-    """Versions of n blocks in `pieces` pieces each, on a share of the rows."""
+    """Return a stage whose versions need n blocks of `pieces` pieces each, on a share of the rows."""
     return Stage(Closes.ALL_PARTS, commits, n, pieces, share, backup_after=float(backup_after))
 
 
 def stage_index(stages: Stages, version: int) -> int:
-    """Return which stage computes on a version and makes the next."""
+    """Return the index of the stage that computes on a version and makes the next."""
     for i, stage in enumerate(stages):
         if stage.commits is None or version < stage.commits:
             return i
@@ -202,7 +208,7 @@ def stage_index(stages: Stages, version: int) -> int:
 
 
 def stage_at(stages: Stages, version: int) -> Stage:
-    """The stage that computes on a version and makes the next."""
+    """Return the stage that computes on a version and makes the next."""
     # Most runs have one stage, and this is called at every commit.
     if stages[0].commits is None:
         return stages[0]
@@ -210,7 +216,7 @@ def stage_at(stages: Stages, version: int) -> Stage:
 
 
 def time_share(stages: Stages, version: int) -> float:
-    """Return what share of the time that a cluster states a computation on a version takes.
+    """Return the duration of a computation on a version, as a share of the time that a cluster states.
 
     A cluster states the time of a computation of the first stage, and of whole blocks of all rows.
     """
@@ -225,7 +231,7 @@ def time_share(stages: Stages, version: int) -> float:
 
 
 def last_versions(stages: Stages) -> list[float]:
-    """For every stage the version that it ends with; infinite where it lasts."""
+    """Return the version with which each stage ends; infinite for a stage without an end."""
     return list(accumulate(math.inf if stage.commits is None else stage.commits for stage in stages))
 
 
@@ -252,16 +258,16 @@ def _check_stage(stage: Stage, name: str) -> None:
     each, round_ = stage.closes is Closes.EACH_ANSWER, stage.closes is Closes.ROUND
     require(
         stage.max_delay is None or (each and stage.max_delay >= 0),
-        f"{name}.stages: max_delay must not be negative, and belongs to a stage in which each answer is a "
-        f"commit, not to {stage!r}.",
+        f"{name}.stages: max_delay must be at least 0 and needs a stage in which each update is a "
+        f"commit, not {stage!r}.",
     )
     require(
         stage.answers is None or (round_ and stage.answers >= 1),
-        f"{name}.stages: answers must be at least 1, and belongs to rounds, not to {stage!r}.",
+        f"{name}.stages: answers must be at least 1 and needs a stage of rounds, not {stage!r}.",
     )
     require(
         (stage.blocks is None) <= (stage.closes is not Closes.ALL_PARTS) and not (round_ and stage.blocks),
-        f"{name}.stages: blocks belong to stages that close with each answer or with all parts: {stage!r}.",
+        f"{name}.stages: blocks need a stage that commits each update or all parts, not {stage!r}.",
     )
     require(
         stage.growth is None
@@ -271,5 +277,6 @@ def _check_stage(stage: Stage, name: str) -> None:
             and min(stage.growth.rounds, stage.growth.each) >= 1
             and (stage.growth.quick is None or stage.growth.quick >= stage.growth.first)
         ),
-        f"{name}.stages: parts grow from at least one to all, where each answer is a commit: {stage!r}.",
+        f"{name}.stages: growth needs a stage that commits each update, starts with at least one and at most "
+        f"all parts, and has positive rates, unlike {stage!r}.",
     )

@@ -1,4 +1,4 @@
-"""When a run ends by itself: converged, stalled, at its target, or at a limit.
+"""Stopping rules of a run: convergence, stalling, a target, patience, and limits.
 
 A method with exact gradients tells where it stands (`core.algorithm.Standing`).  With g its gradient and U
 its value at the last point kept, eps that of theta's numbers, and t = max(tol, 100 eps), it has converged
@@ -84,7 +84,7 @@ class Patience(Checked):
 
     Notes
     -----
-    A stochastic run that ends so is `completed`: it did what it was asked for.  A method with exact
+    A stochastic run that its patience ends is `completed`: it did what it was asked for.  A method with exact
     gradients has not converged then, and its run is no success.
 
     Examples
@@ -135,7 +135,7 @@ class Best:
 
     @property
     def sentence(self) -> str:
-        """Why the run ends when the patience has run out."""
+        """The reason for the end of a run whose patience has run out."""
         rows, metric = self.rule.evaluations, self.rule.metric
         if self.commit < 0:
             return f"{metric} was not finite in {rows} evaluations"
@@ -146,12 +146,22 @@ class Best:
 
 @dataclass(frozen=True)
 class Stopping(Checked):
-    """When to end before the last commit; None: not by this.
+    """The conditions that end a run before its last commit; None turns a condition off.
 
-    tol: the tolerance above, for methods with exact gradients.  max_passes: rows whose gradient was
-    computed, over n_data.  max_time: on the engine's clock, in its unit.  target: the metric (a column of
-    the metric table, `fun` where none is named) at or below which the run has what was asked for.
-    patience: how long a metric may fail to improve.
+    Parameters
+    ----------
+    tol : float, optional
+        Tolerance of the test at the top of this file, for methods with exact gradients.
+    max_passes : float, optional
+        Largest number of rows whose gradient is computed, divided by n_data.
+    max_time : float, optional
+        Largest time on the engine's clock, in its unit.
+    target : float, optional
+        Value of `metric` at or below which the run has converged.
+    metric : str, default "fun"
+        Column of the metric table that `target` refers to.
+    patience : Patience, optional
+        Ends the run where a metric fails to improve.
     """
 
     tol: Tolerance = None
@@ -178,7 +188,7 @@ TO_THE_END = Stopping()
 
 
 def slope_of(standing: Standing) -> str:
-    """The size of the gradient in words."""
+    """Return a phrase about the size of the gradient."""
     # The start was already stationary; a quotient would divide by zero.
     if not standing.first_grad_norm > 0.0:
         return "the gradient is zero"
@@ -186,7 +196,7 @@ def slope_of(standing: Standing) -> str:
 
 
 def converged(standing: Standing, tol: float) -> bool:
-    """The test at the top of this file."""
+    """Return whether the test at the top of this file holds."""
     eps = float(np.finfo(standing.point.dtype).eps)
     t = max(tol, _LEAST_TOLERANCE * eps)
     g, size = standing.grad_norm, abs(standing.value)

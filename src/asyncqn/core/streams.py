@@ -30,13 +30,13 @@ _SHARDS = "shards-"
 
 
 def shards_in(sampling: str) -> int | None:
-    """The K of `"shards-K"`; None for what is no such word."""
+    """Return the K of `"shards-K"`, or None for any other word."""
     number = sampling.removeprefix(_SHARDS) if sampling.startswith(_SHARDS) else ""
     return int(number) if number.isascii() and number.isdigit() and int(number) >= 1 else None
 
 
 class Stream(NamedTuple):
-    """The random numbers of worker `worker`'s k-th step: Philox keyed by the seed, so free to make."""
+    """The random numbers of worker `worker`'s k-th step: Philox keyed by the seed, without state."""
 
     seed: int
     worker: int
@@ -63,6 +63,6 @@ class Stream(NamedTuple):
         return out
 
     def generator(self) -> np.random.Generator:
-        """A NumPy generator of this stream's own, for anything else an algorithm may want."""
+        """Return a NumPy generator for this stream, for anything else that an algorithm may draw."""
         # The key packs the worker's number and the step into one 64-bit word beside the seed.
         return np.random.Generator(np.random.Philox(key=[self.seed, (self.worker << 32) | self.k]))

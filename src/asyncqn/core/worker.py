@@ -25,7 +25,7 @@ choice: far above any sensible scale of parameters, and its square is far from o
 
 
 def explosion_limit(theta0: Array) -> float:
-    """The largest entry an iterate that started at theta0 may have."""
+    """Return the largest entry that an iterate which started at theta0 may have."""
     return EXPLOSION * (1.0 + float(np.abs(theta0).max(initial=0.0)))
 
 
@@ -36,10 +36,10 @@ def sample_update(algorithm: Algorithm, problem: Problem, theta0: Array, seed: i
 
 
 class WorkerSteps:
-    """The steps of any worker; its state is handed in and out.
+    """Runs the steps of any worker; the caller passes the worker's state in and stores the new one.
 
-    limit: the largest entry an iterate may have (`explosion_limit`).  Steps may last microseconds, so what
-    does not change from one to the next is looked up here.
+    Steps may last microseconds, so values that do not change from one to the next are looked up once, here.
+    `limit` is the largest entry that an iterate may have (`explosion_limit`).
     """
 
     def __init__(self, algorithm: Algorithm, problem: Problem, limit: float) -> None:
@@ -53,7 +53,7 @@ class WorkerSteps:
         self._bound = min(limit * limit, 1e300)
 
     def compute(self, view: Any, local: Any, task: Task) -> Any | None:
-        """A worker's update from `view`; None if it is not finite (or beyond the limit), and is rejected.
+        """Return a worker's update from `view`, or None where it is not finite or beyond the limit.
 
         The caller sends it and then lets the worker `learn`.
         """
@@ -74,7 +74,7 @@ class WorkerSteps:
         return update if _sound(update, self._bound) else None
 
     def learn(self, view: Any, local: Any, task: Task, update: Any | None) -> Any:
-        """The worker's state after sending `update` (None: rejected)."""
+        """Return the worker's state after sending `update`, which is None if it was rejected."""
         if update is None:
             return self._forget(local)
         return self._learn(view, local, self.problem, task)
@@ -83,7 +83,7 @@ class WorkerSteps:
 def _sound(part: Any, bound: float) -> bool:
     """Return whether all numbers of an update are finite, and its arrays within the bound on a mean square.
 
-    A lone number has no size to keep: it may be a value of U.
+    A number outside an array has no bound: it may be a value of U.
     """
     if isinstance(part, np.ndarray):
         # Integers are always finite; the bound is on the mean square.
@@ -96,7 +96,7 @@ def _sound(part: Any, bound: float) -> bool:
 def rounded(message: Any, fields: tuple[str, ...] | None = None) -> Any:
     """Round the float64 arrays of a (named) tuple to float32 and back; single numbers stay unchanged.
 
-    Beyond float32's range lie infinities: such an update is rejected like any that is not finite.
+    Numbers beyond float32's range become infinite, so that such an update is rejected.
     """
     # Overflow becomes infinity, which `compute` rejects; NumPy's warning would only repeat that.
     with np.errstate(over="ignore"):
@@ -116,9 +116,9 @@ def _rounded(tree: Any) -> Any:
 
 @dataclass(frozen=True)
 class Float32Wire:
-    """`algorithm` as a worker runs it behind a float32 wire.
+    """An algorithm as a worker runs it behind a float32 wire.
 
-    arrived: the views come from such a wire, so that they are rounded already.
+    `arrived` is True where the views come from such a wire and are therefore rounded already.
     """
 
     algorithm: Algorithm

@@ -14,7 +14,7 @@ PACKAGES = ("cloudpickle", "ray.cloudpickle", "joblib.externals.cloudpickle")
 
 
 class NotPicklable(Exception):
-    """Why an object cannot be sent; its cause is the pickler's error, None where a package is missing."""
+    """Reason why an object cannot be sent; its cause is the pickler's error, None if a package is missing."""
 
 
 def pickled(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes:

@@ -27,7 +27,7 @@ class Clock:
         self._zero = time.perf_counter() - start * self.unit
 
     def now(self) -> float:
-        frozen = self._frozen
+        frozen = self._frozen  # read once: another thread may end the pause between two reads
         return frozen if frozen is not None else (time.perf_counter() - self._zero) / self.unit
 
     @contextmanager
@@ -51,5 +51,6 @@ class Clock:
         while (seconds := self.remaining(until)) > 0.0:
             if unless():
                 return False
+            # A pause of the clock makes the remaining time longer, so it is read again and again.
             time.sleep(min(seconds, POLLING_INTERVAL))
         return True

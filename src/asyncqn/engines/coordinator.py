@@ -7,7 +7,7 @@ where a test can drive it without starting anything:
     c.begin()                            once, before anything else: evaluates the start
     w      = c.join(now)                 a worker came; its number (never used twice)
     orders = c.ask(w, now)               it is free and wants work
-    orders = c.answer(w, update, now)    its update arrived (None: it was rejected)
+    orders = c.deliver(w, update, now)   its update arrived (None: it was rejected)
     orders = c.lost(w, now)              it is gone, and what it was computing with it
     orders = c.tick(now)                 time passed; due at `c.deadline` at the latest
     c.stop(outcome, message)             end early; what is under way counts as dropped
@@ -44,7 +44,7 @@ import numpy as np
 
 from asyncqn.cluster.cluster import Cluster
 from asyncqn.cluster.handout import HandOut
-from asyncqn.cluster.waiting import EACH_ANSWER, ROUND, Answer, WaitingAnswers
+from asyncqn.cluster.waiting import EACH_ANSWER, ROUND, Arrival, WaitingUpdates
 from asyncqn.core.execute import Finished
 from asyncqn.core.master import Master, new_tuple, problem_stopped
 from asyncqn.core.outcome import Outcome
@@ -66,7 +66,7 @@ from asyncqn.runs.run import Run
 from asyncqn.runs.segments import segments_after
 from asyncqn.runs.snapshot import restore_master
 from asyncqn.storage.serialise import to_json
-from asyncqn.types import Array
+from asyncqn.types import Array, Rows
 
 _log = logging.getLogger("asyncqn.engines")
 
@@ -117,6 +117,7 @@ class Coordinator:
         self.done, self.outcome, self.message = False, Outcome.STOPPED, ""
         self.failure: BaseException | None = None
         self.lost_workers = self.joined_later = 0
+        self.rows = 0  # rows of all computations so far; counted where `max_passes` asks for it
         self.silent: list[int] = []
         """Workers that did not answer after the end, and were given up."""
         self.resumed_from: int | None = None
@@ -137,7 +138,7 @@ class Coordinator:
         """Time that a broadcast needs to reach the workers."""
         self.service = 0.0 if timing_model is None else timing_model.master
         """Time that a commit takes: the engine waits until `time` before it carries out orders."""
-        self.waiting = WaitingAnswers(self.stages, self.handout, max_staleness, self.reach, copied)
+        self.waiting = WaitingUpdates(self.stages, self.handout, max_staleness, self.reach, copied)
         # Stages that wait have timeouts or backups; others need no clock between two updates.
         self.timed = self.stages[-1].waits or give_up_after < math.inf
         """Whether `tick` has anything to do."""
@@ -166,8 +167,7 @@ class Coordinator:
         self.resumed_from = self.version
         self.segments = segments_after(start, self.manifest(), self.version, len(schedule))
         if self.stopping.max_passes is not None:
-            rows = rows_computed(self.algorithm, schedule, self.problem.n_data)
-            self.master.passes = float(rows.sum()) / self.problem.n_data
+            self._add_rows(rows_computed(self.algorithm, schedule, self.problem.n_data))
         if self.version >= self.commits:
             self.stop(Outcome.COMPLETED, f"{self.version} commits were made.")
 
@@ -246,7 +246,7 @@ class Coordinator:
             return []
         return self._assign(worker, member)
 
-    def answer(
+    def deliver(
         self,
         worker: int,
         update: Any | None,
@@ -269,11 +269,11 @@ class Coordinator:
         if timed:
             took = self.time - member.since if spent is None else spent
             self.measured.computed(worker, took, self._time_share or time_share(self.stages, read))
-        answer = new_tuple(Answer, (worker, read, member.part, update, True))
-        ready = self.waiting.add(answer, self.stage, self.version, self.time - member.since)
+        arrival = new_tuple(Arrival, (worker, read, member.part, update, True))
+        ready = self.waiting.add(arrival, self.stage, self.version, self.time - member.since)
         orders: list[Assign] = []
         if ready is None:
-            self._drop(answer)
+            self._drop(arrival)
         elif ready:
             self._commit(ready)
             # The new version releases everyone who waited for it.
@@ -284,7 +284,7 @@ class Coordinator:
         return orders + self.ask(worker, now) if ask else orders
 
     def served(self, begun: float, now: float, version: int) -> None:
-        """An answer that came at this version, and what it led to, kept the master from then until now."""
+        """An update that came at this version, and what it led to, kept the master from then until now."""
         if not self.done:
             self.measured.served(now - begun, commit=self.version > version)
 
@@ -358,24 +358,24 @@ class Coordinator:
         self.waiting.open_round(self.stage, self.time)
         return self._assign_waiting()
 
-    def _drop(self, answer: Answer) -> None:
+    def _drop(self, arrival: Arrival) -> None:
         if self.stopping.max_passes is not None:
-            self._count_passes([answer])
-        self.recorder.dropped(answer.worker, answer.read, self.time, answer.part)
+            self._count_passes([arrival])
+        self.recorder.dropped(arrival.worker, arrival.read, self.time, arrival.part)
 
-    def _commit(self, answers: list[Answer]) -> None:
+    def _commit(self, arrivals: list[Arrival]) -> None:
         master = self.master
         # A timing model lets a commit take time; without one, service is 0.
         self.time += self.service
         # The schedule is recorded before the commit, which may end the run.
-        self.recorder.delivered(answers, self.time)
+        self.recorder.delivered(arrivals, self.time)
         updates, staleness = [], []
-        for _, read, _, update, counts in answers:
+        for _, read, _, update, counts in arrivals:
             if counts:
                 updates.append(update)
                 staleness.append(master.version - read)
         if self.stopping.max_passes is not None:
-            self._count_passes(answers)
+            self._count_passes(arrivals)
         if not self._guarded(master.commit, updates, self.time, staleness):
             return
         self.stage = stage_at(self.stages, master.version)
@@ -387,11 +387,17 @@ class Coordinator:
         elif self.snapshots.due(master.version):
             self.snapshots.begin(take(self), self.members)
 
-    def _count_passes(self, answers: list[Answer]) -> None:
-        read = np.array([answer.read for answer in answers], np.int32)
-        part = np.array([-1 if answer.part is None else answer.part for answer in answers], np.int32)
+    def _count_passes(self, arrivals: list[Arrival]) -> None:
+        read = np.array([arrival.read for arrival in arrivals], np.int32)
+        part = np.array([-1 if arrival.part is None else arrival.part for arrival in arrivals], np.int32)
         rows = cast(Any, self.algorithm).rows_of(self.problem.n_data, read, part)
-        self.master.passes += float(rows.sum()) / self.problem.n_data
+        self._add_rows(rows)
+
+    def _add_rows(self, rows: Rows) -> None:
+        # Rows are counted, and not passes: a sum of fractions may fall short of `max_passes` by rounding, and
+        # the run would make a commit that its replay, which counts rows too, does not make.
+        self.rows += int(rows.sum())
+        self.master.passes = self.rows / self.problem.n_data
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> bool:
         try:
@@ -454,7 +460,7 @@ class Coordinator:
 
     def under_way(self) -> list[tuple[int, int, int | None]]:
         """Return (worker, version, part) of every update that waits and of every computation under way."""
-        answered = [(answer.worker, answer.read, answer.part) for answer in self.waiting.answers]
+        answered = [(arrival.worker, arrival.read, arrival.part) for arrival in self.waiting.arrivals]
         # Sorted, so that the rows of a checkpoint do not depend on the order of joining.
         computing = sorted(self.members.items())
         return answered + [(w, m.read, m.part) for w, m in computing if m.read is not None]

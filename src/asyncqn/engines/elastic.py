@@ -123,11 +123,11 @@ class ElasticMaster(ABC):
 
     @abstractmethod
     def _starting(self) -> int:
-        """How many were started and are not ready yet."""
+        """Return the number of workers that were started and are not ready yet."""
 
     @abstractmethod
     def _why_nobody_came(self) -> str:
-        """What to say where no worker was ready in time."""
+        """Return the sentence for a run in which no worker was ready in time."""
 
     @abstractmethod
     def _serve(self, seconds: float) -> None:

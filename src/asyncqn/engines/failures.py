@@ -23,7 +23,7 @@ class Failure(NamedTuple):
 
 
 def failure(what: Assign | str, error: Exception) -> Failure:
-    """What is said of an error; what: the order under way, or who failed where, if the error does not say."""
+    """Describe an error; what: the order under way, or who failed where, if the error does not say."""
     # The worker's loop has already said who failed where; the cause holds the interesting traceback.
     if isinstance(error, WorkerFailed) and error.__cause__ is not None:
         return Failure(str(error), "".join(traceback.format_exception(error.__cause__)))

@@ -38,7 +38,7 @@ class Assign(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """What the master knows of a worker; `read` is the version it computes on, None while it does not."""
+    """The master's record of a worker; `read` is the version it computes on, None while it does not."""
 
     k: int
     since: float = 0.0

@@ -1,26 +1,30 @@
-"""What all real engines share: options, the coordinator, checkpoints during a run, and its conclusion."""
+"""Base of all real engines: options, the coordinator, checkpoints during a run, and its conclusion."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from asyncqn.cluster.cluster import Cluster
+from asyncqn.cluster.fit import stretched_to
 from asyncqn.core.outcome import Outcome
 from asyncqn.core.request import Request
 from asyncqn.engines.clock import Clock
 from asyncqn.engines.coordinator import Coordinator
+from asyncqn.engines.round_trip import round_trip_seconds
 from asyncqn.engines.snapshots import last_checkpoint
 from asyncqn.errors import require
 from asyncqn.parameters import Checked, parameter
 from asyncqn.runs.checkpoint import Saved
 from asyncqn.runs.run import Run
 from asyncqn.storage.serialise import to_json
+from asyncqn.types import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +72,27 @@ class RealEngine(Checked):
             f"timing_model describes {model.workers if model else 0} workers, but there are {workers}.",
         )
 
+    def message_seconds(self, theta0: Array) -> float | None:
+        """Return the seconds of a message of theta's length to a worker and back, with nothing computed.
+
+        Measured by a short run with one worker: with more of them, they would compete for processors here,
+        where they only exchange messages, and not in a run, where they compute most of the time.
+        """
+        alone: Any = dataclasses.replace(self, workers=1, timing_model=None, time_unit=1.0)  # type: ignore[call-arg]
+        return round_trip_seconds(alone, theta0)
+
+    def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
+        """Return the numbers by which all processes of the user's program choose alike."""
+        return numbers
+
+    def stretched_model(self, request: Request) -> Cluster | None:
+        """Return the timing model with its times for the rows of this algorithm, as the simulator does."""
+        if self.timing_model is None:
+            return None
+        return stretched_to(
+            self.timing_model, request.algorithm, request.commits, int(request.problem.n_data)
+        )
+
     def coordinator(
         self, request: Request, kind: str, workers: int, clock: Clock, *, gives_up: bool = True
     ) -> Coordinator:
@@ -83,8 +108,9 @@ class RealEngine(Checked):
             pause=clock.paused,
             max_staleness=self.max_staleness,
             give_up_after=self.give_up_after if gives_up else math.inf,
-            timing_model=self.timing_model,
+            timing_model=self.stretched_model(request),
         )
+        # After the arguments were checked: a mistake must not touch the folder of an earlier run.
         if request.checkpoints is not None:
             request.checkpoints.prepare()
         return state
@@ -97,13 +123,14 @@ def written_beside(coordinator: Coordinator) -> Iterator[Callable[[], None]]:
     Where the block fails, one that is whole is still written.
     """
     with ThreadPoolExecutor(1, "asyncqn checkpoints") as writer:
-        writing: list[Future[None]] = []
+        writing: list[Future[None]] = []  # the last one at most
 
         def write(saved: Saved) -> None:
             try:
                 if coordinator.checkpoints is not None:
                     coordinator.checkpoints.write(saved)
             finally:
+                # Even after an error: it is raised by `check_last`, and the run must not wait for ever.
                 coordinator.snapshots.writing = False
 
         def check_last() -> None:

@@ -1,6 +1,6 @@
 """ScheduleRecorder: a schedule while it is recorded, in columns that grow by 16 bytes per computation.
 
-Where parts of the data are handed out, it is 4 bytes more.  The number of a commit is not stored, because
+A stage that hands out parts of the data adds 4 bytes.  The number of a commit is not stored, because
 commits are consecutive: see `core.schedule.NEW_COMMIT`.  Rows never change once they are written, so a
 checkpoint remembers how many there were and copies only the new ones.
 """

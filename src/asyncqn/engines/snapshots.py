@@ -1,7 +1,7 @@
 """Checkpoints of a coordinator: the snapshot being taken, and the one of the end.
 
-When a checkpoint is due, a snapshot of the master is taken and every worker owes its state: each is handed in
-before the worker begins its next step, so that together they are the run between two commits.
+When a checkpoint is due, a snapshot of the master is taken and every worker owes its state.  A worker hands
+its state in before it begins its next step, so that all of them together are the run between two commits.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class ThreadWorkers:
         return loop
 
     def _arrive(self, worker: int, joins: float) -> bool:
-        """Join late, where that is so; whether there is still something to do."""
+        """Wait until a worker that joins late may join; return whether there is still something to do."""
         with self.lock:
             if worker in self.coordinator.members:
                 return True
@@ -263,12 +263,12 @@ class ThreadLink:
         if seconds is None:
             with self.lock:
                 now = self.clock.now()
-                all_.send_orders(coordinator.answer(self.worker, update, now, ask=False, timed=False))
+                all_.send_orders(coordinator.deliver(self.worker, update, now, ask=False, timed=False))
             return local
         spent = max(0.0, seconds / self.clock.unit - self.messages)
         with self.lock:
             now, version = self.clock.now(), coordinator.version
-            all_.send_orders(coordinator.answer(self.worker, update, now, ask=False, spent=spent))
+            all_.send_orders(coordinator.deliver(self.worker, update, now, ask=False, spent=spent))
             coordinator.served(now - self.asking, self.clock.now(), version)
             self.asking = 0.0
         return local

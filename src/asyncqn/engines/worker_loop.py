@@ -135,7 +135,7 @@ class WorkerLoop:
 
     def compute_and_send(self, link: Link, order: Assign, view: Any) -> bool:
         """Carry out an order up to the sending of its update; False where the worker dies in it."""
-        self.order = order
+        self.order = order  # kept for the sentence of an error
         begun = time.perf_counter() if self._timed else 0.0
         arrived = link.now() if self._timing_model is not None else 0.0
         if order.hand_in:
@@ -172,12 +172,14 @@ class WorkerLoop:
         if self._timed:
             self._last_learning = time.perf_counter() - self._sent
         self._computation += 1
+        # Measuring every one of many short computations would slow them down.
         self._timed = self._measured(self._computation)
 
     def _stretch(self, link: Link, order: Assign, arrived: float) -> bool:
         """Stretch a computation to its drawn time, with both messages; False where the worker dies in it."""
         assert self._timing_model is not None
         if self._delays is None:
+            # Made here because a worker's number, which draws its times, comes with its first order.
             self._delays = Delays(self._timing_model, self._seed, order.worker, self._stages)
         delays = self._delays
         computed = arrived + delays.message / 2 + delays.of(order.k, order.read)

@@ -1,7 +1,10 @@
 """Compiled free functions, arrays in and arrays out, and the decorators that compile them.
 
-The names in `__init__.pyi` are public: a model of your own, in a package of its own, may be compiled with
-them as those of asyncqn are.  This is the only room that knows numba.
+Reading order: `jit` (the decorators), `memory` and `pairs` (L-BFGS), `random` and `shuffling` (random
+numbers), `events` and `blocks` (the simulated cluster), then the kernels of the models.
+
+The names in `__init__.pyi` are public: another package may compile its own models with them, as asyncqn does.
+This is the only room that uses numba.
 
 May import: nothing of asyncqn but `lazy_names`.
 """

@@ -1,17 +1,17 @@
-"""Blocks of the data with backups: the one rule that hands them out, for simulator and real engines.
+"""Blocks of the data with backups: the one rule of assignment, for simulator and real engines.
 
-The master opens a version, hands each idle worker a block that nobody works on, and closes the
-version when every part is answered.  A block lies in pieces, which its worker computes in order and
-answers one by one, without waiting.  A worker that finds every open block taken helps with a single
-piece, from the end of a block that has been out for long; the first answer wins.  Nobody is
-interrupted: a worker finishes the piece under way before it gives up the rest of a version that it
-hears is over, and only when that piece is answered does it get work of the current one.
+The master opens a version, gives each idle worker a block that no worker has, and closes the version when an
+update of every part has arrived.  A block consists of pieces, which its worker computes in order and sends
+one by one, without waiting.  If every open block is taken, an idle worker helps with a single piece, from the
+end of a block that is overdue; the first update wins.  No computation is interrupted: a worker that learns
+that its version is over finishes the current piece, drops the rest, and then receives work of the current
+version.
 
 The simulator compiles these functions into its queue (`kernels.blocks`), and the real engines call the same
 source as Python (`cluster.handout`).
 
-Which block is next is kept in a tournament: a binary tree over the blocks whose nodes know the best block
-below them, so that to hand out and to take an answer cost log B.
+The next block is found in a tournament: a binary tree over the blocks whose nodes hold the best block below
+them, so that assigning a block and recording an update cost O(log B).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import numpy as np
 from asyncqn.kernels.jit import shared_rule
 
 DEVIATIONS = 6.0
-"""How many standard deviations of the answer times help comes sooner: docs/results/exact-blocks.md."""
+"""Standard deviations of the update times by which help comes earlier; measured in
+docs/results/exact-blocks.md."""
 
 PART = np.dtype(
     [
@@ -35,7 +36,7 @@ PART = np.dtype(
     ],
     align=True,
 )
-"""What is known of a piece of a block; all but `answered` is of the open version."""
+"""The state of a piece of a block; all fields but `answered` refer to the open version."""
 BLOCK = np.dtype(
     [
         ("missing", np.int64),  # pieces that are not answered
@@ -52,12 +53,12 @@ NODE = np.dtype(
     align=True,
 )
 UNTOUCHED, COPY, ANSWERED = -(1 << 60), 1 << 32, 1 << 60
-"""Ranks: what is added to the age of an untouched block, what a copy counts (one more than there are, so that
-these ranks are positive), and the rank of a block that is done."""
+"""Offsets of ranks: added to the age of an untouched block, per copy (one more than there are, so that these
+ranks are positive), and the rank of a block that is done."""
 
 
 class Parts(NamedTuple):
-    """What the master knows of the parts."""
+    """The state of all parts, as the master knows it."""
 
     part: np.ndarray  # (P,) of PART
     block: np.ndarray  # (B,) of BLOCK
@@ -66,7 +67,8 @@ class Parts(NamedTuple):
 
 
 def new_parts(n_blocks: int, pieces: int) -> Parts:
-    """Nothing answered, and no version open."""
+    """Return the state before the first version: no updates, and no version open."""
+    # A power of two makes the tree complete: the leaf of block b is at index leaves + b.
     leaves = 1 << max(0, math.ceil(math.log2(n_blocks)))
     part, block = np.zeros(n_blocks * pieces, PART), np.zeros(n_blocks, BLOCK)
     parts = Parts(part, block, np.zeros(2 * leaves, NODE), np.zeros(3))
@@ -77,7 +79,7 @@ def new_parts(n_blocks: int, pieces: int) -> Parts:
 
 @shared_rule
 def open_version(parts, pieces):
-    """A new version wants every part."""
+    """Open a version: every part is needed again."""
     for q in range(parts.part.size):
         part = parts.part[q]
         part["done"], part["copies"] = 0, 0
@@ -88,9 +90,11 @@ def open_version(parts, pieces):
 
 @shared_rule
 def settle(parts, b, pieces):
-    """Say anew how block b stands in the tournament."""
+    """Update the rank of block b, and the nodes above its leaf."""
     block, oldest, soonest, best = parts.block[b], ANSWERED, np.inf, -1
     copies, handed = ANSWERED, np.inf
+    # From the last piece down, so that among equals help goes to the end of a block, which its own worker
+    # reaches last.
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
         part = parts.part[q]
         oldest = min(oldest, part["answered"])
@@ -116,17 +120,16 @@ def settle(parts, b, pieces):
                 best = right["best"]
         above = parts.node[node]
         if above["best"] == best != b and above["soonest"] == soonest:
-            return  # nothing changes further up
+            return  # the nodes above are unchanged
         above["best"], above["soonest"] = best, soonest
 
 
 @shared_rule
 def help_after(times, backup_after):
-    """Return how long a part is out before it is duplicated.
+    """Return how long a part is out before another worker duplicates it.
 
-    Help that is not needed keeps its worker from the next version, so where times are steady there
-    should be none; where they scatter, the slowest of many is far beyond the mean, and help must begin
-    early.
+    Unnecessary help keeps a worker from the next version, so there should be none where times are steady.
+    Where they vary, the slowest of many workers is far beyond the mean, and help must begin early.
     """
     seen = max(times[0], 1.0)
     mean = times[1] / seen
@@ -136,19 +139,22 @@ def help_after(times, backup_after):
 
 @shared_rule
 def choose(parts, home, now, wait, pieces):
-    """The piece for an idle worker; the first of an untouched block stands for the block; -1: none yet.
+    """Return the piece for an idle worker, or -1 where there is nothing to do yet.
 
-    Untouched blocks go by the age of their last answer, from the worker's own number onward, so
-    that with as many blocks as workers everybody keeps the same rows.  Else help goes to a piece
-    that has been out for `wait`: with the fewest copies, in the block that misses most, handed
-    out longest ago, and last in its block.
+    The first piece of an untouched block stands for the whole block.
+
+    Untouched blocks are ordered by the age of their last update, starting at the worker's own number: with
+    one block per worker, every worker keeps the same rows.  Otherwise help goes to a piece that has been out
+    for `wait`: the one with the fewest copies, in the block that misses most, assigned earliest, and last in
+    its block.
     """
     leaves, top = parts.node.size // 2, parts.block[parts.node[1]["best"]]
     found, rank, since = -1, ANSWERED, np.inf
+    # Nothing is overdue, and no block is untouched (those have soonest = -inf).
     if now < parts.node[1]["soonest"] + wait:
         return found
     root = leaves + home
-    while True:  # subtrees from home onward, and then the whole tree
+    while True:  # the subtrees from home onward, and then the whole tree
         node = root
         while True:
             best, soonest = parts.node[node]["best"], parts.node[node]["soonest"]
@@ -156,14 +162,16 @@ def choose(parts, home, now, wait, pieces):
                 block = parts.block[best]
                 if block["rank"] < rank or (block["rank"] == rank and block["since"] < since):
                     if node < leaves and block["rank"] >= 0 and now < block["since"] + wait:
-                        node *= 2  # its best has not been out for long, but another has
+                        node *= 2  # the best below is not overdue, but another one is: descend
                         continue
                     found, rank, since = _best_piece(parts, best, now, wait, pieces, found, rank, since)
+            # Go up from a right child, then to the right sibling: a depth-first walk without a stack.
             while node != root and node & 1:
                 node >>= 1
             if node == root:
                 break
             node += 1
+        # Nothing elsewhere can be better than the best of the whole tree.
         if root == 1 or (rank == top["rank"] and since == top["since"]):
             return found
         while root > 1 and root & 1:
@@ -173,7 +181,7 @@ def choose(parts, home, now, wait, pieces):
 
 @shared_rule
 def _best_piece(parts, b, now, wait, pieces, found, rank, since):
-    """The piece of block b that is better than what was found, its rank, and when it was handed out."""
+    """Return piece, rank and time of assignment of the best piece so far, including those of block b."""
     if parts.block[b]["rank"] < 0:
         return b * pieces, parts.block[b]["rank"], 0.0
     for q in range(b * pieces + pieces - 1, b * pieces - 1, -1):
@@ -187,7 +195,7 @@ def _best_piece(parts, b, now, wait, pieces, found, rank, since):
 
 @shared_rule
 def take_up(parts, q, now, pieces):
-    """Hand out piece q, as the first of its block with the block; returns the last piece handed out."""
+    """Assign piece q, or its whole block if untouched; return the last piece that was assigned."""
     last = q + pieces - 1 if q % pieces == 0 and parts.part[q]["copies"] == 0 else q
     for i in range(q, last + 1):
         part = parts.part[i]
@@ -199,7 +207,7 @@ def take_up(parts, q, now, pieces):
 
 @shared_rule
 def answer(parts, q, version, pieces):
-    """Piece q of the open version is answered; whether it is the first answer."""
+    """Record an update for piece q of the open version; return whether it is the first one."""
     part = parts.part[q]
     if version <= part["answered"]:
         return False
@@ -211,7 +219,7 @@ def answer(parts, q, version, pieces):
 
 @shared_rule
 def note_time(times, spent):
-    """A block takes `spent` at the pace of an answer."""
+    """Record that a block takes `spent` at the speed of an update."""
     times[0] += 1.0
     times[1] += spent
     times[2] += spent**2

@@ -1,8 +1,8 @@
-"""The event queue of blocks with backups; `kernels.block_rule` says who gets what.
+"""The event queue of blocks with backups; `kernels.block_rule` decides the assignment.
 
-One time is drawn per hand-out, for a whole block: each of its pieces takes an equal share, so that a slow
-worker is slow through its block.  A helper draws the time of a block, too, and takes one share of it.  In one
-piece, a block is duplicated as a whole.
+One time is drawn per assignment, for a whole block, and each of its pieces takes an equal share: a slow
+worker is slow through its whole block.  A helper draws the time of a block as well, and takes one share of
+it.  A block of one piece is duplicated as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncqn.kernels.jit import kernel, strict_piece
 HAND = np.dtype(
     [
         ("busy", np.int64),
-        ("received", np.int64),  # whether the master has received the answer at its event, beyond the link
+        ("received", np.int64),  # whether the event is the end of the transfer over the link, not its start
         ("computed", np.int64),  # times drawn so far
         ("piece", np.int64),
         ("last", np.int64),  # of the pieces in hand
@@ -32,11 +32,11 @@ HAND = np.dtype(
     ],
     align=True,
 )
-"""What a worker of the simulated cluster has in hand."""
+"""The current assignment of a simulated worker."""
 
 
 class Queue(NamedTuple):
-    """The workers, and the two heaps that wait: for time to pass, and for something to do."""
+    """The workers and two heaps: those with an event to come, and those without work."""
 
     hand: np.ndarray  # (W,) of HAND
     event: np.ndarray  # (W,) when an answer reaches the master, or a worker is there
@@ -50,11 +50,12 @@ class Queue(NamedTuple):
 
 
 def new_queue(timing: Timing, versions: int) -> Queue:
-    """Nobody has anything in hand."""
+    """Return the queue at time 0, when no worker has been assigned anything."""
     W = timing.worker.size
     hand = np.zeros(W, HAND)
     hand["birth"], hand["death"] = timing.worker["birth"], timing.worker["death"]
     again = timing.worker["rebirth"] < np.inf
+    # These workers died before time 0 of this queue, as after a warm-up, and join when they recover.
     late = again & (hand["death"] <= 0.0)
     hand["birth"][late] = np.maximum(timing.worker["rebirth"][late], 0.0)
     hand["death"][late] = np.inf
@@ -70,7 +71,7 @@ def new_queue(timing: Timing, versions: int) -> Queue:
 
 @strict_piece
 def _wait(queue, w, event):
-    """Worker w has its next event then."""
+    """Enter the next event of worker w."""
     queue.event[w] = event
     push(queue.waiting, queue.counts[0], queue.event, w)
     queue.counts[0] += 1
@@ -78,21 +79,21 @@ def _wait(queue, w, event):
 
 @strict_piece
 def _sort_again(queue):
-    """Make a heap of those that wait after any of their events changed."""
+    """Restore the heap of events after any of them changed."""
     for i in range(queue.counts[0] // 2 - 1, -1, -1):
         sink(queue.waiting, queue.counts[0], queue.event, i)
 
 
 @strict_piece
 def _rest(queue, w):
-    """Worker w has nothing to do."""
+    """Enter worker w into the heap of idle workers."""
     push(queue.idle, queue.counts[1], queue.number, w)
     queue.counts[1] += 1
 
 
 @strict_piece
 def _begin(timing, queue, w, now):
-    """A piece is under way; a worker that dies before its answer is gone, or there again later."""
+    """Enter the end of a piece, unless the worker dies before it; a recovery is entered instead."""
     hand, again = queue.hand[w], timing.worker[w]["rebirth"]
     if hand["finish"] <= hand["death"]:
         _wait(queue, w, hand["finish"] + timing.message / 2.0)
@@ -103,7 +104,7 @@ def _begin(timing, queue, w, now):
 
 @strict_piece
 def _lose(timing, queue, now):
-    """Idle workers that died and will be there again."""
+    """Let idle workers die, and enter the time of their recovery."""
     for w in queue.returning:
         hand = queue.hand[w]
         if hand["busy"] == 0 and now >= hand["death"]:
@@ -118,14 +119,16 @@ def _lose(timing, queue, now):
 
 @strict_piece
 def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, busy):
-    """Give idle workers what there is to do.
+    """Assign work to idle workers while there is any.
 
-    Returns when there is help to give, until when the link is kept, and -1 or `no_time_left`.
+    Returns the time of the next overdue part, the time until which the link is busy, and -1 or
+    `no_time_left`.
     """
     wait = help_after(parts.times, backup_after)
     while queue.counts[1] > 0:
         w = queue.idle[0]
         hand = queue.hand[w]
+        # The heap may hold workers that are busy again or have died; they are removed below.
         if hand["busy"] == 0 and hand["birth"] <= now and now < hand["death"]:
             q = choose(parts, w % parts.block.size, now, wait, pieces)
             if q < 0:
@@ -148,7 +151,7 @@ def _hand_out(timing, queue, parts, seed, now, n, share, backup_after, pieces, b
 
 @strict_piece
 def _arrivals(queue, now, arrived):
-    """Those whose events have come, answers by the number of their worker; returns how many answers."""
+    """Remove all due events; return the number of updates, ordered by worker in `arrived`."""
     size = 0
     while queue.counts[0] > 0 and queue.event[queue.waiting[0]] <= now:
         w = pop(queue.waiting, queue.counts[0], queue.event)
@@ -156,6 +159,7 @@ def _arrivals(queue, now, arrived):
         if queue.hand[w]["busy"] == 0:
             _rest(queue, w)
             continue
+        # Insertion sort: few updates arrive at the same time.
         i = size
         while i > 0 and arrived[i - 1] > w:
             arrived[i] = arrived[i - 1]
@@ -167,7 +171,7 @@ def _arrivals(queue, now, arrived):
 
 @strict_piece
 def _go_on(timing, queue, w, now):
-    """After an answer: the next piece in hand, unless the worker has heard that the version is over."""
+    """Continue after an update: with the next piece, unless the worker knows that the version is over."""
     hand = queue.hand[w]
     hand["received"] = 0
     heard = queue.closed[hand["version"]] + timing.message / 2.0
@@ -183,7 +187,7 @@ def _go_on(timing, queue, w, now):
 
 @strict_piece
 def _delay_queue(timing, queue, now):
-    """The master is at work from now on: answers that wait for the link wait for it, too."""
+    """Delay updates that wait for the link while the master is busy with a commit."""
     for i in range(queue.counts[0]):
         w = queue.waiting[i]
         if queue.hand[w]["received"] == 1 and queue.event[w] > now:
@@ -193,15 +197,15 @@ def _delay_queue(timing, queue, now):
 
 @kernel
 def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, seed, shares, columns: Columns):
-    """Versions of blocks in `pieces` each; returns (versions closed, computations, -1).
+    """Simulate versions of blocks of `pieces` each; return (versions closed, computations, -1).
 
-    Version n takes `shares[n]` of the time of a whole one; where that changes, the times seen so far
-    are forgotten.  Then the master works for `timing.master`.  An answer in vain is dropped (commit 0)
-    when the version ends.  Hand-outs and answers keep the link, one after the other.  When the columns are
-    too short the last number returned is the length to try again with; see also `no_time_left`.
+    Version n takes `shares[n]` of the time of a whole one; where that changes, the measured times are
+    discarded.  After the last update the master is busy for `timing.master`.  A useless update is dropped
+    (commit 0) when the version ends.  Assignments and updates occupy the link one after the other.  If the
+    columns are too short, the last number is the length to try again with; see also `no_time_left`.
     """
     N, hands, arrived = shares.size, queue.hand, queue.arrived
-    now, opens, link = 0.0, -1.0, 0.0  # opens >= 0: until then the master is at work, no version is open
+    now, opens, link = 0.0, -1.0, 0.0  # opens >= 0: the master is busy until then, and no version is open
     n, rows, first = np.int64(0), 0, 0  # rows before `first` have the time of their commit
     left = parts.part.size  # parts of the open version that are not answered
     open_version(parts, pieces)
@@ -216,13 +220,16 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
                 return n, rows, short
         if queue.counts[0] > 0:
             event = min(event, queue.event[queue.waiting[0]])
+        # All workers are gone.
         if event == np.inf:
             break
         now = max(now, event)
         for i in range(_arrivals(queue, now, arrived)):
             w = arrived[i]
             hand = hands[w]
+            # The update has reached the link and now occupies it; its next event is the end of the transfer.
             if timing.link > 0.0 and hand["received"] == 0:
+                # The link carries one message at a time.
                 link = max(now, link) + timing.link
                 hand["received"] = 1
                 _wait(queue, w, link)
@@ -230,6 +237,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
             if rows == columns.worker.size:
                 return n, rows, 2 * rows
             q, v = hand["piece"], hand["version"]
+            # Times on another sample would bias the estimate of what is overdue.
             if shares[v] == shares[n]:
                 note_time(parts.times, now - hand["since"] + (pieces - 1) * hand["pace"])
             columns.worker[rows], columns.read[rows], columns.part[rows] = w, v, q
@@ -253,6 +261,7 @@ def blocks(timing: Timing, queue: Queue, parts: Parts, pieces, backup_after, see
                 columns.time[row] = opens
             first, opens, left = rows, -1.0, parts.part.size
             open_version(parts, pieces)
+    # The last version was not completed, so its updates count as dropped.
     for row in range(first, rows):
         columns.commit[row], columns.time[row] = 0, now
     return n, rows, -1

@@ -1,4 +1,7 @@
-"""What compiling costs: processor seconds of every kernel that numba compiles while one listens."""
+"""Compilation times: processor seconds of every kernel that numba compiles inside a block.
+
+`asyncqn run --warm` prints them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from asyncqn.kernels.numba_internals import event
 
 
 class KernelTime(NamedTuple):
-    """A compiled function: its own processor seconds, and how many signatures were compiled."""
+    """A compiled function: its own processor seconds, and the number of compiled signatures."""
 
     name: str
     seconds: float
@@ -20,7 +23,7 @@ class KernelTime(NamedTuple):
 
 
 class _Listener(event.Listener):
-    """Adds up the time of each function without that of the functions that it calls."""
+    """Adds up the time of each function, without the functions that it calls."""
 
     def __init__(self) -> None:
         self.own: Counter[str] = Counter()
@@ -29,12 +32,14 @@ class _Listener(event.Listener):
         self.inner = [0.0]
 
     def on_start(self, event: Any) -> None:
+        # Compilations nest: a kernel compiles the functions that it calls. The stack tells whose time it is.
         function = event.data["dispatcher"].py_func
         self.open.append((f"{function.__module__}.{function.__qualname__}", time.process_time()))
         self.inner.append(0.0)
 
     def on_end(self, event: Any) -> None:
         name, began = self.open.pop()
+        # Processor time, because the machine may be busy.
         took = time.process_time() - began
         self.own[name] += took - self.inner.pop()  # type: ignore[assignment]
         self.times[name] += 1
@@ -43,7 +48,7 @@ class _Listener(event.Listener):
 
 @contextmanager
 def listening() -> Iterator[list[KernelTime]]:
-    """A list that holds, at the end of the block, what was compiled in it, the costliest first."""
+    """Yield a list that holds, after the block, the functions compiled in it, the slowest first."""
     rows: list[KernelTime] = []
     listener = _Listener()
     with event.install_listener("numba:compile", listener):

@@ -1,7 +1,7 @@
-"""Sums over dense rows of a linear model: value, gradient and diagonal in one pass, and x x'; no BLAS.
+"""Sums over dense rows of a linear model, without BLAS: value, gradient and diagonal in one pass, and x x'.
 
-Rows go four at a time, so that theta and the sums are loaded once for all four.  theta may hold one number
-more than a row: the intercept.  `weights` of rows may be empty: then each counts once.
+Four rows are processed at a time, so that theta and the sums are loaded once for all four.  theta may have
+one entry more than a row: the intercept.  `weights` of rows may be empty; then each row counts once.
 """
 
 import math
@@ -14,9 +14,9 @@ from asyncqn.kernels.losses import loss_and_slope, weight_of
 from asyncqn.kernels.numba_internals import stack_array
 
 _FLUSH = 256
-"""Rows whose gradients are added in the data's own precision, before they go into a sum in float64."""
-_COUNTED = 255
-"""Rows whose entries are counted in a byte."""
+"""Rows whose gradients are added in the precision of the data, before they are added to a float64 sum."""
+_ROWS_PER_COUNT = 255
+"""Number of rows whose nonzero entries can be counted in a byte."""
 
 
 @reducing_piece
@@ -43,7 +43,7 @@ def fits(n, d, theta, rows):
 
 @reducing_piece
 def half_square(theta):
-    """|theta|^2 / 2 in float64."""
+    """Return |theta|^2 / 2 in float64."""
     total = 0.0
     for j in range(theta.size):
         total += np.float64(theta[j]) * theta[j]
@@ -52,11 +52,11 @@ def half_square(theta):
 
 @reducing_kernel
 def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fine):
-    """U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
+    """Compute U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
 
-    Where `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian, likewise.
-    `fine` and, of theta's type, `work` are zeros, room for out and diagonal together.  Returns (fits, U);
-    nothing is written where sizes do not fit or a row does not exist.
+    If `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian, scaled in the same
+    way.  `fine` (float64) and `work` (of theta's type) must be zeros, with room for out and diagonal
+    together. Returns (fits, U); nothing is written where sizes do not fit or a row does not exist.
     """
     D, d, m = theta.size, X.shape[1], rows.size
     if out.size != D or not fits(X.shape[0], d, theta, rows):
@@ -67,6 +67,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
     z, slopes, bends = stack_array(4, 0.0), stack_array(4, zero), stack_array(4, zero)
     loss, all_slopes, all_bends = 0.0, 0.0, 0.0
     for r in range(0, m, 4):
+        # The last group may have fewer than four rows: it repeats the last row, with slope 0.
         a, b = X[rows[r]], X[rows[min(r + 1, m - 1)]]
         c, e = X[rows[min(r + 2, m - 1)]], X[rows[min(r + 3, m - 1)]]
         _four_dots(a, b, c, e, slopes_of, z)
@@ -79,6 +80,7 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
                 if weights.size:
                     share = weights[row]
                     one, two, slope = share * one, share * two, share * slope
+                # Two terms, because adding them first could lose a small one or overflow.
                 loss += one
                 loss += two
                 slopes[i] = slope
@@ -116,9 +118,9 @@ def sums(kind, width, X, y, weights, prior, theta, rows, out, diagonal, work, fi
 
 @reducing_kernel
 def second_moments(kind, width, X, y, weights, theta, rows, S, x):
-    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones included.
+    """Add the sum over rows of weight x x' to the upper triangle of S, with ones for an intercept.
 
-    `x`: room for CHUNK columns like theta.
+    `x` must have room for CHUNK columns like theta.
     """
     D, d, m = theta.size, X.shape[1], rows.size
     slopes_of, shift = theta[:d], np.float64(theta[d]) if d < D else 0.0
@@ -134,6 +136,7 @@ def second_moments(kind, width, X, y, weights, theta, rows, S, x):
                 if first + r + i < m:
                     row = rows[first + r + i]
                     w = weight_of(kind, width, y[row], z[i] + shift)
+                    # The root of the weight on both factors keeps the product symmetric in every bit.
                     roots[i] = math.sqrt(w * (weights[row] if weights.size else 1.0))
             ra, rb, rc, re = roots[0], roots[1], roots[2], roots[3]
             for j in range(d):
@@ -144,13 +147,13 @@ def second_moments(kind, width, X, y, weights, theta, rows, S, x):
 
 
 def column_squares(X, weights, columns, stride, out, counts):
-    """Of these columns, in every so many-th row: sums of weight x_j^2, and how many x_j are not zero.
+    """Compute sums of weight x_j^2 and counts of x_j != 0, for these columns and every `stride`-th row.
 
-    Asked once, so not compiled.
+    It is called once per problem, so it is not compiled.
     """
     total, seen = np.zeros(len(columns)), np.zeros(len(columns))
-    for first in range(0, len(X), _COUNTED * stride):
-        some = slice(first, first + _COUNTED * stride, stride)
+    for first in range(0, len(X), _ROWS_PER_COUNT * stride):
+        some = slice(first, first + _ROWS_PER_COUNT * stride, stride)
         x = X[some] if len(columns) == X.shape[1] else X[some][:, columns]
         weighted = x * weights[some, None] if weights.size else x
         total += np.einsum("ij,ij->j", x, weighted, dtype=np.float64)

@@ -1,7 +1,10 @@
-"""The event queue of the simulated cluster: schedules from drawn times, nothing of theta.
+"""The event queues of the simulated cluster: schedules from drawn times, without theta.
 
-A computation's time is exp(m + s Z), Z the worker's k-th normal for delays, drawn in blocks; m where s = 0.
-Rows come out as columns; a schedule that ends early (every worker gone) is shorter.
+`asynchronous` simulates updates that are committed one by one, `rounds` synchronous rounds; `kernels.blocks`
+has the third queue.
+
+A computation takes exp(m + s Z), with Z the worker's k-th normal for delays, drawn in blocks; it takes m
+where s = 0.  The queues fill columns.  A schedule that ends early, because every worker is gone, is shorter.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ WORKER = np.dtype(
 
 
 class Timing(NamedTuple):
-    """What the event queues ask of a cluster."""
+    """The timing of a cluster, as the event queues read it."""
 
     worker: np.ndarray  # (W,) of WORKER: one array of records compiles much faster than one array per field
     message: float
     master: float
-    link: float  # that a message to the master keeps it
-    reply: float  # that a message from the master keeps it
+    link: float  # time for which a message to the master occupies the link
+    reply: float  # time for which a message from the master occupies the link
     tree: bool  # whether workers pass on broadcasts of rounds
-    fixed: float  # that every computation takes on top of its drawn time
+    fixed: float  # time of every computation on top of its drawn time
     drawn: np.ndarray  # times by laws other than the log-normal, worker by worker
     normals: np.ndarray  # (W, BLOCK): each worker's current block of normals
 
@@ -55,20 +58,20 @@ class Columns(NamedTuple):
 
 @strict_piece
 def draw_time(timing, w, k, seed):
-    """Time of worker w's k-th computation; -1: none is drawn."""
+    """Return the time of worker w's k-th computation, or -1 if it has not been drawn."""
     law = timing.worker[w]
     if law["end"] > law["first"]:
         return timing.drawn[law["first"] + k] if k < law["end"] - law["first"] else -1.0
     if law["s"] == 0.0:
         return law["m"]
     if k % BLOCK == 0:
-        normals_block(timing.normals[w], k, seed, np.int64(0), w, np.int64(DELAYS))  # literals: compiled anew
+        normals_block(timing.normals[w], k, seed, np.int64(0), w, np.int64(DELAYS))  # typed
     return np.exp(law["m"] + law["s"] * timing.normals[w, k % BLOCK])
 
 
 @strict_piece
 def no_time_left(w):
-    """Return what a queue returns in the place of a length when worker w needs more times than were drawn."""
+    """Return the code that a queue returns instead of a length when worker w has used up its times."""
     return -2 - w
 
 
@@ -83,7 +86,7 @@ BUSY = np.dtype(
     ],
     align=True,
 )
-"""What a worker does where answers come one by one."""
+"""The state of a worker where updates are committed one by one."""
 
 
 class AtWork(NamedTuple):
@@ -96,16 +99,18 @@ class AtWork(NamedTuple):
 
 
 def all_at_work(timing: Timing, commits: int) -> AtWork:
-    """Nobody has joined."""
+    """Return the state at time 0, when no worker has joined."""
     hand = np.zeros(timing.worker.size, BUSY)
     hand["death"] = timing.worker["death"]
     event = timing.worker["birth"].copy()
-    return AtWork(hand, event, np.argsort(event, kind="stable"), np.empty(commits))  # sorted: a heap
+    return AtWork(
+        hand, event, np.argsort(event, kind="stable"), np.empty(commits)
+    )  # a sorted array is a heap
 
 
 @strict_piece
 def _version_at(closed, n, time):
-    """The version that was current at a time when n are closed."""
+    """Return the version that was current at a time, when n are closed."""
     while n > 0 and closed[n - 1] > time:
         n -= 1
     return n
@@ -113,7 +118,7 @@ def _version_at(closed, n, time):
 
 @strict_piece
 def _leave(timing, hand, w, event):
-    """Worker w is gone; whether for good.  Else `event` says when it is there again."""
+    """Remove worker w; return whether for good.  Otherwise `event` is set to the time of its recovery."""
     if timing.worker[w]["rebirth"] == np.inf or hand["death"] == np.inf:
         return True
     event[w] = max(timing.worker[w]["rebirth"], event[w])
@@ -125,14 +130,14 @@ def _leave(timing, hand, w, event):
 def asynchronous(
     timing: Timing, seed, N, answers, max_delay, order: PartOrder | None, at_work: AtWork, columns: Columns
 ):
-    """First come, first served; returns (commits, computations, -1).
+    """Simulate asynchronous updates, first come, first served; return (commits, computations, -1).
 
-    A worker's cycle: message/2, compute, message/2, wait for the master, reply.  To receive takes `link`, to
-    reply `reply`.  `answers` answers make a commit, which takes the master's service time.  One that
-    is more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives the
-    version that is current at t, or when its turn comes where messages keep the link.  `order` is None where
-    the data is not cut: then nothing of it is compiled.  When the columns are too short the last number
-    returned is the length to try again with; see also `no_time_left`.
+    A worker's cycle is message/2, compute, message/2, wait for the master, reply.  Receiving takes `link` and
+    replying takes `reply`.  `answers` updates make a commit, which takes the master's service time.  An
+    update more than `max_delay` commits old is dropped (commit 0).  A worker that joins at time t receives
+    the version that is current at t, or when its turn comes if messages occupy the link.  `order` is None if
+    the data are not cut; then nothing of it is compiled.  If the columns are too short, the last number is
+    the length to try again with; see also `no_time_left`.
     """
     hands, event, heap, closed = at_work
     half, link, reply = timing.message / 2.0, timing.link, timing.reply
@@ -154,6 +159,7 @@ def asynchronous(
                 columns.commit[rows], columns.time[rows] = n + 1 if fresh else 0, free
                 rows += 1
                 waiting += fresh
+                # The commit is complete: its rows get its time, which is known only now.
                 if waiting == answers:
                     free += timing.master
                     closed[n] = free
@@ -162,6 +168,8 @@ def asynchronous(
                     n, waiting = n + 1, 0
                 if waiting == 0:
                     first = rows
+            # A worker that joins on a free link reads the version of that moment; otherwise it waits for its
+            # turn.
             if hand["joined"] or reply > 0.0:
                 free = (free if hand["joined"] else max(event[w], free)) + reply
                 hand["version"], received = n, free + half
@@ -177,6 +185,7 @@ def asynchronous(
             finish = received + (timing.fixed + time)
             if finish <= hand["death"]:
                 event[w] = finish + half
+            # By age, the part of a dying worker is held until its death; other orders hold no parts.
             elif order is not None and order.kind == BY_AGE:
                 event[w], hand["leaves"] = max(hand["death"], event[w]), True
             else:
@@ -185,6 +194,7 @@ def asynchronous(
             size -= 1
             heap[0] = heap[size]
         sink(heap, size, event, FIRST)
+    # Updates that wait for a commit which never came are dropped.
     for row in range(first, rows):
         columns.commit[row] = 0 if columns.commit[row] > n else columns.commit[row]
         columns.time[row] = columns.time[rows - 1]
@@ -205,7 +215,7 @@ ROUND = np.dtype(
     ],
     align=True,
 )
-"""What a worker does where work goes in rounds."""
+"""The state of a worker in synchronous rounds."""
 
 
 @strict_piece
@@ -217,10 +227,11 @@ def _alive(timing, w, now):
 
 @kernel
 def _send_round(timing, state, broadcast):
-    """Send the broadcast to the living, one after the other, or by a tree; returns when the last has left.
+    """Send the broadcast to the living workers, one by one or along a tree; return when the last message
+    left.
 
-    In a tree everyone who has the message passes it on, so that it reaches 1, 3, 7, ... workers in as many
-    turns of the link, and the master, who sends in every turn, is free when it has reached the last.
+    In a tree every worker that has the message passes it on, so it reaches 1, 3, 7, ... workers in successive
+    turns of the link.  The master sends in every turn, and is free when the last worker is reached.
     """
     begun, living, reached = broadcast, 0, 1
     for w in range(state.size):
@@ -235,9 +246,10 @@ def _send_round(timing, state, broadcast):
 
 @kernel
 def _begin_round(timing, state, seed):
-    """Return when every worker will have computed on the broadcast; returns a worker without times, or -1."""
+    """Compute when each worker finishes the broadcast version; return a worker without times, or -1."""
     half = timing.message / 2.0
     for w in range(state.size):
+        # Twice at most: a computation that a death interrupts is repeated after the recovery.
         for _ in range(2):
             if state[w]["drawn"] < 0.0:
                 state[w]["drawn"] = draw_time(timing, w, state[w]["computed"], seed)
@@ -249,7 +261,7 @@ def _begin_round(timing, state, seed):
             if state[w]["finish"] <= state[w]["death"] or timing.worker[w]["rebirth"] == np.inf:
                 break
             if begun < state[w]["death"]:
-                state[w]["drawn"] = -1.0  # it is lost
+                state[w]["drawn"] = -1.0  # the interrupted computation is lost
             state[w]["free"] = max(state[w]["free"], timing.worker[w]["rebirth"] + timing.reply + half)
             state[w]["death"] = np.inf
     return -1
@@ -257,7 +269,7 @@ def _begin_round(timing, state, seed):
 
 @kernel
 def _receive_round(timing, state, busy):
-    """When the master will have received every update, one after the other from time `busy` on."""
+    """Compute when the master will have received each update, one after the other from time `busy` on."""
     half, W = timing.message / 2.0, state.size
     for w in range(W):
         state[w]["heard"] = state[w]["finish"] + half if state[w]["finish"] <= state[w]["death"] else np.inf
@@ -277,7 +289,7 @@ def _receive_round(timing, state, busy):
 
 @kernel
 def _living(timing, now):
-    """Return how many workers are there, and until when that number holds."""
+    """Return the number of living workers, and until when it holds."""
     living, until = 0, np.inf
     for w in range(timing.worker.size):
         living += _alive(timing, w, now)
@@ -289,7 +301,7 @@ def _living(timing, now):
 
 @kernel
 def _silent(timing, state, now, first):
-    """A worker that is there and has not been heard, looked for from `first` on; -1: there is none."""
+    """Return a living worker that has not been heard, searched from `first` on, or -1."""
     for k in range(state.size):
         w = (first + k) % state.size
         if state[w]["heard"] > now and _alive(timing, w, now):
@@ -299,9 +311,9 @@ def _silent(timing, state, now, first):
 
 @kernel
 def _close_round(timing, state, timeout, quorum, reached, answered):
-    """Return when the round is over (-1: never), and how many have answered, their numbers in `answered`.
+    """Return the time at which the round closes (-1: never) and the number of updates; fill `answered`.
 
-    One silent worker keeps a round open, so the next is looked for only when that one was heard.
+    One silent worker keeps a round open, so the next one is searched only when that one was heard.
     """
     W = state.size
     event, kind = np.empty(2 * W + 1), np.empty(2 * W + 1, np.int64)
@@ -325,13 +337,16 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
         if kind[order[e]] >= 0:
             answered[answers] = kind[order[e]]
             answers += 1
+        # Simultaneous events are taken together, so that their order does not matter.
         if e + 1 < events and event[order[e + 1]] == now:
             continue
         if now < reached:
             continue
         if now >= until:
+            # Counted again only when a worker joins, dies or recovers.
             living, until = _living(timing, now)
         silent = _silent(timing, state, now, max(silent, 0))
+        # The tolerance keeps 0.7 * 10 workers from asking for eight.
         if answers > 0 and (silent < 0 or (now >= reached + timeout and answers >= quorum * living - 1e-9)):
             return now, answers
     return -1.0, answers
@@ -339,14 +354,14 @@ def _close_round(timing, state, timeout, quorum, reached, answered):
 
 @kernel
 def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
-    """Synchronous rounds with timeout and quorum; returns (rounds closed, computations, -1).
+    """Simulate synchronous rounds with timeout and quorum; return (rounds closed, computations, -1).
 
-    Round n closes when every living worker answered, or when `timeout` has passed since the
-    broadcast reached the workers and at least quorum * (living workers) answered.  A late worker
-    finishes its useless computation (recorded with commit 0), then takes up the newest broadcast.
-    Each message of a broadcast keeps the master for `reply` (a tree sends fewer) and each update, late ones
-    too, for `link`; the broadcast goes first.
-    `state` (of ROUND, zeros) is worked in.  The last number returned may be `no_time_left`.
+    Round n closes when every living worker has sent its update, or when `timeout` has passed since the
+    broadcast reached the workers and at least quorum * (living workers) updates have arrived.  A late worker
+    finishes its useless computation (recorded with commit 0) and then starts with the newest broadcast.  Each
+    message of a broadcast occupies the master for `reply` (a tree sends fewer), and each update, late or not,
+    for `link`; the broadcast goes first.  `state` (of ROUND, zeros) is scratch space.  The last number
+    returned may be `no_time_left`.
     """
     W, half = state.size, timing.message / 2.0
     for w in range(W):
@@ -376,6 +391,7 @@ def rounds(timing: Timing, timeout, quorum, seed, N, state, columns: Columns):
             if state[w]["late"] <= closed:
                 state[w]["late"] = np.inf
             begun = state[w]["begun"]
+            # This worker missed the round: it finishes in vain, and its time is recorded as a dropped row.
             if state[w]["drawn"] >= 0.0 and begun < state[w]["reached"] and begun < state[w]["death"]:
                 if state[w]["finish"] <= state[w]["death"]:
                     state[w]["late"] = state[w]["finish"] + half

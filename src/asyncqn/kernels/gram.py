@@ -1,6 +1,6 @@
-"""Products of tall matrices, and triangular factors: the dense metric of a linear model; no BLAS.
+"""Products of tall matrices and triangular factors, without BLAS: the dense metric of a linear model.
 
-BLAS changes its bits with the number of its threads, and these numbers decide where a run goes.
+The bits of BLAS change with its number of threads, and these numbers decide the course of a run.
 """
 
 import math
@@ -10,15 +10,15 @@ import numpy as np
 from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 CHUNK = 248
-"""Rows of the data in one product; not a power of two, whose columns would share few lines of the cache."""
+"""Rows of the data in one product; not a power of two, because such strides use few lines of the cache."""
 _BAND, _BLOCK = 16, 128
-"""Columns and rows of S that are finished together: what they are made of stays in the first cache and in
-the second; the rows are a multiple of the columns."""
+"""Columns and rows of S that are finished together: their inputs stay in the first and second cache.  The
+number of rows must be a multiple of the number of columns."""
 
 
 @reducing_kernel
 def add_gram(a, b, S):
-    """S += a b' in and above the diagonal, where a b' is symmetric; tiles of 4 x 2 share what they load."""
+    """Add a b', which must be symmetric, to S in and above the diagonal; tiles of 4 x 2 share their loads."""
     D, m = a.shape
     full = D - D % 4
     for top in range(0, full, _BLOCK):
@@ -27,6 +27,7 @@ def add_gram(a, b, S):
             for j in range(top, min(top + _BLOCK, right), 4):
                 for k in range(max(j, left), right, 2):
                     _tile(a[j], a[j + 1], a[j + 2], a[j + 3], b[k], b[k + 1], S, j, k)
+    # The columns that fill no tile.
     for k in range(full, D):
         for j in range(k + 1):
             total = a.dtype.type(0.0)
@@ -37,7 +38,7 @@ def add_gram(a, b, S):
 
 @reducing_piece
 def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
-    """S[j : j + 4, k : k + 2] += the eight products; as many sums as there are registers for, and no more."""
+    """Add the eight products of a tile to S[j : j + 4, k : k + 2]; more sums would not fit the registers."""
     zero = a0.dtype.type(0.0)
     s00, s01, s10, s11 = zero, zero, zero, zero
     s20, s21, s30, s31 = zero, zero, zero, zero
@@ -63,7 +64,7 @@ def _tile(a0, a1, a2, a3, b0, b1, S, j, k):
 
 
 def pack_upper(S, out):
-    """The upper triangle of S, row after row; copies of rows, which need not be compiled."""
+    """Write the upper triangle of S to `out`, row by row; whole rows are copied, so this is not compiled."""
     at = 0
     for j in range(len(S)):
         out[at : at + len(S) - j] = S[j, j:]
@@ -71,7 +72,7 @@ def pack_upper(S, out):
 
 
 def unpack_lower(packed, out):
-    """The inverse of `pack_upper`, transposed: the lower triangle of a symmetric matrix."""
+    """Write the packed upper triangle to the lower triangle of a symmetric matrix."""
     at = 0
     for j in range(len(out)):
         out[j:, j] = packed[at : at + len(out) - j]
@@ -80,9 +81,9 @@ def unpack_lower(packed, out):
 
 @reducing_kernel
 def cholesky(A):
-    """The lower triangle of A becomes L with L L' = A; False where A is not positive definite.
+    """Replace the lower triangle of A by L with L L' = A; return False if A is not positive definite.
 
-    Row by row, so that both factors of every product lie side by side in memory.
+    The loop goes row by row, so that both factors of every product are contiguous in memory.
     """
     D = A.shape[0]
     for i in range(D):
@@ -97,6 +98,7 @@ def cholesky(A):
         for k in range(i):
             total += row[k] * row[k]
         rest = row[i] - total
+        # NaN fails this comparison as well.
         if not 0.0 < rest < np.inf:
             return False
         row[i] = math.sqrt(rest)
@@ -105,7 +107,7 @@ def cholesky(A):
 
 @reducing_kernel
 def solve(L, v):
-    """v becomes (L L')^-1 v."""
+    """Replace v by (L L')^-1 v."""
     D = v.size
     for i in range(D):
         row = L[i]
@@ -113,9 +115,11 @@ def solve(L, v):
         for k in range(i):
             total += row[k] * v[k]
         v[i] = (v[i] - total) / row[i]
+    # The back substitution runs over rows of L as well, because its columns are not contiguous.
     for i in range(D - 1, -1, -1):
         row = L[i]
         v[i] /= row[i]
+        # L is stored by rows, so the column of L' is subtracted as a whole.
         part = v[i]
         for k in range(i):
             v[k] -= part * row[k]
@@ -123,7 +127,7 @@ def solve(L, v):
 
 @reducing_kernel
 def invert_lower(L, out):
-    """out becomes L^-1; both are lower triangles, with zeros above."""
+    """Write L^-1 to `out`; both are lower triangular, with zeros above."""
     D = L.shape[0]
     for i in range(D):
         for k in range(i):

@@ -1,11 +1,14 @@
-"""A heap of numbers, the one with the least key first and ties by number: events, idle workers, parts."""
+"""A binary heap of numbers ordered by key, ties by number: events, idle workers, parts.
+
+Ties are broken by number so that simulations do not depend on the order of insertion.
+"""
 
 import numpy as np
 
 from asyncqn.kernels.jit import strict_piece
 
 FIRST = np.int64(0)
-"""The place of what comes first; a literal would be compiled apart."""
+"""The index of the first element; a literal 0 would be another type to numba, and compiled separately."""
 
 
 @strict_piece
@@ -15,7 +18,7 @@ def _before(key, a, b):
 
 @strict_piece
 def push(heap, size, key, number):
-    """Add a number to the `size` there are."""
+    """Add a number to the heap of `size` numbers."""
     i = size
     while i > 0 and _before(key, number, heap[(i - 1) >> 1]):
         heap[i] = heap[(i - 1) >> 1]
@@ -25,7 +28,7 @@ def push(heap, size, key, number):
 
 @strict_piece
 def sink(heap, size, key, i):
-    """Restore the heap after the key of what stands in place i has grown."""
+    """Restore the heap after the key of the number at index i has grown."""
     number = heap[i]
     while True:
         child = 2 * i + 1
@@ -42,7 +45,7 @@ def sink(heap, size, key, i):
 
 @strict_piece
 def pop(heap, size, key):
-    """Take out the first of `size`."""
+    """Remove and return the first of `size` numbers."""
     first = heap[0]
     heap[0] = heap[size - 1]
     sink(heap, size - 1, key, FIRST)
@@ -51,9 +54,9 @@ def pop(heap, size, key):
 
 @strict_piece
 def sort_by_key(key, size, order):
-    """The first `size` numbers in the order of their keys, ties by number.
+    """Write the first `size` numbers to `order`, sorted by key, ties by number.
 
-    (np.argsort would do, but takes two seconds to compile.)
+    This is a heap sort, because np.argsort takes two seconds to compile.
     """
     for i in range(size):
         order[i] = i
@@ -62,5 +65,6 @@ def sort_by_key(key, size, order):
     for last in range(size - 1, 0, -1):
         order[0], order[last] = order[last], order[0]
         sink(order, last, key, FIRST)
+    # The heap has the smallest first, so the sort is descending until here.
     for i in range(size // 2):
         order[i], order[size - 1 - i] = order[size - 1 - i], order[i]

@@ -1,12 +1,12 @@
 """Sums over the rows of Huber regression with an estimated scale: value, gradient and diagonal in one pass.
 
-theta is (w, [intercept], v), with the scale sigma = least + v^2.  With the residual r = x'w + intercept
-- y, one row of weight 1 adds
+theta is (w, [intercept], v), with the scale sigma = least + v^2, which is positive for any v.  With the
+residual r = x'w + intercept - y, one row of weight 1 adds
 
     sigma + r^2 / sigma                                 where |r| <= epsilon sigma
     sigma + 2 epsilon |r| - epsilon^2 sigma             elsewhere (outliers)
 
-`weights` of rows may be empty: then each counts once.
+`weights` of rows may be empty; then each row counts once.
 """
 
 import numpy as np
@@ -17,12 +17,13 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 @reducing_piece
 def _row(residual, sigma, v, epsilon):
-    """(loss, its derivative in the residual, that in v, curvature in the residual, curvature in v).
+    """Return loss, derivative in the residual, derivative in v, curvature in the residual, curvature in v.
 
     Curvatures are made positive: an outlier has that of the parabola that touches its loss from above, and
-    derivatives in sigma count by their size.
+    derivatives in sigma enter with their absolute value.
     """
     size = abs(residual)
+    # The quadratic part; beyond it the row is an outlier.
     if size <= epsilon * sigma:
         share = (size / sigma) * (size / sigma)
         rise = 1.0 - share
@@ -45,11 +46,11 @@ def _finish(weight, prior, theta, d, fine, out, diagonal):
 
 @reducing_kernel
 def dense_sums(epsilon, least, X, y, weights, prior, theta, rows, out, diagonal, bends, fine):
-    """U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
+    """Compute U and its gradient, estimated from `rows`: the prior once, the data n / |rows| times.
 
-    `diagonal`, where it is not empty, becomes the data's part of the diagonal of the Hessian; `bends`, where
-    it is not empty, the curvature of each of `rows` in its residual, at the place of that row.  `fine` is
-    zeros, room for out and diagonal together.  Returns (fits, U).
+    If `diagonal` is not empty, it becomes the data's part of the diagonal of the Hessian.  If `bends` is not
+    empty, it receives the curvature of each row in its residual, at the index of that row.  `fine` must be
+    zeros, with room for out and diagonal together.  Returns (fits, U).
     """
     D, d, m = theta.size, X.shape[1], rows.size
     if out.size != D or not fits(X.shape[0], d, theta[: D - 1], rows):
@@ -89,7 +90,7 @@ def dense_sums(epsilon, least, X, y, weights, prior, theta, rows, out, diagonal,
 def sparse_sums(
     epsilon, least, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, bends, fine
 ):
-    """The same over sparse rows."""
+    """Compute the same as `dense_sums` over sparse rows."""
     n, D, m = indptr.size - 1, theta.size, rows.size
     if out.size != D or not fits(n, d, theta[: D - 1], rows):
         return False, 0.0

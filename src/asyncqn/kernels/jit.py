@@ -1,4 +1,9 @@
-"""How every kernel is compiled: without the GIL, cached on disk, typed for the callers."""
+"""The decorators that compile every kernel: without the GIL, cached on disk.
+
+`kernel` and `reducing_kernel` make entry points for Python; `strict_piece`, `reducing_piece` and
+`reducing_call` make parts of kernels; `shared_rule` makes a part of kernels that Python can call as well.
+"Strict" keeps IEEE arithmetic; "reducing" allows sums to be reordered, so that they are vectorised.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,13 @@ from asyncqn.kernels.numba_internals import (
 F = TypeVar("F", bound=Callable[..., Any])
 
 REDUCTION_FLAGS = {"reassoc", "contract", "nsz", "arcp"}
-"""Let sums be vectorised; never the flags that assume away NaN and infinity, for we look for both."""
+"""These flags let sums be vectorised.  Flags that assume away NaN and infinity are excluded: we test for
+both."""
 
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ALLOCATES = {"arange", "copy", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
-"""What a kernel calls to make an array: then references are counted."""
+"""Functions that allocate an array; a kernel that calls one needs reference counting."""
 _PIECE: dict[str, Any] = {**_COMMON, "forceinline": True}
 
 
@@ -42,6 +48,7 @@ def _piece(function: F, **options: Any) -> F:
     options = {**_PIECE, **_counting(function), **options}
     made = njit(pipeline_class=PieceCompiler, **options)(function)
     if not PLAIN:
+        # The class is replaced afterwards, because `njit` takes none.
         made.__class__ = Piece
     return cast(F, made)
 
@@ -54,35 +61,35 @@ def kernel(function: F) -> F:
 def reducing_kernel(function: F) -> F:
     """Compile with reassociation: vectorised sums, the same bits on machines with the same vectors.
 
-    An array that is written must overlap no other, and none is allocated: see `ReducingCompiler`.
+    An array that is written must not overlap another, and none may be allocated: see `ReducingCompiler`.
     """
     return _kernel(function, pipeline_class=ReducingCompiler, fastmath=REDUCTION_FLAGS, **UNCOUNTED)
 
 
 def strict_piece(function: F) -> F:
-    """Compile with strict arithmetic, always into the kernels that call it, and only for them."""
+    """Compile with strict arithmetic, always inlined into the kernels that call it, and only for them."""
     return _piece(function)
 
 
 def reducing_piece(function: F) -> F:
-    """Compile with reassociation, always into the kernels that call it, and only for them.
+    """Compile with reassociation, always inlined into the kernels that call it, and only for them.
 
-    A call that is left standing may end in any compiled copy of the piece, and copies may add in another
-    order: which one is found differs between a process that compiles and one that reads the cache.
+    A call that is not inlined may end in any compiled copy of the piece, and copies may add in another order;
+    a process that compiles and one that reads the cache may find different copies.
     """
     return _piece(function, fastmath=REDUCTION_FLAGS)
 
 
 def reducing_call(function: F) -> F:
-    """A reducing piece that kernels call as it is: long, and called from more than one place.
+    """Compile a reducing piece that is called, not inlined: for a long one with several callers.
 
-    Only for sums in an order that is written down, in vectors of its own: see `reducing_piece`.
+    Use it only for sums whose order is written out, in vectors of its own: see `reducing_piece`.
     """
     return _piece(function, fastmath=REDUCTION_FLAGS, forceinline=False)
 
 
 def shared_rule(function: F) -> F:
-    """A strict piece of kernels; called from Python it runs as it stands, uncompiled."""
+    """Compile a strict piece of kernels that Python can also call, as plain uncompiled Python."""
     rule: F = register_jitable(nogil=True, error_model="numpy", forceinline=True, **UNCOUNTED)(function)
     return rule
 
@@ -90,16 +97,16 @@ def shared_rule(function: F) -> F:
 def drop_stale_cache(folder: Path, cache: Path) -> bool:
     """Delete the compiled kernels in `cache` if a source in `folder`, or one of asyncqn's, has changed.
 
-    numba compares only the file in which a kernel is defined, not the files whose pieces are compiled into
-    it: after an edit or an upgrade it would continue with an old piece, and with other numbers.  A package
-    with kernels of its own calls this once, from the `__init__` of the folder that holds them.
+    numba compares only the file in which a kernel is defined, not the files whose pieces are inlined into it.
+    After an edit or an upgrade it would use an old piece, and give other numbers.  A package with its own
+    kernels calls this function once, from the `__init__` of the folder that holds them.
 
     Parameters
     ----------
     folder : Path
         The folder with the sources of the kernels.
     cache : Path
-        Where numba keeps what it compiles from that folder: `Path(some_kernel.stats.cache_path)`.
+        Folder in which numba stores the code of these sources: `Path(some_kernel.stats.cache_path)`.
 
     Returns
     -------
@@ -110,6 +117,7 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
     try:
         sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
         state = (
+            # Time and size suffice: a checkout or an installation writes new files.
             "".join(f"{p.name} {p.stat().st_mtime_ns} {p.stat().st_size}\n" for p in sources)
             + "plain" * PLAIN
         )
@@ -120,22 +128,22 @@ def drop_stale_cache(folder: Path, cache: Path) -> bool:
             compiled.unlink(missing_ok=True)
         stamp.write_text(state)
     except OSError:
-        return False  # a folder that cannot be written has no cache of ours either
+        return False  # a folder that cannot be written holds no cache of ours
     return True
 
 
 @kernel
 def _anything() -> None:
-    """Never called: it tells where numba keeps what it compiles from this folder."""
+    """Do nothing: this kernel only tells where numba stores the code of this folder."""
 
 
 def cache_folder() -> Path:
-    """Beside the sources, or where NUMBA_CACHE_DIR says, or in the user's own cache."""
+    """Return the folder of compiled code: beside the sources, in NUMBA_CACHE_DIR, or in the user's cache."""
     return Path(_anything.stats.cache_path)  # type: ignore[attr-defined]
 
 
 def nothing_compiled_yet() -> bool:
-    """Return whether the first kernels of a program on this machine are still to be compiled."""
+    """Return whether no kernel has been compiled on this machine yet."""
     return next(cache_folder().glob("*.nbc"), None) is None
 
 

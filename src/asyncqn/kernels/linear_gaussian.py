@@ -1,18 +1,21 @@
-"""Kernels of the linear Gaussian model; no BLAS, whose bits change with its thread count."""
+"""Kernels of the linear Gaussian model, without BLAS, whose bits change with its number of threads.
+
+Work that happens once per problem is done in NumPy up to a size at which compilation pays.
+"""
 
 import numpy as np
 
 from asyncqn.kernels.jit import reducing_kernel
 
 PRODUCTS_IN_NUMPY = 20_000_000
-"""So many products are made by NumPy before a loop over them would be compiled; `np.einsum` calls no BLAS."""
+"""Up to this number of products NumPy is faster than compiling a loop; `np.einsum` calls no BLAS."""
 
 
 @reducing_kernel
 def gradient(A, y, noise_var, theta, rows, out):
     """out = theta + (n / |rows|) sum_{i in rows} a_i (a_i'theta - y_i) / noise_var.
 
-    False, and nothing written, where sizes do not fit or a row does not exist: compiled code would
+    Returns False, and writes nothing, where sizes do not fit or a row does not exist: compiled code would
     read beyond its arrays.
     """
     kind = theta.dtype.type
@@ -22,6 +25,7 @@ def gradient(A, y, noise_var, theta, rows, out):
     for i in rows:
         if i < 0 or i >= A.shape[0]:
             return False
+    # In the precision of theta, so that float32 is not promoted in the loop.
     weight = kind(A.shape[0] / (rows.size * noise_var))
     for j in range(d):
         out[j] = theta[j]
@@ -37,14 +41,14 @@ def gradient(A, y, noise_var, theta, rows, out):
 
 
 def value(A, y, noise_var, theta):
-    """|theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var), accumulated in float64; without BLAS."""
+    """Return |theta|^2 / 2 + sum_i (y_i - a_i'theta)^2 / (2 noise_var), accumulated in float64."""
     residuals = (np.einsum("ij,j->i", A, theta) - y).astype(np.float64)
     prior = np.add.reduce(np.square(theta, dtype=np.float64))
     return 0.5 * prior + 0.5 * np.add.reduce(residuals * residuals) / noise_var
 
 
 def normal_equations(A, y, noise_var):
-    """P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
+    """Return P = I + A'A / noise_var and b = A'y / noise_var, in float64."""
     d = A.shape[1]
     P, b = np.zeros((d, d)), np.zeros(d)
     if A.size * d <= PRODUCTS_IN_NUMPY:
@@ -72,7 +76,7 @@ def _add_equations(A, y, noise_var, P, b):
 def cholesky_solve(P, b):
     """Solve P x = b for symmetric positive definite P, which is overwritten by its factor.
 
-    In NumPy, column by column, without BLAS: for once it is done before it would be compiled.
+    It uses NumPy, column by column, without BLAS: a single call ends before it would be compiled.
     """
     d = b.size
     x = b.copy()
@@ -89,7 +93,7 @@ def cholesky_solve(P, b):
 
 
 def reflect(A, along):
-    """A <- V A with V the product of the Householder reflections along the rows of `along`."""
+    """Replace A by V A, with V the product of the Householder reflections along the rows of `along`."""
     if A.size * len(along) > PRODUCTS_IN_NUMPY:
         _reflect(A, along, np.empty(A.shape[1]))
         return
@@ -116,7 +120,7 @@ def _reflect(A, along, w):
 
 
 def rotate(A, left, right):
-    """V A Q' with V and Q products of the Householder reflections along the rows of left and right."""
+    """Return V A Q', with V and Q products of Householder reflections along the rows of left and right."""
     turned = A.copy()
     reflect(turned, left)
     across = np.ascontiguousarray(turned.T)

@@ -1,4 +1,5 @@
-"""L-BFGS products from inner products: H v for two vectors in one pass over the memory; draws from N(0, H).
+"""L-BFGS products from inner products: H v for two vectors with two passes over the memory, and draws from
+N(0, H).
 
 With the pairs (s_i, y_i) in order of age, R_ij = s_i'y_j for i <= j (else 0), D = diag(s_i'y_i)
 and H0 diagonal, the BFGS matrix is (Byrd, Nocedal, Schnabel 1994)
@@ -7,11 +8,11 @@ and H0 diagonal, the BFGS matrix is (Byrd, Nocedal, Schnabel 1994)
                                            [ -R^-1                      0   ]
 
 so H v needs the 2M inner products [S  H0 Y]'v, one small product with N, and one combination.
-N changes only when a pair is added: `kernels.pairs` computes it then.  Pairs live in ring slots in any
+N changes only when a pair is added: `kernels.pairs` computes it then.  Pairs are stored in ring slots, in any
 order.
 
-For scalar H0 = c I the second half of the memory holds Y and c is folded into N; for a diagonal
-H0 it holds H0 Y, and `diagonal` is not empty.
+For scalar H0 = c I the second half of the memory holds Y, and N contains c.  For a diagonal H0 it holds H0 Y,
+and `diagonal` is not empty.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from asyncqn.kernels.random import BLOCK, NOISE, normals_block
 from asyncqn.kernels.vectors import dot
 
 TILE = 16 * BLOCK
-"""Elements worked on at a time: small enough for the first-level cache, a multiple of BLOCK.
+"""Elements processed at a time: few enough for the first-level cache, and a multiple of BLOCK.
 
-Inside a tile every loop runs over slices from 0, over few arrays: so the compiler can prove that
-indices are in range and that little can alias, and vectorises.
+Inside a tile every loop runs over slices from 0 and over few arrays, so the compiler can prove that indices
+are in range and that arrays do not overlap, and vectorises the loop.
 """
 
 
 @reducing_piece
 def _dots(s, y, u, g):
-    """s'u, s'g, y'u, y'g."""
+    """Return s'u, s'g, y'u and y'g."""
     su = sg = yu = yg = s.dtype.type(0)
     for i in range(s.size):
         su += s[i] * u[i]
@@ -47,7 +48,7 @@ def _dots(s, y, u, g):
 
 @reducing_piece
 def two_dots(s, y, v):
-    """s'v, y'v."""
+    """Return s'v and y'v."""
     sv = yv = s.dtype.type(0)
     for i in range(s.size):
         sv += s[i] * v[i]
@@ -83,7 +84,7 @@ def _add_memory(out, memory, c, weight, lo, hi):
 def _add_dots(p, memory, u, g, lo, hi):
     """p += [S Y]'u and, in its second half, [S Y]'g over lo..hi.
 
-    (Three pairs at a time would load u and g less often, and take a second longer to compile.)
+    Three pairs at a time would load u and g less often, but take a second longer to compile.
     """
     m = memory.shape[1]
     for j in range(m):
@@ -96,7 +97,7 @@ def _add_dots(p, memory, u, g, lo, hi):
 
 @reducing_piece
 def _combine_in_place(out, a, b, w):
-    """out = a out + b w; as `combine` with out among its vectors, which then could not be vectorised."""
+    """out = a out + b w; `combine` with out among its vectors could not be vectorised."""
     for i in range(out.size):
         out[i] = a * out[i] + b * w[i]
 
@@ -140,12 +141,12 @@ class Langevin(NamedTuple):
 
 @reducing_kernel
 def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
-    """Equations (6) and (7) of the paper in two passes over the memory.
+    """Compute equations (6) and (7) of the paper in two passes over the memory.
 
     d_theta = (H + rho I) u,  d_u = -h (H + rho I) g - gamma u + noise Z,  g = share g_O + (1 - share) g_S.
-    H: the memory; stream: seed, worker and step, of which Z is a function; update: d_theta and d_u.  From
-    Python all four as plain tuples: what numba needs to know a named tuple by costs more than a small update.
-    work: room for 8 numbers per pair.
+    `H` is the memory, `stream` is (seed, worker, step), which determine Z, and `update` is (d_theta, d_u).
+    From Python these and `numbers` are plain tuples, because numba needs longer to recognise a named tuple
+    than for a small update.  `work` must have room for 8 numbers per pair.
     """
     memory, _gram, middle, scales, diagonal, _ring = H
     scale = scales[0]
@@ -155,7 +156,7 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
     d_theta, d_u = update
     d, m = u.size, memory.shape[1]
     kind = memory.dtype.type
-    g = d_u  # the blended gradient rests where its update will be written
+    g = d_u  # the blended gradient is stored where its update will be written
     for i in range(8 * m):
         work[i] = 0.0
     p, c, z = work[: 4 * m], work[4 * m : 8 * m], stack_array(BLOCK, 0.0)
@@ -163,6 +164,7 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
         hi = min(lo + TILE, d)
         combine(g[lo:hi], kind(w_O), g_O[lo:hi], kind(w_S), g_S[lo:hi])
         _add_dots(p, memory, u, g, lo, hi)
+    # The small product with N, once for u and once for g.
     for r in range(2):
         first = 2 * m * r
         for i in range(2 * m):
@@ -182,14 +184,14 @@ def langevin_update(H, numbers, u, g_O, g_S, share, stream, update, work):
         _add_memory(v, memory, c[2 * m :], -h, lo, hi)
         if noise > 0.0:
             for first in range(lo, hi, BLOCK):
-                normals_block(z, first, seed, k, worker, np.int64(NOISE))  # a literal would be compiled apart
+                normals_block(z, first, seed, k, worker, np.int64(NOISE))  # not a literal
                 part = d_u[first : min(first + BLOCK, hi)]
                 _add_noise(part, noise, z)
 
 
 @reducing_kernel
 def product(memory, middle, scale, diagonal, v, out, work):
-    """out = H v for one vector; work: room for 4 numbers per pair."""
+    """out = H v for one vector; `work` must have room for 4 numbers per pair."""
     d, m = v.size, memory.shape[1]
     kind = memory.dtype.type
     for i in range(4 * m):
@@ -231,6 +233,7 @@ def correlate(memory, gram, count, newest, scale, zeta, x):
     for a in range(count):
         slot = (newest - (count - 1) + a) % m
         s, y = memory[0, slot], memory[1, slot]
+        # s'y of the pair, which admission made positive.
         rho = 1.0 / gram[0, slot, slot]
         c = kind(np.sqrt(rho) * zeta[slot] - rho * dot(y, x))
         for i in range(x.size):

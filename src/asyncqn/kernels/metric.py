@@ -1,6 +1,6 @@
-"""Linear algebra of a sampler's metric H: products with its factor, and the decompositions that make one.
+"""Linear algebra of a sampler's metric H: products with its factor, and the decompositions that build it.
 
-No BLAS: its bits change with the number of threads, and every draw of a chain depends on them.
+It uses no BLAS, whose bits change with the number of threads: every draw of a chain depends on them.
 """
 
 import math
@@ -10,7 +10,7 @@ from asyncqn.kernels.jit import kernel, reducing_kernel
 
 @reducing_kernel
 def apply_dense(F, g, work, out):
-    """out = F F'g; `work` is of F's number of columns."""
+    """out = F F'g; `work` has one entry per column of F."""
     for j in range(work.size):
         work[j] = 0.0
     for i in range(g.size):
@@ -92,10 +92,10 @@ def row_products(A, B, out):
 
 @reducing_kernel
 def orthogonal_rows(B, V, tolerance):
-    """One sweep of one-sided Jacobi: rotate the rows of B, and those of V alike; returns the pairs rotated.
+    """Do one sweep of one-sided Jacobi: rotate the rows of B, and those of V alike; return the rotations.
 
-    From V = I, once no pair is rotated any more, V B has orthogonal rows: their lengths are the singular
-    values of the first B, and the rows of V its left singular vectors (for a symmetric B the absolute
+    Start with V = I.  When a sweep makes no rotation, V B has orthogonal rows: their lengths are the singular
+    values of the first B, and the rows of V are its left singular vectors (for a symmetric B, the absolute
     eigenvalues and the eigenvectors).
     """
     rotated = 0
@@ -107,10 +107,12 @@ def orthogonal_rows(B, V, tolerance):
                 xx += x[k] * x[k]
                 yy += y[k] * y[k]
                 xy += x[k] * y[k]
+            # The rows are orthogonal already; rotating them would only add rounding.
             if abs(xy) <= tolerance * math.sqrt(xx * yy):
                 continue
             rotated += 1
             zeta = (yy - xx) / (2.0 * xy)
+            # The smaller root of t^2 + 2 zeta t - 1 = 0: the smaller angle, for which the sweeps converge.
             t = 1.0 / (abs(zeta) + math.sqrt(1.0 + zeta * zeta))
             if zeta < 0.0:
                 t = -t
@@ -130,7 +132,7 @@ def orthogonal_rows(B, V, tolerance):
 
 @kernel
 def acceptance_excess(h, accepted, weight, root):
-    """The sum of weight (accepted - P(h)) with P(h) = 2 Phi(-root h^2 / 2)."""
+    """Return the sum of weight (accepted - P(h)) with P(h) = 2 Phi(-root h^2 / 2)."""
     total = 0.0
     for i in range(h.size):
         total += weight[i] * (accepted[i] - math.erfc(root * h[i] * h[i] / math.sqrt(8.0)))

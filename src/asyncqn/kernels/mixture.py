@@ -1,4 +1,7 @@
-"""Kernels of the Gaussian mixture with unknown centres."""
+"""Kernels of the Gaussian mixture with unknown centres.
+
+Exponentials are taken relative to the nearest centre, so that they do not underflow together.
+"""
 
 import numpy as np
 
@@ -7,9 +10,9 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 @reducing_kernel
 def value(X, scale, theta, rows):
-    """-(n / |rows|) sum_{i in rows} log mean_k exp(-|x_i - theta_k|^2 / 2) + |theta|^2 / (2 scale^2).
+    """U: -(n / |rows|) sum_{i in rows} log mean_k exp(-|x_i - theta_k|^2 / 2) + |theta|^2 / (2 scale^2).
 
-    NaN where a row does not exist.
+    It is NaN where a row does not exist.
     """
     n, d = X.shape
     K = theta.size // d
@@ -29,7 +32,7 @@ def value(X, scale, theta, rows):
 def gradient(X, scale, theta, rows, out):
     """out = theta / scale^2 + (n / |rows|) sum_{i in rows} r_ik (theta_k - x_i), r_ik the responsibilities.
 
-    False, and nothing written, where sizes do not fit or a row does not exist.
+    Returns False, and writes nothing, where sizes do not fit or a row does not exist.
     """
     n, d = X.shape
     if out.size != theta.size or theta.size % d != 0:
@@ -53,7 +56,8 @@ def gradient(X, scale, theta, rows, out):
 
 @reducing_piece
 def _nearest_and_mass(x, theta, K):
-    """The least of the K |x - theta_k|^2 / 2, and sum_k exp of what the others are beyond it."""
+    """Return the smallest |x - theta_k|^2 / 2, and the sum over k of exp(smallest - |x - theta_k|^2 / 2)."""
+    # Two passes over the centres: the first finds the reference for the exponentials.
     nearest, mass = np.inf, 0.0
     for k in range(K):
         nearest = min(nearest, _half_square(x, theta, k * x.size))
@@ -64,7 +68,7 @@ def _nearest_and_mass(x, theta, K):
 
 @reducing_piece
 def _half_square(x, theta, first):
-    """|x - theta_k|^2 / 2 of the centre that begins at `first`."""
+    """Return |x - theta_k|^2 / 2 for the centre that begins at index `first`."""
     total = 0.0
     for j in range(x.size):
         difference = x[j] - theta[first + j]

@@ -1,11 +1,11 @@
-"""All that we use of numba beyond its public interface, behind one switch.
+"""All uses of numba beyond its public interface, behind one switch.
 
-With ``ASYNCQN_PLAIN_NUMBA=1`` in the environment every trick that only shortens the first `minimize` is off,
-and kernels are compiled as numba itself would; compiled kernels in the cache are dropped when it changes.
-What decides about bits is not switched: `ReducingCompiler`, and arrays on the stack.
+With ``ASYNCQN_PLAIN_NUMBA=1`` in the environment, every trick that only shortens the first `minimize` is off,
+and kernels are compiled as numba itself would; a change of the switch empties the cache.  Two parts affect
+bits and are not switched: `ReducingCompiler`, and arrays on the stack.
 
-Processor seconds that a trick saves in the first `minimize` of a process (imports included), where kernels
-are compiled (cold) and where they are read from the cache (warm):
+Processor seconds that a trick saves in the first `minimize` of a process (imports included), if kernels are
+compiled (cold) or read from the cache (warm):
 
 ===========================================  =====================  ============  ============
 trick                                        name here              cold          warm
@@ -16,15 +16,15 @@ references are not counted                   `UNCOUNTED`            0.4 and 0.4 
 all of them                                  `PLAIN`                1.2 and 2.9   0.4 and 0.3
 ===========================================  =====================  ============  ============
 
-Two calls: the default on a logistic regression, and as-L-BFGS on a simulated cluster (4.4 and 5.9 s cold).
-Medians of four runs each, in turns, with one trick off; runs of one variant differ by 0.1 to 0.3 s from
-their median.
+The two numbers are for two calls: the default on a logistic regression, and as-L-BFGS on a simulated cluster
+(4.4 and 5.9 s cold).  They are medians of four runs each, interleaved, with one trick off; runs of one
+variant differ by 0.1 to 0.3 s from their median.
 
-A trick that saves less than half a second everywhere goes.  Four have gone: leaving out numba's passes for
+A trick that saves less than half a second everywhere is removed.  Four were: leaving out numba's passes for
 closures, `with` and array expressions (nothing measurable), its wrappers for C (0.1 s) and for Python (0.1 to
-0.2 s), and garbage collection while compiling (0.1 to 0.2 s).  `UNCOUNTED` stays for two other reasons:
-numba then refuses to compile a reducing kernel that allocates, on which its bits would depend, and the event
-queue takes 0.89 of the time (`python -m benchmarks.against`, 15 turns, with and without).
+0.2 s), and garbage collection while compiling (0.1 to 0.2 s).  `UNCOUNTED` stays for two other reasons: with
+it numba refuses to compile a reducing kernel that allocates, on which its bits would depend, and the event
+queue takes 0.89 of the time (`python -m benchmarks.against`, 15 interleaved pairs).
 """
 
 from __future__ import annotations
@@ -57,31 +57,32 @@ PLAIN = os.environ.get("ASYNCQN_PLAIN_NUMBA", "0") not in ("", "0")
 
 
 UNCOUNTED: dict[str, Any] = {} if PLAIN or not hasattr(CPUTargetOptions, "_nrt") else {"_nrt": False}
-"""No references are counted, which takes time to compile and, in a queue that looks into records of its
-arrays, to run.  Nothing may be allocated then: numba refuses to compile what does."""
+"""Turns reference counting off, which takes time to compile and, in a queue that reads records of its arrays,
+to run.  Such a kernel may not allocate: numba refuses to compile one that does."""
 
 
 class Piece(CPUDispatcher):  # type: ignore[misc]
-    """What only kernels call.  It has no way in from Python: a call would end the process, and is refused."""
+    """A function that only kernels call; a call from Python would crash the process, and is refused."""
 
     def __call__(self, *given: object, **named: object) -> Any:
         raise TypeError(f"{self.py_func.__name__} is a piece of kernels and cannot be called from Python.")
 
 
 class _NoMachineCode:
-    """Stands for what keeps a library's machine code, in which numba would enter its environment."""
+    """Stands in for the object that holds a library's machine code, where numba registers its environment."""
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Of use to code that makes Python objects, which a piece does not."""
+        """Do nothing: only code that makes Python objects needs an environment, and a piece makes none."""
 
 
 class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of a piece with all that it calls, to be linked into kernels."""
+    """The code of a piece and of all that it calls, to be linked into kernels."""
 
     only_linked = True
 
     def finalize(self) -> None:
-        """Gather what the piece calls; as numba does, should its libraries have other insides."""
+        """Link in what the piece calls; fall back to numba's own way if its libraries have other
+        internals."""
         try:
             self._gather()
         except (AttributeError, TypeError):
@@ -105,12 +106,12 @@ class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
 
 class ReducingCompiler(compiler.Compiler):  # type: ignore[misc]
-    """Of kernels that may add in another order: their arrays are said not to overlap.
+    """Compiles kernels that may reorder sums: their arrays are declared not to overlap.
 
-    LLVM would else compile a loop twice, in vectors and one by one, and choose by how near to each other the
-    arrays lie.  The two may differ in the last bit (a product and a sum in one rounding, or the other product
-    with it), so that bits would depend on where memory was found.  Of arrays that do overlap none may be
-    written; and none is allocated, for of those nothing is known.
+    Without that, LLVM compiles a loop twice, vectorised and scalar, and chooses by the distance of the
+    arrays. The two may differ in the last bit (a product and a sum may be rounded once or twice), so that
+    bits would depend on the addresses of memory.  Arrays that do overlap must not be written, and none may be
+    allocated, because LLVM knows nothing about those.
     """
 
     def define_pipelines(self) -> Any:
@@ -121,9 +122,9 @@ class ReducingCompiler(compiler.Compiler):  # type: ignore[misc]
 class PieceCompiler(compiler.Compiler):  # type: ignore[misc]
     """Compiles a piece into a `LinkedLibrary`.
 
-    numba optimises every function by itself and makes it machine code, also one that nobody can call; it then
-    links the result into the callers, inlines it and does both once more.  A piece of ours is only linked:
-    what calls it optimises it, once.
+    numba optimises every function separately and compiles it to machine code, even one that cannot be called;
+    it then links the result into the callers, inlines it and does both once more.  A piece of ours is only
+    linked: its caller optimises it, once.
     """
 
     def define_pipelines(self) -> Any:
@@ -136,7 +137,7 @@ class PieceCompiler(compiler.Compiler):  # type: ignore[misc]
 def no_compilation() -> AbstractContextManager[object]:
     """Return a context in which no other thread compiles a kernel.
 
-    A process forked inside it can compile; one forked beside a compilation inherits numba's lock as taken,
+    A process forked inside it can compile; one forked during a compilation inherits numba's lock as taken,
     and waits for it forever.
     """
     context: AbstractContextManager[object] = global_compiler_lock
@@ -149,18 +150,19 @@ def _is_there() -> None:
 
 
 def load_without_blas() -> bool:
-    """Let numba load its own modules, with a look for scipy in place of loading it.
+    """Load numba's own modules while scipy is searched for but not imported; return whether that worked.
 
-    numba loads scipy.linalg in every process to learn whether there is a BLAS, which takes longer than any
-    kernel takes to compile; no kernel of ours calls one.  Functions of the user's own that numba compiles
-    load it when they call it, as before.  Returns whether that was done.
+    numba imports scipy.linalg in every process to find out whether there is a BLAS, which takes longer than
+    compiling any kernel; no kernel of ours needs it.  A user's function that numba compiles imports it when
+    it needs it, as before.
     """
     if PLAIN or "numba.np.arraymath" in sys.modules:
         return False
     linalg: Any = import_module("numba.np.linalg")
     theirs = getattr(linalg, "ensure_blas", None)
     if theirs is None:
-        return False  # another numba: it will do as it does
+        return False  # a numba with other internals, which is left alone
+    # numba asks this function at import; ours only looks whether scipy could be found.
     linalg.ensure_blas = _is_there
     try:
         arrays: Any = import_module("numba.np.arraymath")
@@ -172,7 +174,7 @@ def load_without_blas() -> bool:
 
 
 def _stack_array(_, count, like):
-    """`count` numbers, a constant, of the type of `like`; not set to anything, and gone with the kernel."""
+    """Make an uninitialised array of `count` (a constant) numbers of the type of `like`, on the stack."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     array_type = types.Array(like, 1, "C")
@@ -196,7 +198,7 @@ def _stack_array(_, count, like):
 
 
 stack_array: Any = intrinsic(prefer_literal=True)(_stack_array)
-"""A small array inside a kernel that is not allocated: it lives on the kernel's stack.
+"""A small array inside a kernel, on its stack instead of the heap.
 
-An allocation is a dozen functions of numba to be compiled, and references to be counted ever after; and of an
-allocated array LLVM does not know that it overlaps no other."""
+An allocation makes numba compile a dozen functions and count references; and LLVM cannot know that an
+allocated array overlaps no other."""

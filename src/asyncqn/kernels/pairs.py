@@ -1,6 +1,6 @@
-"""Which curvature pairs are admitted to a memory, and the small matrix N of `kernels.memory` after one is.
+"""The admission of curvature pairs to a memory, and the small matrix N of `kernels.memory` that follows.
 
-Pairs live in ring slots in any order; only `factor` looks at their age.
+Pairs are stored in ring slots, in any order; only `factor` needs their age.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from asyncqn.kernels.ring import COUNT, REJECTED, next_slot_piece
 
 @reducing_piece
 def _difference_products(theta, theta_old, g, g_old):
-    """(s's, s'y, y'y) of one tile."""
+    """Return (s's, s'y, y'y) of one tile."""
     ss = sy = yy = theta.dtype.type(0)
     for i in range(theta.size):
         s = theta[i] - theta_old[i]
@@ -25,7 +25,7 @@ def _difference_products(theta, theta_old, g, g_old):
 
 @reducing_piece
 def pair_products(theta, theta_old, g, g_old):
-    """(s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
+    """Return (s's, s'y, y'y) of s = theta - theta_old, y = g - g_old, without storing either."""
     ss = sy = yy = 0.0
     for lo in range(0, theta.size, TILE):
         hi = min(lo + TILE, theta.size)
@@ -38,7 +38,7 @@ def pair_products(theta, theta_old, g, g_old):
 
 @reducing_piece
 def _scale_and_dot(y, diagonal):
-    """y <- H0 y, and what y'H0 y was."""
+    """Replace y by H0 y, and return y'H0 y of the old y."""
     own = y.dtype.type(0)
     for i in range(y.size):
         scaled = diagonal[i] * y[i]
@@ -49,7 +49,7 @@ def _scale_and_dot(y, diagonal):
 
 @reducing_piece
 def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
-    """Write the pair into ring slot `slot` and renew its row and column of the Gram matrices.
+    """Write the pair into ring slot `slot`, and update its row and column of the Gram matrices.
 
     gram[0, i, j] = s_i'y_j for i not younger than j (the only entries that R needs);
     gram[1, i, j] = y_i'H0 y_j, with H0 = I unless a diagonal is given.
@@ -72,21 +72,22 @@ def add_pair(memory, gram, slot, theta, theta_old, g, g_old, diagonal):
                 gram[1, j, slot] += yy
         if diagonal.size:
             gram[1, slot, slot] += _scale_and_dot(y, diagonal[lo:hi])
+    # Only column `slot` was computed; y'H0 y is symmetric.
     for j in range(m):
         gram[1, slot, j] = gram[1, j, slot]
 
 
 def room(gram):
-    """Return what `factor` works in: two matrices, and the slots by age."""
+    """Return the scratch space of `factor`: two matrices, and the slots by age."""
     return np.empty_like(gram), np.empty(len(gram[0]), np.int64)
 
 
 @reducing_piece
 def factor(gram, count, newest, scale, middle, work, slot):
-    """Renew the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal).
+    """Compute the small matrix N, in ring order, from the Gram matrices (scale: c, or 1 with a diagonal).
 
-    The corner R^-T (D + scale Y'Y) R^-1 is made in two products by rows, M^3.  `work` (2 x M x M) and `slot`
-    (M integers) are room to work in.
+    The corner R^-T (D + scale Y'Y) R^-1 is computed with two products, at a cost of M^3.  `work` (2 x M x M)
+    and `slot` (M integers) are scratch space.
     """
     m = gram.shape[1]
     middle[:] = 0.0
@@ -98,6 +99,7 @@ def factor(gram, count, newest, scale, middle, work, slot):
     inverse, right = work[0], work[1]  # R^-1, upper triangular; (D + scale Y'Y) R^-1
     for j in range(count):
         diag = gram[0, slot[j], slot[j]]
+        # R is upper triangular, so its inverse is built column by column.
         inverse[j, j] = 1.0 / diag
         for i in range(j):
             total = 0.0
@@ -122,21 +124,22 @@ def factor(gram, count, newest, scale, middle, work, slot):
 
 
 def admissible(ss, sy, yy, epsilon, cosine):
-    """The rule of `algorithms.pair_memory.PairRule`, from the inner products of a pair."""
+    """Return whether a pair fulfils `algorithms.pair_memory.PairRule`, from its inner products."""
+    # NaN fails every comparison, so it needs no separate test.
     usable = ss > 0.0 and ss < np.inf and yy < np.inf and sy > 0.0
     return usable and sy >= epsilon * ss and sy >= cosine * np.sqrt(ss * yy)
 
 
 _admissible_piece = reducing_piece(admissible)
-"""The same for kernels; Python calls the above, for which nothing is compiled."""
+"""The same for kernels; Python calls the function above, which needs no compilation."""
 
 
 @reducing_kernel
 def consider(H, rule, scaled, theta, theta_old, g, g_old, work, slots):
-    """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and renew all that follows.
+    """Admit the pair s = theta - theta_old, y = g - g_old if the rule allows, and update all that follows.
 
-    The oldest pair makes room.  With `scaled` H0 follows the newest pair: scale = s'y / y'y.
-    work, slots: room, see `factor`.
+    The oldest pair makes room.  With `scaled`, H0 follows the newest pair: scale = s'y / y'y.  `work` and
+    `slots` are scratch space; see `factor`.
     """
     memory, gram, middle, scale, diagonal, ring = H
     epsilon, cosine = rule

@@ -1,18 +1,18 @@
-"""Which part of the data the next computation gets, where answers are committed one by one.
+"""The assignment of parts of the data where updates are committed one by one.
 
-    in turn     part k mod P at the k-th hand-out
-    by age      of the parts nobody computes, the one whose newest update read the oldest version
-    at random   drawn anew at every hand-out, a function of the seed and of how many there were
+    in turn     Part k mod P for the k-th assignment.
+    by age      Of the parts that no worker has, the one whose newest update read the oldest version.
+    at random   A random part, a function of the seed and of the number of the assignment.
 
-The order is a function of what was handed out, answered and lost before, so that simulator and real engines,
-which both call these functions, hand out the same parts for the same events.
+The order is a function of the earlier assignments, updates and losses, so the simulator and the real engines,
+which both call these functions, assign the same parts after the same events.
 
-By age, a part that was in somebody's hand while every active part was handed out `HELD_ROUNDS` times is given
-up: another worker may get it, and the late update, if it comes, frees nothing.  So the parts of workers that
-are many times slower than others do not stay behind.
+By age, a part is given up if a worker keeps it while every active part is assigned `HELD_ROUNDS` times:
+another worker may then take it, and the late update, if it comes, frees nothing.  So the parts of workers
+that are many times slower than others are not left behind.
 
-Parts may become active one after the other: `first` at the start; once the answers are `rounds` times as
-many, one more, and another with every `each` answers from there on; from `quick` parts on with every update.
+Parts may become active one after the other: `first` at the start, one more after rounds * first updates, then
+another after every `each` updates; from `quick` active parts on, every update activates one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from asyncqn.kernels.jit import kernel
 from asyncqn.kernels.random import HAND_OUT, philox
 
 NO_PARTS, IN_TURN, BY_AGE, AT_RANDOM = range(4)
+# Two, so that a part which is merely slow is not given up after a single round.
 HELD_ROUNDS = 2
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 class PartOrder(NamedTuple):
-    """What is known of the parts.
+    """The state of the assignment.
 
-    `counts` are hand-outs, answers, active parts, parts in the heap, and hand-outs that are over or given up.
+    `counts` holds assignments, updates, active parts, parts in the heap, and assignments over or given up.
     """
 
     kind: int
@@ -49,7 +50,7 @@ class PartOrder(NamedTuple):
 
 @kernel
 def activate(order):
-    """Let the parts take part that the answers so far call for."""
+    """Activate the parts that the number of updates calls for."""
     first, rounds, each, quick = order.growth
     counts = order.counts
     beyond = counts[1] - rounds * first
@@ -65,7 +66,7 @@ def activate(order):
 
 @kernel
 def _give_up(order):
-    """Let others have the parts that are in somebody's hand for too long."""
+    """Return to the heap the parts that a worker has kept for too long."""
     counts, line = order.counts, order.line
     while counts[4] < counts[0] - HELD_ROUNDS * counts[2]:
         part = line[counts[4] % line.size]
@@ -80,9 +81,9 @@ def _give_up(order):
 
 @kernel
 def hand_out(order, seed):
-    """The part for the next computation.
+    """Assign and return the part for the next computation.
 
-    By age, where every active part is being computed, it is the one handed out longest ago.
+    By age, if every active part is being computed, it is the one assigned longest ago.
     """
     counts = order.counts
     k, active = counts[0], counts[2]
@@ -94,6 +95,7 @@ def hand_out(order, seed):
         x0, x1, _, _ = philox(
             np.uint64(k), np.uint64(HAND_OUT), np.uint64(0), np.uint64(0), key & _LOW, key >> _32
         )
+        # A 64-bit multiply-shift maps 64 random bits to 0..n-1 without a division.
         return np.int64((x0 * n + ((x1 * n) >> _32)) >> _32)
     _give_up(order)
     if counts[3] > 0:
@@ -112,11 +114,11 @@ def hand_out(order, seed):
 
 @kernel
 def take_back(order, part, read):
-    """A part is no longer computed: it was answered from version `read`, or in vain or not at all (-1)."""
+    """Record that a part is no longer computed: updated from version `read`, or dropped or lost (-1)."""
     if read >= 0:
         order.counts[1] += 1
     if order.kind == BY_AGE and order.late[part] > 0 and order.copies[part] == 0:
-        order.late[part] -= 1  # the part is in the heap, where its age must not change
+        order.late[part] -= 1  # the part is in the heap, where its key must not change
     else:
         if read >= 0:
             order.age[part] = max(order.age[part], float(read))
@@ -129,7 +131,7 @@ def take_back(order, part, read):
 
 
 def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartOrder:
-    """Nothing handed out, nothing answered; growth: the four numbers of the top of this file."""
+    """Return an order without assignments and updates; growth: the four numbers at the top of this file."""
     age, (handed, copies, late, heap) = np.full(parts, -1.0), np.zeros((4, parts), np.int64)
     line = np.zeros(HELD_ROUNDS * parts + 1, np.int64)
     order = PartOrder(kind, growth, age, handed, copies, late, line, heap, np.zeros(5, np.int64))
@@ -138,7 +140,7 @@ def new_order(kind: int, parts: int, growth: tuple[int, int, int, int]) -> PartO
 
 
 def go_on_after(order: PartOrder, handed_out: int, part: np.ndarray, read: np.ndarray) -> None:
-    """Fill a new order from a record: how many computations were handed out, and what the answers were."""
+    """Restore an order from a record: the number of assignments, and the part and version of each update."""
     np.maximum.at(order.age, part, read)
     order.counts[:] = handed_out, part.size, 0, 0, handed_out
     activate(order)

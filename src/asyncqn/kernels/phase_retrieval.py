@@ -9,7 +9,7 @@ from asyncqn.kernels.jit import reducing_kernel
 def gradient(A, y, theta, rows, out):
     """out = (n / |rows|) sum_{i in rows} ((a_i'theta)^2 - y_i) (a_i'theta) a_i.
 
-    False, and nothing written, where sizes do not fit or a row does not exist: compiled code would
+    Returns False, and writes nothing, where sizes do not fit or a row does not exist: compiled code would
     read beyond its arrays.
     """
     n, d = A.shape
@@ -33,7 +33,7 @@ def gradient(A, y, theta, rows, out):
 
 @reducing_kernel
 def value(A, y, theta, rows):
-    """(n / |rows|) sum_{i in rows} ((a_i'theta)^2 - y_i)^2 / 4; NaN where a row does not exist."""
+    """Return (n / |rows|) sum_{i in rows} ((a_i'theta)^2 - y_i)^2 / 4; NaN where a row does not exist."""
     n, d = A.shape
     total = 0.0
     for i in rows:

@@ -1,13 +1,12 @@
-"""Counter-based random numbers: Philox4x32-10, rows of a subsample, and fast normals.
+"""Counter-based random numbers: Philox4x32-10, rows of a subsample, and vectorised normals.
 
-Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") maps a key and a
-128-bit counter to 128 random bits.  With the key made of the seed and the counter of
-(block, purpose, step, worker) a stream costs nothing to make and no two streams can overlap.
+Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") maps a key and a 128-bit counter to
+128 random bits.  The key is the seed and the counter is (block, purpose, step, worker), so a stream needs no
+setup and no two streams overlap.
 
-Normals are Box-Muller pairs from two 32-bit uniforms each, with our own polynomials for the
-logarithm and the angle: no call to libm, so that the loop vectorises and gives the same bits on
-every machine.  The radius comes from (x + 1/2)/2^32, so |z| never exceeds 6.77; a true normal
-does that once in 10^11 draws.
+Normals are Box-Muller pairs from two 32-bit uniforms each, with our own polynomials for the logarithm and the
+angle: without calls to libm the loop vectorises and gives the same bits on every machine.  The radius comes
+from (x + 1/2)/2^32, so |z| never exceeds 6.77; a true normal does that once in 10^11 draws.
 """
 
 import math
@@ -21,18 +20,20 @@ from asyncqn.kernels.jit import kernel, strict_piece
 from asyncqn.kernels.numba_internals import stack_array
 
 ROWS, NOISE, DELAYS, ORDER, SAMPLE, HAND_OUT = 1, 2, 3, 4, 5, 6
-"""What a block of random bits is for: the second word of the counter."""
+"""The purpose of a block of random bits: the second word of the counter."""
 
+# The multipliers and key increments of Philox4x32, from the paper.
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+# Normals are made in blocks of this size: 32 Philox calls, whose four words fill four quarters.
 BLOCK = 128
 _QUARTER = BLOCK // 4
 
 
 @intrinsic
 def _bits_of(typing_context, value):
-    """The 64 bits of a float64."""
+    """Reinterpret a float64 as its 64 bits."""
 
     def build(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
@@ -42,7 +43,7 @@ def _bits_of(typing_context, value):
 
 @intrinsic
 def _float_of(typing_context, value):
-    """The float64 with these 64 bits."""
+    """Reinterpret 64 bits as a float64."""
 
     def build(context, builder, signature, args):
         return builder.bitcast(args[0], ir.DoubleType())
@@ -51,7 +52,7 @@ def _float_of(typing_context, value):
 
 
 def philox_words(c0, c1, c2, c3, k0, k1):
-    """Ten rounds of Philox4x32 on 32-bit words held in uint64; of NumPy's numbers or arrays, uncompiled."""
+    """Do ten rounds of Philox4x32 on 32-bit words held in uint64, on NumPy's numbers or arrays."""
     for _ in range(10):
         p0 = c0 * _M0
         p1 = c2 * _M1
@@ -67,13 +68,14 @@ philox = strict_piece(philox_words)
 
 @strict_piece
 def _minus_two_log(x):
-    """-2 ln((x + 1/2) / 2^32) for a 32-bit x, by ln m = 2 atanh((m-1)/(m+1)) on [sqrt(1/2), sqrt 2)."""
+    """Return -2 ln((x + 1/2) / 2^32) for 32 bits x, by ln m = 2 atanh((m-1)/(m+1)) on [sqrt(1/2), sqrt 2)."""
     bits = _bits_of(np.float64(np.int64(x)) + 0.5)  # type: ignore[call-arg,var-annotated]
     shifted = bits + np.uint64(0x95F6198B5E6C6)  # carries into the exponent from mantissa sqrt(2) on
     exponent = np.int64(shifted >> np.uint64(52)) - np.int64(1023 + 32)
     mantissa = _float_of(bits - (np.uint64(exponent + np.int64(32)) << np.uint64(52)))
     s = (mantissa - 1.0) / (mantissa + 1.0)
     t = s * s
+    # On that interval s^2 is below 0.03, so eight terms reach float64's precision.
     series = 1.0 + t * (
         1 / 3 + t * (1 / 5 + t * (1 / 7 + t * (1 / 9 + t * (1 / 11 + t * (1 / 13 + t * (1 / 15))))))
     )
@@ -82,7 +84,7 @@ def _minus_two_log(x):
 
 @strict_piece
 def _cos_sin(x):
-    """Cosine and sine of an angle uniform on the circle: two bits of quadrant, thirty of angle."""
+    """Return cosine and sine of an angle uniform on the circle: two bits of quadrant, thirty of angle."""
     quadrant = x & np.uint64(3)
     a = (np.float64(np.int64(x >> np.uint64(2))) + (0.5 - 536870912.0)) * (0.7853981633974483 / 536870912.0)
     t = a * a
@@ -100,8 +102,8 @@ def _cos_sin(x):
 def normals_block(z, first, key, k, worker, purpose):
     """Write normals `first` to `first` + BLOCK - 1 of a stream into z; `first` is a multiple of BLOCK.
 
-    The four words of a Philox block go to the four quarters of z, so that stores are contiguous
-    and the loop vectorises.
+    The four words of a Philox block go to the four quarters of z, so that stores are contiguous and the loop
+    vectorises.
     """
     key = np.uint64(key)
     k0, k1 = key & _LOW, key >> _32
@@ -122,7 +124,7 @@ def normals_block(z, first, key, k, worker, purpose):
 
 @kernel
 def fill_normals(key, k, worker, purpose, out):
-    """Standard normals of stream (key, worker, k) for `purpose`, as many as `out` holds."""
+    """Fill `out` with standard normals of stream (key, worker, k) for `purpose`."""
     z = stack_array(BLOCK, 0.0)
     for first in range(0, out.size, BLOCK):
         normals_block(z, first, key, k, worker, purpose)
@@ -132,14 +134,14 @@ def fill_normals(key, k, worker, purpose, out):
 
 @kernel
 def fill_upper_tails(z, out):
-    """The chance of a standard normal beyond each z."""
+    """Write the probability of a standard normal beyond each z; erfc keeps its precision in the tail."""
     for i in range(z.size):
         out[i] = 0.5 * math.erfc(z[i] / math.sqrt(2.0))
 
 
 @strict_piece
 def _two_rows(i, key, k, worker, n):
-    """Rows 2i and 2i + 1 of a stream."""
+    """Return rows 2i and 2i + 1 of a stream."""
     k0, k1 = key & _LOW, key >> _32
     x0, x1, x2, x3 = philox(np.uint64(i), np.uint64(ROWS), np.uint64(k), np.uint64(worker), k0, k1)
     return (x0 * n + ((x1 * n) >> _32)) >> _32, (x2 * n + ((x3 * n) >> _32)) >> _32
@@ -147,7 +149,7 @@ def _two_rows(i, key, k, worker, n):
 
 @kernel
 def fill_rows(key, k, worker, n, out):
-    """Row numbers drawn uniformly from 0..n-1 with replacement (64-bit multiply-shift, bias < n/2^64)."""
+    """Draw rows from 0..n-1 with replacement, as the high word of a product; the bias is below n/2^64."""
     key, n = np.uint64(key), np.uint64(n)
     even, odd = stack_array(BLOCK, np.int64(0)), stack_array(BLOCK, np.int64(0))
     for first in range(0, out.size, 2 * BLOCK):

@@ -1,47 +1,84 @@
-"""Pairs whose H0 changes with every pair: H v by the two-loop recursion (Nocedal 1980), and conjugate pairs.
+"""H v by the two-loop recursion (Nocedal 1980), for an H0 that changes with every pair, and conjugate pairs.
 
-`pairs` is (2, M, d): S and Y in ring slots, `own` is (M,): s'y of each slot, 0 where there is none.
+`pairs` is (2, M, d): S and Y in ring slots.  `own` is (M,): s'y of each slot, 0 where it is empty.
+
+Each loop of the recursion needs an inner product with v, then adds a multiple of another vector to v.  The
+addition for one pair and the inner product for the next are made in one pass over v, tile by tile: v leaves
+the first-level cache once per pair instead of twice, and two vectors stream from memory side by side.  The
+tiles are those of `vectors.dot`, so the bits are those of separate passes.
 """
 
 import numpy as np
 
-from asyncqn.kernels.jit import reducing_kernel
+from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 from asyncqn.kernels.vectors import dot
+
+TILE = 512
+"""Numbers worked on at a time, as in `vectors.dot`."""
+NO_SLOT = -1
+
+
+@reducing_piece
+def _add_tile(v, a, x):
+    """v += a x."""
+    for j in range(v.size):
+        v[j] += a * x[j]
+
+
+@reducing_piece
+def _tile_dot(x, v):
+    """x'v."""
+    part = x.dtype.type(0)
+    for j in range(v.size):
+        part += x[j] * v[j]
+    return part
+
+
+@reducing_piece
+def _add_then_dot(v, a, added, before, measured, i):
+    """v += a added[before], then measured[i]'v; either is left out where its slot is `NO_SLOT`."""
+    total = 0.0
+    for lo in range(0, v.size, TILE):
+        tile = v[lo : lo + TILE]
+        if before != NO_SLOT:
+            _add_tile(tile, a, added[before, lo : lo + TILE])
+        if i != NO_SLOT:
+            total += _tile_dot(measured[i, lo : lo + TILE], tile)
+    return total
 
 
 @reducing_kernel
 def first_loop(pairs, own, newest, v, shares):
-    """The loop from the newest pair to the oldest, on v in place; what it took goes into `shares`."""
-    m, d = own.size, v.size
-    kind = v.dtype.type
+    """Do the loop from the newest pair to the oldest on v, in place; store its coefficients in `shares`."""
+    m, kind = own.size, v.dtype.type
+    before, a = NO_SLOT, kind(0)
     for back in range(m):
         i = (newest - back) % m
         if own[i] > 0.0:
-            shares[i] = dot(pairs[0, i], v) / own[i]
-            a = kind(shares[i])
-            for j in range(d):
-                v[j] -= a * pairs[1, i, j]
+            shares[i] = _add_then_dot(v, a, pairs[1], before, pairs[0], i) / own[i]
+            before, a = i, -kind(shares[i])
+    _add_then_dot(v, a, pairs[1], before, pairs[0], NO_SLOT)
 
 
 @reducing_kernel
 def second_loop(pairs, own, newest, shares, v):
-    """The loop back, on H0 times what the first loop left, in place: then v is H times what it began with."""
-    m, d = own.size, v.size
-    kind = v.dtype.type
+    """Do the loop back, in place; v must be H0 times the result of the first loop, and becomes H v."""
+    m, kind = own.size, v.dtype.type
+    before, a = NO_SLOT, kind(0)
     for back in range(m - 1, -1, -1):
         i = (newest - back) % m
         if own[i] > 0.0:
-            a = kind(shares[i] - dot(pairs[1, i], v) / own[i])
-            for j in range(d):
-                v[j] += a * pairs[0, i, j]
+            a = kind(shares[i] - _add_then_dot(v, a, pairs[0], before, pairs[1], i) / own[i])
+            before = i
+    _add_then_dot(v, a, pairs[0], before, pairs[1], NO_SLOT)
 
 
 @reducing_kernel
 def fit_diagonal(pairs, own, widest, out, s2, y2):
     """out_j = sqrt(sum_i s_ij^2 / s_i'y_i  /  sum_i y_ij^2 / s_i'y_i) over its geometric mean.
 
-    Entries for which the pairs say nothing are 1, all lie between 1 / widest and widest.  `s2` and `y2` are
-    zeros, room for a vector each.
+    Entries without information are 1, and all lie between 1 / widest and widest.  `s2` and `y2` must be
+    zeros, with room for a vector each.
     """
     m, d = own.size, out.size
     for i in range(m):
@@ -52,6 +89,7 @@ def fit_diagonal(pairs, own, widest, out, s2, y2):
                 y2[j] += y * y / own[i]
     total, known = 0.0, 0
     for j in range(d):
+        # A coordinate that no pair has moved says nothing about its scale.
         told = s2[j] > 0.0 and y2[j] > 0.0 and s2[j] < np.inf and y2[j] < np.inf
         s2[j] = 0.5 * (np.log(s2[j]) - np.log(y2[j])) if told else np.nan
         if told:
@@ -65,7 +103,7 @@ def fit_diagonal(pairs, own, widest, out, s2, y2):
 
 @reducing_kernel
 def weighed(v, diagonal):
-    """v' D v and v' D^-1 v."""
+    """Return v' D v and v' D^-1 v."""
     by, over = 0.0, 0.0
     for j in range(v.size):
         x, w = np.float64(v[j]), np.float64(diagonal[j])
@@ -76,15 +114,14 @@ def weighed(v, diagonal):
 
 @reducing_kernel
 def conjugate(memory, products, s, y, tolerance, least, along_s, along_y):
-    """Take from (s, y) its part along the stored pairs, in place, if they nearly fit one quadratic.
+    """Remove from (s, y), in place, its part along the stored pairs, if they nearly fit one quadratic.
 
     s <- s - sum_i s_i (y_i's)/(s_i'y_i),   y <- y - sum_i y_i (s_i'y)/(s_i'y_i)
 
-    For a quadratic s_i'y = y_i's.  The pair stays as it is when any |s_i'y - y_i's| exceeds
-    tolerance * sqrt(s_i'y_i * s'y), or when less than the share `least` of s'y would be left, which
-    rounding would drown.  products: s_i'y_i of every slot, 0 where it is empty; along_s and along_y: zeros,
-    a number for each.
-    Returns whether it was changed.
+    For a quadratic s_i'y = y_i's.  The pair stays unchanged if any |s_i'y - y_i's| exceeds tolerance *
+    sqrt(s_i'y_i * s'y), or if less than the share `least` of s'y would remain, which would drown in rounding.
+    `products` has s_i'y_i of every slot, 0 where it is empty; `along_s` and `along_y` are zeros, one per
+    slot. Returns whether the pair was changed.
     """
     m = memory.shape[1]
     sy = dot(s, y)

@@ -1,4 +1,4 @@
-"""The scatter of answers, coordinate by coordinate or with all products, and steps in its metric."""
+"""The scatter of updates, per coordinate or with all products, and steps in its metric."""
 
 import numpy as np
 
@@ -7,9 +7,10 @@ from asyncqn.kernels.jit import kernel
 
 @kernel
 def note_difference(D, last, answer, weight):
-    """D += weight ((answer - last)^2 / 2 - D), and keep the answer as the last one; returns the largest D."""
+    """D += weight ((answer - last)^2 / 2 - D); store the answer as `last`; return the largest D."""
     largest = 0.0
     for j in range(D.size):
+        # Half the square of a difference of two independent draws has the variance as its mean.
         difference = float(answer[j]) - float(last[j])
         D[j] += weight * (0.5 * difference * difference - D[j])
         last[j] = answer[j]
@@ -26,7 +27,7 @@ def add_lengthened(theta, scale, step, D, largest, most):
 
 @kernel
 def note_products(F, last, answer, weight):
-    """F += weight (x x' / 2 - F) in and below the diagonal, x = answer - last; the answer is the last."""
+    """F += weight (x x' / 2 - F) in and below the diagonal, with x = answer - last; last = answer."""
     d = last.size
     x = np.empty(d)
     for j in range(d):
@@ -40,19 +41,22 @@ def note_products(F, last, answer, weight):
 
 @kernel
 def note_deviation(F, mean, answer, weight, share, rate):
-    """F += weight (share x x' - F) in and below the diagonal, x = answer - mean; then mean += rate x.
+    """F += weight (share x x' - F) in and below the diagonal, with x = answer - mean; then mean += rate x.
 
-    F with one row is the diagonal alone.
+    An F with one row holds the diagonal alone.
     """
     d = mean.size
+    if F.shape[0] < d:
+        diagonal = F[0]
+        for j in range(d):
+            away = float(answer[j]) - mean[j]
+            mean[j] += rate * away
+            diagonal[j] += weight * (share * away * away - diagonal[j])
+        return
     x = np.empty(d)
     for j in range(d):
         x[j] = float(answer[j]) - mean[j]
         mean[j] += rate * x[j]
-    if F.shape[0] < d:
-        for j in range(d):
-            F[0, j] += weight * (share * x[j] * x[j] - F[0, j])
-        return
     for j in range(d):
         row, part = F[j], share * x[j]
         for k in range(j + 1):
@@ -61,7 +65,7 @@ def note_deviation(F, mean, answer, weight, share, rate):
 
 @kernel
 def shrink_products(F, share, floor, out):
-    """out = F with `share` taken off what is beside the diagonal, and `floor` added to that."""
+    """out = F with its off-diagonal entries multiplied by 1 - share, and `floor` added to the diagonal."""
     for j in range(F.shape[0]):
         for k in range(j):
             out[j, k] = (1.0 - share) * F[j, k]

@@ -1,8 +1,8 @@
-"""Rows of a sample without memory: passes over the data without replacement, and one row from each stratum.
+"""Rows of a sample without stored state: passes without replacement, and one row from each stratum.
 
-A permutation of 0..n-1 comes from a Feistel network on the smallest power of two that holds n, whose
-round keys are Philox words of the pass; numbers beyond n are sent through again (cycle walking).
-So a worker's k-th subsample is known from (key, worker, k) alone, on every engine.
+A permutation of 0..n-1 comes from a Feistel network on the smallest power of two that holds n, whose round
+keys are Philox words of the pass; results beyond n are sent through again (cycle walking).  So a worker's
+k-th subsample follows from (key, worker, k) alone, on every engine.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ from asyncqn.kernels.random import ORDER, SAMPLE, philox, philox_words
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 ROWS_IN_NUMPY = 20_000
-"""So many rows are drawn by NumPy before a loop over them would be compiled."""
+"""Up to this number of rows NumPy is faster than compiling a loop."""
 _ROUNDS = 8
-"""Rounds of the network: even, so that both halves have their own width again at the end."""
+"""Rounds of the network; even, so that both halves have their original width at the end."""
 
 
 @strict_piece
 def _pass_keys(key, epoch, worker, keys):
-    """Round keys of one pass, and 64 further random bits."""
+    """Fill the round keys of one pass, and return 64 further random bits."""
     key = np.uint64(key)
     k0, k1 = key & _LOW, key >> _32
     for r in range(0, _ROUNDS, 2):
@@ -33,7 +33,7 @@ def _pass_keys(key, epoch, worker, keys):
 
 @strict_piece
 def _width(n):
-    """Bits that hold 0..n-1, at least 2."""
+    """Return the number of bits, at least 2, that hold 0..n-1."""
     bits = 2
     while (1 << bits) < n:
         bits += 1
@@ -42,7 +42,7 @@ def _width(n):
 
 @strict_piece
 def _permute(x, n, bits, keys):
-    """Return where the pass's permutation of 0..n-1 sends x."""
+    """Return the image of x under the pass's permutation of 0..n-1."""
     right_bits = np.uint64(bits // 2)
     left_bits = np.uint64(bits) - right_bits
     x = np.uint64(x)
@@ -50,6 +50,7 @@ def _permute(x, n, bits, keys):
         a, b = left_bits, right_bits
         left, right = x >> b, x & ((np.uint64(1) << b) - np.uint64(1))
         for r in range(_ROUNDS):
+            # A multiply-xorshift mix, as in splitmix64; its high bits depend on all bits of the input.
             f = (right + np.uint64(1)) * _MIX + keys[r]
             f ^= f >> np.uint64(29)
             f *= np.uint64(0xBF58476D1CE4E5B9)
@@ -57,13 +58,14 @@ def _permute(x, n, bits, keys):
             left, right = right, left ^ f
             a, b = b, a
         x = (left << b) | right
+        # Cycle walking: the network permutes a power of two, so numbers beyond n are sent through again.
         if x < np.uint64(n):
             return np.int64(x)
 
 
 @kernel
 def fill_shuffled(key, k, worker, n, out):
-    """The k-th batch of a worker's passes over 0..n-1, each pass in an order of its own."""
+    """Fill `out` with the k-th batch of a worker's passes over 0..n-1, each pass in its own order."""
     keys = stack_array(_ROUNDS, np.uint64(0))
     bits = _width(n)
     epoch = -1
@@ -77,10 +79,10 @@ def fill_shuffled(key, k, worker, n, out):
 
 @kernel
 def fill_block(key, k, worker, n, out):
-    """The k-th of a worker's blocks of consecutive rows: the blocks of a pass in random order.
+    """Fill `out` with the k-th of a worker's blocks of consecutive rows; a pass orders its blocks at random.
 
-    Every pass cuts the rows (a circle) at another random place, so that each row is as likely as
-    any other; n mod |out| rows are left out of a pass.
+    Every pass cuts the circle of rows at another random place, so that all rows are equally likely; n mod
+    |out| rows are left out of a pass.
     """
     keys = stack_array(_ROUNDS, np.uint64(0))
     blocks = max(1, n // out.size)
@@ -94,7 +96,8 @@ def fill_block(key, k, worker, n, out):
 def fill_strata(seed, stride, first, n_data, out):
     """out[i] = a row of stratum first + i, which begins at row (first + i) * stride; the last may be shorter.
 
-    A function of the seed, the stride and the stratum alone: whoever asks gets the same rows, ascending.
+    The rows ascend and are a function of the seed, the stride and the stratum alone, the same for every
+    caller.
     """
     if out.size > ROWS_IN_NUMPY:
         _fill_strata(seed, stride, first, n_data, out)

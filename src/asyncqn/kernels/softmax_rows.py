@@ -1,12 +1,13 @@
 """Sums over rows of a softmax model, dense or sparse: value, gradient and diagonal in one pass, and x x'.
 
-theta is (K, D): a row of numbers for each of K classes, D columns of X or one more, the intercept.  `y` holds
-class numbers 0 to K - 1, `weights` of rows may be empty.  With p the chances of the classes in a row, class k
-has the curvature p_k (1 - p_k) K / (K - 1) there, which is exact where all classes are as likely: the rest of
-the Hessian couples them.  `moments` adds the mean of these over the classes times x x'.
+theta is (K, D): one row for each of K classes, with D columns of X, or one more for the intercept.  `y` holds
+class numbers 0 to K - 1; `weights` of rows may be empty.  With p the probabilities of the classes in a row,
+class k has the curvature p_k (1 - p_k) K / (K - 1), which is exact if all classes are equally likely; the
+rest of the Hessian couples the classes.  `moments` adds the mean of these over the classes times x x'.
 
-Sparse rows are (indptr, indices, data, columns), with theta and the sums transposed while they are in use.
-Room that a kernel works in comes last: `z` and `p` for a number of each class.
+Sparse rows are (indptr, indices, data, columns); theta and the sums are transposed while they are in use, so
+that the K numbers of a column are contiguous.  Scratch space comes last: `z` and `p` have one number per
+class.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ from asyncqn.kernels.jit import reducing_kernel, reducing_piece
 
 @reducing_piece
 def _fits(n, d, y, theta, rows):
-    """Whether sizes fit, and every row and class exists: compiled code would read beyond its arrays."""
+    """Return whether sizes fit and every row and class exists: compiled code would read beyond its arrays."""
     beyond = 0
     for r in range(rows.size):
         row = rows[r]
@@ -28,8 +29,9 @@ def _fits(n, d, y, theta, rows):
 
 @reducing_piece
 def _chances(z, label, p):
-    """p = softmax(z), and the loss of the label in two terms."""
+    """Write softmax(z) to p, and return the loss of the label in two terms."""
     K, top = z.size, z[0]
+    # Subtracting the maximum keeps the exponentials from overflowing.
     for k in range(1, K):
         top = max(top, z[k])
     total = 0.0
@@ -43,7 +45,7 @@ def _chances(z, label, p):
 
 @reducing_piece
 def _prior(prior, theta, d):
-    """(prior / 2) |theta|^2 in float64, intercepts left out."""
+    """Return (prior / 2) |theta|^2 in float64, without intercepts."""
     total = 0.0
     for k in range(theta.shape[0]):
         for j in range(d):
@@ -53,7 +55,7 @@ def _prior(prior, theta, d):
 
 @reducing_piece
 def _finish(weight, prior, theta, d, g, h, out, diagonal):
-    """The sums, scaled to all rows, with the prior."""
+    """Write the sums, scaled to all rows, with the prior."""
     K, D = theta.shape
     for k in range(K):
         for j in range(D):
@@ -66,9 +68,10 @@ def _finish(weight, prior, theta, d, g, h, out, diagonal):
 
 @reducing_kernel
 def dense_sums(X, y, weights, prior, theta, rows, out, diagonal, g, h, z, p):
-    """U and its gradient, and the diagonal where there is room for it, as `dense_rows.sums`.
+    """Compute U, its gradient and, where there is room, the diagonal, as `dense_rows.sums` does.
 
-    An empty `out` asks for U alone.  `g` and `h` are zeros like theta, h of no class without a diagonal.
+    With an empty `out` only U is computed.  `g` and `h` must be zeros like theta; `h` may be empty without a
+    diagonal.
     """
     (n, d), (K, D), m = X.shape, theta.shape, rows.size
     if not _fits(n, d, y, theta, rows):
@@ -107,7 +110,7 @@ def dense_sums(X, y, weights, prior, theta, rows, out, diagonal, g, h, z, p):
 
 @reducing_piece
 def _sparse_scores(indices, data, first, last, columns, d, z):
-    """z = scores of the classes in one row."""
+    """Write the scores of the classes in one row to z."""
     K = z.size
     for k in range(K):
         z[k] = columns[d, k] if d < columns.shape[0] else 0.0
@@ -119,7 +122,7 @@ def _sparse_scores(indices, data, first, last, columns, d, z):
 
 @reducing_piece
 def _transpose(theta, columns):
-    """columns = theta in float64, the numbers of a column side by side."""
+    """Write theta to `columns` in float64, transposed."""
     for k in range(theta.shape[0]):
         for j in range(theta.shape[1]):
             columns[j, k] = theta[k, j]
@@ -127,7 +130,7 @@ def _transpose(theta, columns):
 
 @reducing_kernel
 def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, columns, g, h, z, p):
-    """The same over sparse rows; `columns`, `g` and `h` are transposed."""
+    """Compute the same as `dense_sums` over sparse rows; `columns`, `g` and `h` are transposed."""
     n, (K, D), m = indptr.size - 1, theta.shape, rows.size
     if not _fits(n, d, y, theta, rows):
         return False, 0.0
@@ -168,7 +171,7 @@ def sparse_sums(indptr, indices, data, d, y, weights, prior, theta, rows, out, d
 
 @reducing_piece
 def _mean_bend(p):
-    """The mean over the classes of their curvature."""
+    """Return the mean of the curvatures of the classes."""
     total = 0.0
     for k in range(p.size):
         total += p[k] * (1.0 - p[k])
@@ -177,9 +180,9 @@ def _mean_bend(p):
 
 @reducing_kernel
 def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
-    """Add sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D).
+    """Add the sum over rows of the mean curvature times x x' to the upper triangle of S, (D, D).
 
-    `x` and `wx`: room for CHUNK columns like a row of theta.
+    `x` and `wx` must have room for CHUNK columns like a row of theta.
     """
     d, (K, D) = X.shape[1], theta.shape
     for first in range(0, rows.size, CHUNK):
@@ -204,7 +207,7 @@ def dense_moments(X, y, weights, theta, rows, S, x, wx, z, p):
 
 @reducing_kernel
 def sparse_moments(indptr, indices, data, d, y, weights, theta, rows, S, columns, z, p):
-    """The same over sparse rows; `columns` has room for theta, transposed."""
+    """Compute the same as `dense_moments` over sparse rows; `columns` has room for theta, transposed."""
     D = theta.shape[1]
     _transpose(theta, columns)
     for r in range(rows.size):

@@ -1,8 +1,8 @@
 """Sums over sparse rows of a linear model: value, gradient and diagonal in one pass, and x x'.
 
-Row i has the entries data[indptr[i] : indptr[i + 1]] in the columns `indices` of the same places; d columns
-in all.  theta may hold one number more: the intercept.  `weights` of rows may be empty: then each counts
-once.
+Row i has the entries data[indptr[i] : indptr[i + 1]] in the columns `indices` at the same positions; there
+are d columns.  theta may have one entry more: the intercept.  `weights` of rows may be empty; then each row
+counts once.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from asyncqn.kernels.losses import loss_and_slope, weight_of
 
 @reducing_piece
 def _dot(indices, data, first, last, theta, shift):
-    """x'theta of one row, and the intercept."""
+    """Return x'theta of one row, plus the intercept."""
     z = shift
     for p in range(first, last):
         z += np.float64(data[p]) * theta[indices[p]]
@@ -23,7 +23,7 @@ def _dot(indices, data, first, last, theta, shift):
 
 @reducing_kernel
 def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, out, diagonal, fine):
-    """U and its gradient, and the diagonal where there is room for it: `dense_rows.sums`."""
+    """Compute U, its gradient and, where there is room, the diagonal, as `dense_rows.sums` does."""
     n, D, m = indptr.size - 1, theta.size, rows.size
     if out.size != D or not fits(n, d, theta, rows):
         return False, 0.0
@@ -43,6 +43,7 @@ def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, 
         if d < D:
             g[d] += slope
         if diagonal.size:
+            # The second derivative, which weighs x x' in the Hessian.
             bend = share * weight_of(kind, width, y[row], z)
             for p in range(first, last):
                 h[indices[p]] += bend * data[p] * data[p]
@@ -58,7 +59,7 @@ def sums(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows, 
 
 @reducing_kernel
 def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows):
-    """(fits, U), estimated from `rows` as above."""
+    """Return (fits, U), estimated from `rows` as in `sums`."""
     n, D, m = indptr.size - 1, theta.size, rows.size
     if not fits(n, d, theta, rows):
         return False, 0.0
@@ -74,9 +75,10 @@ def value(kind, width, indptr, indices, data, d, y, weights, prior, theta, rows)
 
 @reducing_kernel
 def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, rows, places, S, at, x):
-    """Add sum over rows of weight x x' to the upper triangle of S, an intercept's ones as its last column.
+    """Add the sum over rows of weight x x' to the upper triangle of S, with ones for an intercept at the end.
 
-    Column j of the data is column places[j] of S; below 0: it is left out.  `at` and `x`: room for d + 1.
+    Column j of the data is column places[j] of S, and is left out if that is negative.  `at` and `x` must
+    have room for d + 1 entries.
     """
     shift = np.float64(theta[d]) if theta.size > d else 0.0
     for r in range(rows.size):
@@ -103,7 +105,7 @@ def second_moments(kind, width, indptr, indices, data, d, y, weights, theta, row
 
 @reducing_kernel
 def column_squares(indptr, indices, data, weights, out, counts):
-    """Sums over all rows of weight x_j^2, and how many x_j are not zero."""
+    """Compute sums over all rows of weight x_j^2, and counts of x_j != 0."""
     out[:] = 0.0
     counts[:] = 0.0
     for i in range(indptr.size - 1):

@@ -1,4 +1,4 @@
-"""A table of the newest gradient of every part of the data and of the point where it was taken."""
+"""A table of the newest gradient of every part of the data, and of the point where it was taken."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from asyncqn.kernels.jit import kernel
 
 @kernel
 def replace_entry(gradients, points, sums, part, g, z, first):
-    """Put (g, z) in the place of a part's entry; `sums`: of g, of z, and of the changes of z and g.
+    """Replace a part's entry by (g, z), and update `sums`: of g, of z, and of the changes of z and g.
 
-    first: the part has no entry yet.  Returns whether z has moved since the entry was made, and how much the
-    part's share of U has risen since then, by the mean of the slopes at both ends.
+    `first` says that the part has no entry yet.  Returns whether z has moved since the old entry, and by how
+    much the part's share of U has risen since then, by the trapezoidal rule.
     """
     old_g, old_z = gradients[part], points[part]
     g_sum, z_sum, S, Y = sums
@@ -21,6 +21,7 @@ def replace_entry(gradients, points, sums, part, g, z, first):
             g_sum[j] += new_g
             z_sum[j] += new_z
         else:
+            # In float64: differences of float32 gradients lose digits.
             y, s = new_g - float(old_g[j]), new_z - float(old_z[j])
             g_sum[j] += y
             z_sum[j] += s

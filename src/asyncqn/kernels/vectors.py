@@ -1,4 +1,4 @@
-"""Small vector kernels of the master: the commit, and a look at what it produced."""
+"""Small vector kernels of the master: the commit, norms, and the check of its result."""
 
 import numpy as np
 
@@ -30,10 +30,10 @@ def add_scaled(a, c, x):
 
 @reducing_kernel
 def sum_of_squares(a):
-    """|a|^2 in tiles, so that float32 keeps its digits; not finite if any entry is not."""
+    """Return |a|^2, summed in tiles so that float32 keeps its precision; not finite if any entry is not."""
     total = 0.0
     for lo in range(0, a.size, 512):
-        tile = a[lo : lo + 512]  # a loop from 0 to its size is vectorised, one from lo to a minimum is not
+        tile = a[lo : lo + 512]  # a loop from 0 to its size is vectorised; one from lo to a minimum is not
         part = a.dtype.type(0)
         for i in range(tile.size):
             part += tile[i] * tile[i]
@@ -43,7 +43,7 @@ def sum_of_squares(a):
 
 @reducing_kernel
 def sum_of_two_squares(a, b):
-    """|a|^2 + |b|^2 for vectors of one length, as `sum_of_squares`."""
+    """Return |a|^2 + |b|^2 for vectors of one length, as `sum_of_squares` does."""
     total = 0.0
     for lo in range(0, a.size, 512):
         x, y = a[lo : lo + 512], b[lo : lo + 512]
@@ -56,7 +56,7 @@ def sum_of_two_squares(a, b):
 
 @reducing_kernel
 def dot(a, b):
-    """a'b in tiles, so that float32 keeps its digits."""
+    """Return a'b, summed in tiles so that float32 keeps its precision."""
     total = 0.0
     for lo in range(0, a.size, 512):
         left, right = a[lo : lo + 512], b[lo : lo + 512]
@@ -69,26 +69,28 @@ def dot(a, b):
 
 @kernel
 def inspect(a, words, limit):
-    """(fingerprint, how many entries are beyond `limit` or not numbers); `words`: a viewed as unsigned.
+    """Return a fingerprint and the number of entries beyond `limit` or NaN; `words` is a viewed as unsigned.
 
-    The fingerprint is the sum of the words, each times the odd number 2i + 1, folded to 32 bits:
-    enough to notice where a replay first leaves the recorded run, in one pass.
+    The fingerprint is the sum of the words, each multiplied by the odd number 2i + 1, folded to 32 bits.  One
+    pass suffices to find where a replay first differs from the recorded run.
     """
     total = np.uint64(0)
     beyond = 0
     for i in range(a.size):
         total += np.uint64(words[i]) * np.uint64(2 * i + 1)
+        # The negation makes NaN count as beyond.
         beyond += not (abs(a[i]) <= limit)
     return (total >> np.uint64(32)) ^ (total & np.uint64(0xFFFFFFFF)), beyond
 
 
 @kernel
 def is_range(rows):
-    """Return whether rows = first, first + 1, first + 2, ...; random rows are found out at once."""
+    """Return whether rows = first, first + 1, first + 2, ...; random rows fail at the first comparison."""
     first, n = rows[0], len(rows)
     if rows[n - 1] - first != n - 1:
         return False
     gaps = 0
+    # Counting instead of returning early lets the loop vectorise.
     for place in range(n):
         gaps += rows[place] != first + place
     return gaps == 0

@@ -1,4 +1,7 @@
-"""Models, one per file, and how a saved run makes its model again.
+"""Models, one per file, and the functions that rebuild the model of a saved run.
+
+Most models derive from `linear_model.LinearModel`, which is the file to read first; `adapters/` holds the
+problems that users bring.
 
 May import: errors, types, parameters, kernels, storage, registry, table, and of core what knows no run
 (streams); not algorithms.
@@ -30,15 +33,16 @@ PROBLEMS = Registry(
     },
     group="asyncqn.problems",
 )
-"""Every model, by its name in files and on the command line; other packages add theirs by entry points.
+"""Every model, by its name in files and on the command line; other packages add theirs as entry points.
 
-A model has `example(dtype)`, a small one for tests, and is made from a section [problem], and again from a
-saved run, by its `random`; or, where its data are in a file, by its `from_file`, or its `from_stored` and
-`from_source`."""
+A model has a class method `example(dtype)`, which makes a small one for tests.  A section [problem] and a
+saved run build it with its `random`; if its data are in a file, with its `from_file`, or its `from_stored`
+and `from_source`."""
 
 
 def reference_of(problem: Problem) -> dict[str, Any] | None:
-    """JSON data for `rebuild`: what it says itself, or the plain values of a user's own dataclass."""
+    """Return JSON data for `rebuild`: the problem's own, or the plain values of a user's dataclass."""
+    # A problem's own description wins over what can be guessed from its fields.
     say = extra(problem, "reference")
     if say is not None:
         said = say()
@@ -48,20 +52,20 @@ def reference_of(problem: Problem) -> dict[str, Any] | None:
 
 
 def own_problem(kind: str, arguments: Mapping[str, Any], *, allow_imports: bool) -> Problem:
-    """Return what a user's class or function "module:name" makes of plain arguments.
+    """Call a user's class or function "module:name" with plain arguments and return the problem.
 
-    A problem that does not say how to rebuild it is given a `reference` to what made it, so that a saved run
-    of a job file replays.
+    A problem that does not describe itself gets a `reference` to what made it, so that a saved run of a job
+    file can be replayed.
     """
     made: Problem = make_own(kind, arguments, "problem", allow_imports)
     if reference_of(made) is None:
-        with suppress(AttributeError, TypeError):  # an object that takes no further members
-            object.__setattr__(made, "reference", partial(dict, {"kind": kind, **arguments}))  # may be frozen
+        with suppress(AttributeError, TypeError):  # the object accepts no further attributes
+            object.__setattr__(made, "reference", partial(dict, {"kind": kind, **arguments}))  # or frozen
     return made
 
 
 def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False) -> Problem | None:
-    """The problem that a `reference()` describes; None where there is nothing to go by.
+    """Return the problem that a `reference()` describes, or None where it describes none.
 
     A user's own class, "module:Class", is imported only where that is allowed.
     """
@@ -70,6 +74,7 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
     arguments = dict(reference)
     kind = arguments.pop("kind", None)
     if is_own(kind):
+        # Without permission the problem is unknown, which the caller reports with advice.
         return own_problem(kind, arguments, allow_imports=True) if allow_imports else None
     if kind == "constrained":
         from asyncqn.models.adapters.constrained import Constrained
@@ -78,7 +83,7 @@ def rebuild(reference: Mapping[str, Any] | None, *, allow_imports: bool = False)
         return None if inside is None else Constrained.from_reference(inside, arguments["parameters"])
     if kind not in PROBLEMS:
         raise BadInput(
-            f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem."
+            f"this version of asyncqn cannot rebuild a problem of kind {kind!r}: pass the problem itself."
         )
     model = PROBLEMS[kind]
     if "data" in arguments and hasattr(model, "from_file"):

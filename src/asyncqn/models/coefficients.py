@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple[str, ...] | None:
-    """The names that were given, or those of the columns of a data frame; None where there are none."""
+    """Return the given names, or those of the columns of a data frame, or None."""
     names = given
     if names is None and not isinstance(X, (DenseRows, SparseRows)):
         names = getattr(X, "columns", None)
@@ -34,7 +34,7 @@ def names_of_columns(X: Any, given: Sequence[str] | None, columns: int) -> tuple
 
 
 class NamedCoefficients:
-    """The part of a linear model that knows its numbers by name."""
+    """The part of a linear model that names the numbers of theta."""
 
     intercept: bool
 
@@ -57,13 +57,13 @@ class NamedCoefficients:
         -------
         pandas.DataFrame, or Table where pandas is not installed
             A row per number of theta: its `name`, its `coefficient` and, on request, its `standard_error`.
-            Softmax regression has the `class`, too.
+            Softmax regression adds the column `class`.
 
         Notes
         -----
-        A standard error is the root of a diagonal entry of H^-1, with H the Hessian of U; the prior counts
-        as the information that it is.  Least squares knows the noise only up to its variance, which is
-        estimated by sum_i w_i r_i^2 / (n - number of coefficients).
+        A standard error is the square root of a diagonal entry of H^-1, with H the Hessian of U, which
+        includes the prior.  For least squares the variance of the noise is estimated as sum_i w_i r_i^2 / (n
+        - number of coefficients).
 
         Examples
         --------
@@ -91,20 +91,22 @@ class NamedCoefficients:
         return ("(intercept)",) if self.intercept else ()
 
     def noise_variance(self, theta: npt.NDArray[Any]) -> float | None:
-        """The factor by which H^-1 becomes the covariance of theta; None: it is no such covariance."""
+        """Return the factor that makes H^-1 the covariance of theta, or None if there is none."""
         return None
 
 
 def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_errors: bool = False) -> Table:
-    """The numbers of theta by name, class by class where there are several; with errors on request."""
+    """Return the numbers of theta by name, class by class; with standard errors on request."""
     require(
         theta.shape == (problem.dim,),
         f"the run must be one of this problem, with dim = {problem.dim} numbers in theta, not of shape "
         f"{theta.shape}.",
     )
+    # Arrays have no names; x0, x1, ... number their columns.
     features = problem.feature_names or tuple(f"x{j}" for j in range(problem.X.shape[1]))
     names = [*features, *problem.further_names]
     values = np.asarray(theta, np.float64).copy()
+    # theta holds about the square root of the scale; a table should show the scale.
     if names[-1] == "(scale)":
         values[-1] = problem.scale(theta)  # type: ignore[attr-defined]
     columns: dict[str, Any] = {}
@@ -119,22 +121,23 @@ def coefficient_table(problem: LinearModel, theta: npt.NDArray[Any], standard_er
 
 
 def _standard_errors(problem: LinearModel, theta: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Roots of the diagonal of the inverse Hessian of U, times the noise's deviation."""
+    """Return the roots of the diagonal of the inverse Hessian of U, times the noise's deviation."""
     variance = problem.noise_variance(theta)
     if variance is None:
         raise BadInput(
-            f"{type(problem).__name__} has no standard errors from its Hessian: logistic (of two classes), "
-            f"Poisson and least squares regression have them."
+            f"{type(problem).__name__} has no standard errors: logistic (two classes), Poisson and least "
+            f"squares regression have them.",
         )
     D = problem.dim
-    require(
-        D <= DENSE, f"standard errors need the whole Hessian, of at most {DENSE} coefficients, not of {D}."
-    )
+    require(D <= DENSE, f"standard errors need the whole Hessian: at most {DENSE} coefficients, not {D}.")
+    # Without the prior, which is added below to the features alone.
     H = np.zeros((D, D))
     problem._second_moments(theta, np.arange(problem.n_data), H)
+    # Kernels fill the upper triangle alone.
     H = np.triu(H) + np.triu(H, 1).T
     features = np.arange(problem.X.shape[1])
     H[features, features] += problem.prior
+    # Scaled to a unit diagonal, so that the test for singularity does not depend on the units of columns.
     scales = np.sqrt(np.where(H.diagonal() > 0.0, H.diagonal(), 1.0))
     scaled = H / np.outer(scales, scales)
     least = np.finfo(np.float64).eps * D

@@ -1,4 +1,7 @@
-"""Tables of numbers in files: CSV and Parquet by pyarrow, libsvm by scikit-learn."""
+"""Tables of numbers in files: CSV and Parquet with pyarrow, libsvm with scikit-learn.
+
+Every message names the file or the column, because these mistakes come from job files, far from any code.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ SUFFIXES: dict[str, Format] = {
 
 
 class Columns(NamedTuple):
-    """What a problem is made of."""
+    """The columns of a file from which a problem is made."""
 
     X: Any
     y: npt.NDArray[Any]
@@ -47,9 +50,10 @@ def read_columns(
     offset: str | None,
     dtype: Any,
 ) -> Columns:
-    """Features, label, weights and offset from a file; `BadInput` says what is wrong with it."""
+    """Read features, label, weights and offset from a file; raise `BadInput` for anything wrong with it."""
     kind = format or _format_of(path)
     try:
+        # Before pyarrow opens the path itself, which would also accept a pipe.
         check_input(path, _memory())
         if kind != "libsvm":
             return _from_arrow(_arrow_table(path, kind), path, label, features, (weights, offset), dtype)
@@ -61,7 +65,7 @@ def read_columns(
     named = [name for name, value in given.items() if value is not None]
     require(
         not named,
-        f"a libsvm file has no named columns, and each of its lines begins with the label: leave out "
+        f"a libsvm file has no named columns, and each of its lines begins with the label: remove "
         f"{', '.join(named)}.",
     )
     X, y = read_libsvm(path, dtype=dtype)
@@ -73,14 +77,14 @@ def _format_of(path: Path) -> Format:
     kind = SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
     if kind is None:
         raise BadInput(
-            f"{str(path)!r} does not say what it holds: name it {', '.join(SUFFIXES)}, or give "
+            f"the format of {str(path)!r} is unknown: use one of the suffixes {', '.join(SUFFIXES)}, or give "
             f'format = "csv", "parquet" or "libsvm".'
         )
     return kind
 
 
 def _memory() -> int:
-    """Bytes of this machine's memory: more cannot be read whole."""
+    """Return the memory of this machine in bytes: a larger file cannot be read as a whole."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -97,6 +101,7 @@ def _arrow_table(path: Path, kind: Format) -> Any:
             compressed = path.suffix.lower() in (".gz", ".bz2")
             name = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
             stream = pyarrow.CompressedInputStream(file, name) if compressed else file
+            # All suffixes, because of names such as rows.tsv.gz.
             separator = "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ","
             return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=separator))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -113,19 +118,21 @@ def _from_arrow(
     dtype: Any,
 ) -> Columns:
     names = list(table.column_names)
+    # A repeated name would make the choice of a column ambiguous.
     twice = next((name for name in names if names.count(name) > 1), None)
-    require(twice is None, f"{str(path)!r} has two columns {twice!r}: rename one.")
+    require(twice is None, f"{str(path)!r} has two columns named {twice!r}: rename one.")
     require(label is not None, f"label is missing: name the column to predict, one of {_some(names)}.")
     for name in (label, *others, *(features or ())):
         require(
             name is None or name in names,
             f"{str(path)!r} has no column {name!r}; {suggestion(str(name), names)}.",
         )
+    # By default every column without another role is a feature.
     special = [name for name in (label, *others) if name is not None]
     chosen = [name for name in names if name not in special] if features is None else list(features)
-    require(bool(chosen), f"{str(path)!r} has no column beside {', '.join(special)}: there are no features.")
+    require(bool(chosen), f"{str(path)!r} has no column besides {', '.join(special)}: there are no features.")
     shared = next((name for name in chosen if name in special), None)
-    require(shared is None, f"the column {shared!r} is a feature and has another role, too: choose one.")
+    require(shared is None, f"the column {shared!r} is listed in features and has another role: choose one.")
     require(table.num_rows > 0, f"{str(path)!r} has no rows.")
     X = np.empty((table.num_rows, len(chosen)), dtype)
     for j, name in enumerate(chosen):
@@ -142,6 +149,7 @@ def _values(table: Any, name: str) -> npt.NDArray[Any]:
         f"column {name!r} has {lacking} missing value{'s' * (lacking > 1)}: fill or remove those rows.",
     )
     values: npt.NDArray[Any] = column.to_numpy()
+    # Text in Arrow becomes an array of objects, which NumPy cannot sort or compare quickly.
     if values.dtype == object and all(isinstance(value, str) for value in values):
         values = values.astype(str)
     return values
@@ -152,7 +160,7 @@ def _numbers(table: Any, name: str) -> npt.NDArray[Any]:
     require(
         values.dtype.kind in "biuf",
         f"column {name!r} holds {'texts' if values.dtype.kind in 'OUS' else values.dtype}, not numbers: "
-        f"encode it, or name the columns to use by features.",
+        f"encode it, or list the columns to use in features.",
     )
     return values
 

@@ -1,7 +1,7 @@
-"""Rows of features as a user brings them, dense or sparse, and the sums over them that linear models need.
+"""Rows of features as a user passes them, dense or sparse, and the sums over them that linear models need.
 
-A sparse matrix is known by what it offers (`tocsr`, then `indptr`, `indices` and `data`), so that nothing of
-SciPy is imported.  Rows are read where they lie; only what is not in C order, or not in CSR form, is copied.
+A sparse matrix is recognised by its attributes (`tocsr`, then `indptr`, `indices` and `data`), so SciPy is
+not imported.  Rows are read in place; only a matrix that is not in C order, or not in CSR form, is copied.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from asyncqn.models.sparse_layout import checked_csr
 from asyncqn.types import Array, Rows
 
 Loss: TypeAlias = tuple[int, float]
-"""Which of `kernels.losses`, and its width."""
+"""The number of a loss in `kernels.losses`, and its width."""
 Vector: TypeAlias = npt.NDArray[np.float64]
 
 _ENOUGH_ROWS, _ENOUGH_ENTRIES = (4096, 65_536), 16
-"""Rows, and entries of a column among them that tell about its mean square: else more rows are looked at."""
-_WIDE = 300
-"""Columns beyond which x x' is made of products in float32, in half the time: a sample knows fewer digits of
-it.  What is beyond the range of float32 leaves the diagonal, which is always float64, as the metric."""
+"""Numbers of rows to examine, and the entries of a column that suffice for its mean square."""
+_FLOAT32_COLUMNS = 300
+"""Beyond this number of columns x x' is computed in float32, in half the time: a sample has fewer digits
+anyway. If it exceeds the range of float32, the diagonal, which is always float64, serves as the metric."""
 
 
 @dataclass(frozen=True, eq=False)
 class DenseRows:
-    """A matrix in C order, of float64 or float32."""
+    """A matrix in C order, in float64 or float32."""
 
     X: Array
 
@@ -42,23 +42,24 @@ class DenseRows:
         return int(self.X.shape[0])
 
     def take(self, rows: Rows) -> DenseRows:
-        """Return some of the rows, copied."""
+        """Return a copy of some of the rows."""
         return DenseRows(self.X[rows])
 
     def sums(
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
         diagonal: Vector,
     ) -> tuple[bool, float]:  # fmt: skip
-        """`kernels.dense_rows.sums`; an empty `out` asks for U alone.
+        """Call `kernels.dense_rows.sums`; with an empty `out` only U is needed.
 
         The gradient costs less than compiling a kernel without it.  At theta = 0, where most runs start, U
-        alone needs no column, and none is read.
+        alone does not depend on X, so no column is read.
         """
         X = self.X
         if out.size == 0:
             if not theta[: X.shape[1]].any():
                 X, theta = X[:, :0], theta[X.shape[1] :]
             out = np.empty_like(theta)
+        # Scratch space for the gradient and, if it is wanted, the diagonal.
         room = theta.size + diagonal.size
         found: tuple[bool, float] = dense_rows.sums(
             *loss, X, y, weights, prior, theta, rows, out, diagonal,
@@ -69,15 +70,16 @@ class DenseRows:
     def second_moments(
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
-        """`kernels.dense_rows.second_moments`; the block must be all columns."""
-        dtype = np.float32 if theta.size > _WIDE else theta.dtype
+        """Call `kernels.dense_rows.second_moments`; the block must be all columns."""
+        dtype = np.float32 if theta.size > _FLOAT32_COLUMNS else theta.dtype
         x = np.empty((theta.size, gram.CHUNK), dtype)
         dense_rows.second_moments(*loss, self.X, y, weights, theta, rows, S, x)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
-        """Sums of weight x_j^2, and how many x_j are not 0; of as many rows as show it."""
+        """Return sums of weight x_j^2 and counts of x_j != 0, from as many rows as are necessary."""
         out = np.zeros((2, self.shape[1]))
         lacking = np.arange(self.shape[1])
+        # Rare columns need more rows: only those with too few entries are examined again.
         for rows in (*_ENOUGH_ROWS, len(self.X)):
             if len(lacking) and rows <= len(self.X):
                 stride = len(self.X) // rows
@@ -88,7 +90,7 @@ class DenseRows:
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """A matrix of `columns` columns in compressed sparse rows, of float64 or float32."""
+    """A matrix of `columns` columns in compressed sparse rows, in float64 or float32."""
 
     indptr: npt.NDArray[np.integer[Any]]
     indices: npt.NDArray[np.integer[Any]]
@@ -107,23 +109,24 @@ class SparseRows:
         return self.data.dtype
 
     def take(self, rows: Rows) -> SparseRows:
-        """Return some of the rows, copied."""
+        """Return a copy of some of the rows."""
         lengths = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(self.indptr.dtype)
+        # The shift from each entry's new position to its old one, constant within a row.
         starts = np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
         entries = starts + np.arange(indptr[-1])
         return SparseRows(indptr, self.indices[entries], self.data[entries], self.columns)
 
     @property
     def arrays(self) -> tuple[Any, Any, Array, int]:
-        """Return what kernels take."""
+        """The arguments of kernels."""
         return self.indptr, self.indices, self.data, self.columns
 
     def sums(
         self, loss: Loss, y: Vector, weights: Vector, prior: float, theta: Array, rows: Rows, out: Array,
         diagonal: Vector,
     ) -> tuple[bool, float]:  # fmt: skip
-        """`kernels.sparse_rows.sums`; an empty `out` asks for U alone."""
+        """Call `kernels.sparse_rows.sums`; with an empty `out` only U is computed."""
         given = (*loss, *self.arrays, y, weights, prior, theta, rows)
         found: tuple[bool, float]
         if out.size:
@@ -135,22 +138,23 @@ class SparseRows:
     def second_moments(
         self, loss: Loss, y: Vector, weights: Vector, theta: Array, rows: Rows, block: Rows, S: Vector
     ) -> None:
-        """`kernels.sparse_rows.second_moments` of the columns of the block."""
+        """Call `kernels.sparse_rows.second_moments` for the columns of the block."""
         places = np.full(self.columns, -1, np.int64)
         own = block[block < self.columns]
+        # Position of each column in the block; -1 leaves a column out.
         places[own] = np.arange(len(own))
         room = np.empty(self.columns + 1, np.int64), np.empty(self.columns + 1)
         sparse_rows.second_moments(*loss, *self.arrays, y, weights, theta, rows, places, S, *room)
 
     def column_squares(self, weights: Vector) -> tuple[Vector, Vector]:
-        """Sums of weight x_j^2, and how many x_j are not zero."""
+        """Return sums of weight x_j^2, and counts of x_j != 0."""
         out = np.zeros((2, self.columns))
         sparse_rows.column_squares(self.indptr, self.indices, self.data, weights, out[0], out[1])
         return out[0], out[1]
 
 
 def feature_rows(X: Any) -> DenseRows | SparseRows:
-    """The rows of `X`, checked: a matrix of numbers, or a sparse matrix; float32 stays float32."""
+    """Return the rows of `X`, a matrix or a sparse matrix, after checks; float32 stays float32."""
     if isinstance(X, (DenseRows, SparseRows)):
         return X
     if hasattr(X, "tocsr"):
@@ -171,10 +175,12 @@ def feature_rows(X: Any) -> DenseRows | SparseRows:
 
 
 def plain(data: Any) -> npt.NDArray[Any]:
-    """An array of `data`; of a frame's columns of numbers and truth values, which NumPy mixes as objects."""
+    """Return `data` as an array; numbers and booleans of a data frame, which NumPy mixes as objects, as
+    float64."""
     array = np.asarray(data)
     if array.dtype != object or not hasattr(data, "to_numpy"):
         return array
+    # A frame of integers and booleans becomes an array of objects, although each column is numeric.
     kinds: Any = getattr(data, "dtypes", None)
     if all(getattr(kind, "kind", "O") in "biuf" for kind in np.ravel(kinds)):
         array = data.to_numpy(np.float64, na_value=np.nan)
@@ -182,7 +188,8 @@ def plain(data: Any) -> npt.NDArray[Any]:
 
 
 def one_number_per_row(name: str, given: Any, n: int) -> Vector:
-    """The numbers as a vector of float64; `BadInput` where they are not one finite number per row."""
+    """Return the numbers as a vector of float64; raise `BadInput` unless there is one finite number per
+    row."""
     array = plain(given)
     require(
         array.shape == (n,), f"{name} must have one entry per row of X, {n}, but the shape is {array.shape}."
@@ -196,7 +203,7 @@ def one_number_per_row(name: str, given: Any, n: int) -> Vector:
 def _sparse(X: Any) -> SparseRows:
     if not getattr(X, "has_canonical_format", True):
         X = X.copy()
-        X.sum_duplicates()  # the square of a sum is not the sum of squares
+        X.sum_duplicates()  # the square of a sum is not the sum of the squares
     n, d = X.shape
     require(n > 0 and d > 0, f"X is empty, of shape {X.shape}: it needs a row and a column.")
     data = np.ascontiguousarray(_numbers(X.data, "X"))
@@ -206,7 +213,7 @@ def _sparse(X: Any) -> SparseRows:
 
 
 def _numbers(array: npt.NDArray[Any], name: str) -> Array:
-    """float64 and float32 as they are, whole numbers and booleans as float64."""
+    """Return float64 and float32 unchanged, integers and booleans as float64."""
     if array.dtype in (np.float64, np.float32):
         return array
     require(
@@ -217,6 +224,6 @@ def _numbers(array: npt.NDArray[Any], name: str) -> Array:
 
 
 def _all_finite(array: Array) -> bool:
-    """Looked at in parts: a mask of all entries would be large."""
+    """Return whether all entries are finite, tested in parts: a mask of all entries would be large."""
     step = max(1, 1_000_000 // (array.shape[1] if array.ndim == 2 else 1))
     return all(bool(np.isfinite(array[at : at + step]).all()) for at in range(0, len(array), step))

@@ -1,4 +1,4 @@
-"""Linear models from files: the section [problem] of a job with `data`, rows held out and their score."""
+"""Linear models from files: the section [problem] of a job with `data`, rows held out, and their score."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Model = TypeVar("Model", bound="FromFile")
 
 
 class FromFile:
-    """The part of a linear model that reads files and scores the rows it holds out."""
+    """The part of a linear model that reads files and scores held-out rows."""
 
     held_out: HeldOut | None
     score_name: ClassVar[str] = "r2"
-    """What `score` returns."""
+    """Name of the number that `score` returns."""
 
     def __init__(self, X: Any, y: Any, prior: float, recipe: dict[str, Any] | None, **options: Any) -> None:
         raise NotImplementedError
@@ -41,14 +41,14 @@ class FromFile:
     def from_file(
         cls: type[Model],
         data: Annotated[File, parameter("A CSV, Parquet or libsvm file")],
-        label: Annotated[str | None, parameter("Column to predict; of libsvm files None")] = None,
+        label: Annotated[str | None, parameter("Column to predict; None for libsvm files")] = None,
         features: Annotated[
             Sequence[str] | None, parameter("Columns to predict from; None: all others")
         ] = None,
         weights: Annotated[str | None, parameter("Column of weights; None: all rows count once")] = None,
         offset: Annotated[str | None, parameter("Column that is added to x'theta; None: nothing")] = None,
         format: Annotated[
-            Literal["csv", "parquet", "libsvm"] | None, parameter("None: as the file's name says")
+            Literal["csv", "parquet", "libsvm"] | None, parameter("None: by the file's suffix")
         ] = None,
         prior: Prior = 1.0,
         intercept: Annotated[bool, parameter("Whether theta ends with an intercept")] = True,
@@ -56,36 +56,38 @@ class FromFile:
         seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:
-        """Make the problem of a file; its held-out rows are scored by `score`.
+        """Make the problem from a file; `score` scores its held-out rows.
 
         Parameters
         ----------
         data : path
             A CSV or Parquet file (extra `data`), or a libsvm file (extra `sklearn`).
         label : str
-            The column to predict; a libsvm file begins each line with it, and names none.
+            The column to predict; None for a libsvm file, whose lines begin with the label.
         features : list of str, optional
-            The columns to predict from; None: all that have no other role.
+            The columns to predict from; None: all columns without another role.
         weights, offset : str, optional
-            Columns of weights of rows, and of what is added to x'theta.
+            Columns of the weights of rows, and of terms that are added to x'theta.
         format : "csv", "parquet" or "libsvm", optional
-            None: as the file's name says.
+            None: by the file's suffix.
         prior : float, default 1.0
             Precision of the Gaussian prior.
         intercept : bool, default True
-            Whether theta ends with an intercept, outside the prior.
+            Whether theta ends with an intercept, to which the prior does not apply.
         holdout : float, default 0.0
             Share of the rows that are drawn at random and held out.
         seed : int, default 0
-            Of that draw.
+            Seed of that draw.
         dtype : float64 or float32
-            Of the features, and of theta.
+            Type of the features and of theta.
 
         Returns
         -------
         LinearModel
-            A run of it, saved, reads the file again to replay, and says if the file holds other data.
+            The problem.  A saved run of it reads the file again for a replay, and reports if its data
+            changed.
         """
+        # Absolute, because a saved run may be replayed from another folder.
         path = Path(data).absolute()
         given = read_columns(path, format, label, features, weights, offset, dtype)
         recipe: dict[str, Any] = {
@@ -95,7 +97,9 @@ class FromFile:
         }  # fmt: skip
         rows, y = feature_rows(given.X), cls._labels(given.y)
         held = held_out_rows(rows.shape[0], holdout, seed)
+        # Sorted, so that the training rows keep the order of the file.
         kept = np.setdiff1d(np.arange(rows.shape[0]), held)
+        # Weights and offset must be cut to the training rows, like X and y.
         options: dict[str, Any] = {"intercept": intercept, "feature_names": given.names}
         for name, column in (("weights", given.weights), ("offset", given.offset)):
             if column is not None:
@@ -108,18 +112,18 @@ class FromFile:
 
     @classmethod
     def _labels(cls, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The labels of a file as the constructor takes them."""
+        """Return the labels of a file as the constructor takes them."""
         return y
 
     def _known(self, y: npt.NDArray[Any]) -> Vector:
-        """Responses of rows that were held out, as the loss takes them."""
+        """Return the responses of held-out rows as the loss takes them."""
         return np.ascontiguousarray(self._checked_responses(y), np.float64)
 
     def score(self, run: Any) -> float | None:
-        """Return how well a run, or a theta, predicts the rows held out; None where there are none.
+        """Return how well a run, or a theta, predicts the held-out rows; None if there are none.
 
-        The score is accuracy for labels, d2 (the share of the deviance that is explained) for counts, and r2
-        for other numbers.
+        The score is the accuracy for labels, d2 (the share of the deviance that is explained) for counts, and
+        r2 for other numbers.
         """
         if self.held_out is None:
             return None
@@ -131,8 +135,9 @@ class FromFile:
 
 
 def held_out_rows(n: int, share: float, seed: int) -> Rows:
-    """Rows drawn at random, in their order: a share of n, and never all."""
+    """Draw a share of n rows at random, but never all, and return them sorted."""
     count = min(n - 1, round(share * n))
+    # The second word of the key separates this stream from others with the same seed.
     drawn = np.random.Generator(np.random.Philox(key=[seed, 0x401D])).permutation(n)[:count]
     return np.sort(drawn)
 

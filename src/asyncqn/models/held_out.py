@@ -1,4 +1,4 @@
-"""Rows that a fit has not seen, and how well a theta predicts them."""
+"""Rows that a fit has not seen, and the quality of their prediction."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from asyncqn.models.feature_rows import DenseRows, SparseRows, Vector
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows and responses that were left out of a problem, to be predicted."""
+    """Rows and responses that were held out of a problem, to be predicted."""
 
     rows: DenseRows | SparseRows
     y: Vector
-    """As the loss of the problem takes them; a class that the problem does not know is -1."""
+    """Responses as the loss takes them; a class that the problem does not know is -1."""
     offset: Vector | None = None
 
     def predictors(self, theta: npt.NDArray[Any], outputs: int) -> Vector:
-        """x'theta + intercept + offset of each row, a column for each of several classes."""
+        """Return x'theta + intercept + offset of each row, with a column for each of several classes."""
         d = self.rows.shape[1]
         by_class = np.asarray(theta, np.float64).reshape(outputs, -1)
+        # `rest` is the intercept, or empty.
         slopes, rest = by_class[:, :d], by_class[:, d:]
         if isinstance(self.rows, DenseRows):
+            # einsum without optimisation does not call BLAS, so scores have the same bits everywhere.
             z = np.einsum("ij,kj->ik", self.rows.X, slopes)
         else:
             indptr, indices, data, _ = self.rows.arrays
@@ -41,14 +43,15 @@ class HeldOut:
 
 
 def r2(z: Vector, y: Vector) -> float:
-    """The share of the squares around the mean that the predictor explains."""
+    """Return the share of the squares around the mean that the predictor explains."""
     return _explained(float(np.square(y - z).sum()), float(np.square(y - y.mean()).sum()))
 
 
 def d2(z: Vector, y: Vector) -> float:
-    """The share of the Poisson deviance that the predictor explains."""
+    """Return the share of the Poisson deviance that the predictor explains."""
 
     def deviance(mean: Vector) -> float:
+        # y log y is 0 at y = 0, where the logarithm itself is not finite.
         logs = np.log(np.where(y > 0.0, y, 1.0) / np.where(y > 0.0, mean, 1.0))
         return float((y * logs - y + mean).sum())
 

@@ -1,4 +1,4 @@
-"""Huber regression with an estimated scale: outliers count by their distance, in units of the noise.
+"""Huber regression with an estimated scale: outliers are recognised in units of the noise.
 
 theta holds the coefficients w, the intercept c if there is one, and v, which gives the scale sigma:
 
@@ -6,8 +6,8 @@ theta holds the coefficients w, the intercept c if there is one, and v, which gi
     H(u) = u^2 where |u| <= epsilon, and 2 epsilon |u| - epsilon^2 elsewhere
 
 This is the objective of scikit-learn's `HuberRegressor` with prior = 2 alpha, after Huber (1981).  There
-sigma has a lower bound; here sigma = least + v^2, with `least` a millionth of the deviation of y.  Where all
-rows can be fitted exactly, the objective falls with sigma down to that bound, and v = 0 is its minimum.
+sigma has a lower bound; here sigma = least + v^2, with `least` a millionth of the deviation of y.  If all
+rows can be fitted exactly, the objective decreases with sigma down to that bound, and v = 0 is its minimum.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from asyncqn.types import Array, Rows
 
 _NONE: Vector = np.zeros(0)
 _MEDIAN_DEVIATION = 0.6744897501960817
-"""The median of |x| of a standard normal x."""
+"""The median of |x| for a standard normal x."""
 
 
 _LEAST_SCALE = 1e-6
-"""The least scale, as a share of the deviation of y."""
+"""The smallest scale, as a share of the deviation of y."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +91,7 @@ class HuberRegression(LinearModel):
 
     @property
     def _columns(self) -> int:
-        """Features, the intercept, and the scale."""
+        """The number of features, plus the intercept and the scale."""
         return super()._columns + 1
 
     @property
@@ -100,7 +100,7 @@ class HuberRegression(LinearModel):
 
     @cached_property
     def _typical_scale(self) -> float:
-        """The median absolute deviation of y as a standard deviation; where that is 0, the deviation of y."""
+        """The median absolute deviation of y as a standard deviation; if that is 0, the deviation of y."""
         scale = float(np.median(np.abs(self._y - np.median(self._y)))) / _MEDIAN_DEVIATION
         return scale or float(self._y.std()) or 1.0
 
@@ -111,14 +111,15 @@ class HuberRegression(LinearModel):
     @cached_property
     def _unseen(self) -> Vector:
         unseen = LinearModel._unseen.func(self)  # type: ignore[attr-defined]
-        unseen[-1] *= 4.0 * self._typical_scale  # one row adds up to 8 to the curvature in v
+        unseen[-1] *= 4.0 * self._typical_scale  # one row adds at most 8 to the curvature in v
         return np.asarray(unseen)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Zeros, with the median of y as the intercept and its median deviation as the scale."""
+        """Return zeros, with the median of y as the intercept and its median deviation as the scale."""
         theta = np.zeros(self.dim, self.dtype)
         if self.intercept:
             theta[-2] = np.median(self._y)
+        # sigma = least + v^2, and `least` is negligible here.
         theta[-1] = np.sqrt(self._typical_scale)
         return theta
 
@@ -142,9 +143,10 @@ class HuberRegression(LinearModel):
         return found
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
-        """x x' weighted by the curvatures of the rows; the scale has its own curvature alone."""
+        """Add x x' weighted by the curvatures of the rows; the scale is coupled to no other number."""
         bends, diagonal = np.zeros(self.n_data), np.zeros(self.dim)
         self._kernel_sums(theta, rows, np.empty_like(theta), diagonal, bends)
+        # The last row and column of S belong to the scale.
         own = np.zeros((len(S) - 1, len(S) - 1))
         self._rows.second_moments((SQUARES, 1.0), self._y, bends, theta[:-1], rows, self._block[:-1], own)
         S[:-1, :-1] = own

@@ -1,4 +1,4 @@
-"""Least squares with a Gaussian prior, for rows of any storage: ridge regression.
+"""Least squares with a Gaussian prior (ridge regression), for dense and sparse rows.
 
 U(theta) = sum_i (w_i / 2) (x_i'theta - y_i)^2 + (prior / 2) |theta|^2
 """
@@ -57,15 +57,16 @@ class LeastSquares(LinearModel):
     """
 
     kind: ClassVar[str] = "least-squares"
+    convex: ClassVar[bool] = True
 
     @property
     def _loss(self) -> Loss:
         return SQUARES, 1.0
 
     def noise_variance(self, theta: Array) -> float | None:
-        """sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""
+        """Return sum_i w_i r_i^2 / (n - dim), the estimate of the variance of the noise."""
         free = self.n_data - self.dim
-        require(free > 0, f"standard errors need more rows than coefficients, {self.dim}.")
+        require(free > 0, f"standard errors need more rows than the {self.dim} coefficients.")
         squares = 2.0 * self.value(theta) - self.prior * float(np.square(theta[: self.X.shape[1]]).sum())
         return squares / free
 

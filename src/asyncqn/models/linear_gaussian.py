@@ -7,7 +7,7 @@ P = I + A'A / noise_var,   theta* = P^-1 A'y / noise_var
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,11 @@ class LinearGaussian(Checked):
     y: Annotated[Array, REAL, parameter("The observations, one per row")] = field(repr=False)
     noise_var: NoiseVariance
     recipe: Recipe = None
-    """The arguments of `random` that made it, from which a saved run can make it again."""
+    """The arguments of `random`, from which a saved run can rebuild the problem."""
     precision: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum_theta: npt.NDArray[np.float64] = field(init=False, repr=False)
     optimum: float = field(init=False)
+    convex: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return one_line(self, f"noise variance {self.noise_var:g}")
@@ -76,6 +77,7 @@ class LinearGaussian(Checked):
         )
         require(bool(np.isfinite(A).all()), "A contains NaN or infinity: remove or fix those rows.")
         require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
+        # Computed once: the optimum gives every run the column `error`.
         P, b = kernels.normal_equations(A, y.astype(A.dtype), self.noise_var)
         theta = kernels.cholesky_solve(P.copy(), b)
         set_ = object.__setattr__
@@ -105,17 +107,17 @@ class LinearGaussian(Checked):
         spectrum: Annotated[RealArray | None, parameter("All eigenvalues")] = None,
         dtype: Precision = np.float64,
     ) -> LinearGaussian:
-        """A model whose posterior precision P has a given spectrum in random directions.
+        """Make a model whose posterior precision P has a given spectrum in random directions.
 
-        `dominant` eigenvalues (by default one in twenty) equal `top`, the others lie evenly (in
-        logarithm) between the two ends of `bulk`; or `spectrum` gives all `dim` of them.  All must
-        be at least 1, the prior's share.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q' with V and
-        Q random with orthonormal columns; then theta ~ N(0, I) and y from the model.
+        `dominant` eigenvalues (by default one in twenty) equal `top`; the others are spaced evenly in
+        logarithm between the two ends of `bulk`.  Alternatively `spectrum` gives all `dim` eigenvalues.  All
+        must be at least 1, the contribution of the prior.  A = sqrt(noise_var) V diag(sqrt(lambda - 1)) Q',
+        with V and Q random with orthonormal columns; theta is drawn from N(0, I), and y from the model.
 
-        The default leaves five directions of a hundred to the prior.  They carry most of the
-        posterior's variance, so that coordinates are strongly correlated (`posterior_correlation`:
-        up to 0.84, each with all others 0.88 on average).  A few stiff directions instead, such as
-        dominant=5, top=1000, bulk=(25, 120), make harder problems but weakly correlated coordinates.
+        With the defaults the prior alone determines five of a hundred directions.  They carry most of the
+        posterior's variance, so coordinates are strongly correlated (`posterior_correlation`: up to 0.84,
+        each with all others 0.88 on average).  A few stiff directions instead, such as dominant=5, top=1000,
+        bulk=(25, 120), make harder problems with weakly correlated coordinates.
         """
         if dominant is None:
             dominant = max(1, dim // 20)
@@ -137,17 +139,20 @@ class LinearGaussian(Checked):
             bool(np.all(lambdas >= 1.0) and np.all(np.isfinite(lambdas))),
             "every eigenvalue of the posterior precision must be at least 1, the prior's share.",
         )
+        # The second word of the key separates this stream from others with the same seed.
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x11AEA2]))
         A = np.zeros((n_data, dim))
         A[np.arange(dim), np.arange(dim)] = np.sqrt(noise_var * (lambdas - 1.0))
+        # Products of reflections: random orthogonal matrices without a factorization.
         A = kernels.rotate(A, rng.standard_normal((dim, n_data)), rng.standard_normal((dim, dim)))
+        # A draw from the prior, so that the data are typical of the model.
         truth = rng.standard_normal(dim)
         y = np.add.reduce(A * truth, axis=1) + np.sqrt(noise_var) * rng.standard_normal(n_data)
         return cls(A.astype(dtype), y.astype(dtype), float(noise_var), recipe)
 
     @classmethod
     def example(cls, dtype: str = "float64") -> LinearGaussian:
-        """A small one, for tests."""
+        """Return a small problem for tests."""
         return cls.random(12, 60, seed=3, dtype=dtype)
 
     @property
@@ -167,11 +172,11 @@ class LinearGaussian(Checked):
         return float(kernels.value(self.A, self.y, self.noise_var, theta))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from `rows`, the prior counted once."""
+        """Return the estimate of U(theta) from `rows`; the prior counts once."""
         require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
         require(len(rows) > 0, "a value needs at least one row.")
         some = chosen(rows, self.n_data)
-        share = len(rows) / self.n_data  # n / |rows| observations of one row are one of this much less noise
+        share = len(rows) / self.n_data  # counting a row n / |rows| times equals dividing its noise variance
         return float(kernels.value(self.A[some], self.y[some], self.noise_var * share, theta))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
@@ -179,22 +184,24 @@ class LinearGaussian(Checked):
             raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """A draw from the prior N(0, I)."""
+        """Draw from the prior N(0, I)."""
         return rng.standard_normal(self.dim).astype(self.dtype)
 
     def curvature_diagonal(self, theta: Array) -> Array:
-        """The diagonal of P, which is constant."""
+        """Return the diagonal of P, which is constant."""
         return np.diag(self.precision).astype(self.dtype)
 
     def posterior_correlation(self) -> dict[str, float]:
-        """How correlated the posterior N(theta*, P^-1) is.
+        """Return measures of the correlation in the posterior N(theta*, P^-1).
 
-        `largest` and `mean`: of the absolute correlations between coordinates; `multiple`: the mean
-        over coordinates of the multiple correlation with all others; `condition`: of P.
+        `largest` and `mean` refer to the absolute correlations between coordinates, `multiple` is the mean
+        over coordinates of the multiple correlation with all others, and `condition` is the condition number
+        of P.
         """
         covariance = np.linalg.inv(self.precision)
         scale = np.sqrt(np.diag(covariance))
         off = np.abs(covariance / np.outer(scale, scale))[~np.eye(self.dim, dtype=bool)]
+        # 1 / P_jj is the variance of coordinate j given all others.
         multiple = np.sqrt(1.0 - 1.0 / (np.diag(covariance) * np.diag(self.precision)))
         eigenvalues = np.linalg.eigvalsh(self.precision)
         return {

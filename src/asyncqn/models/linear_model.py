@@ -1,11 +1,12 @@
-"""What linear models share: U is a sum of losses of z_i = x_i'theta, and a Gaussian prior.
+"""The base of linear models: U is a sum of losses of z_i = x_i'theta, and a Gaussian prior.
 
     U(theta) = sum_i w_i loss(y_i, x_i'theta + intercept + offset_i) + (prior / 2) |theta|^2
 
-Rows are dense or sparse, the intercept is the last number of theta and outside the prior; a model of several
-classes has such a theta for each, one after the other.  Curvature comes in the same pass: the summary holds
-(n / |S|) sum_S w_i loss'' x_i x_i' (of a block of the columns, where these are very many), the diagonal of
-the same sum over all rows, and how many rows the sample has.  From it H0 is made (`sampled_metric`).
+Rows are dense or sparse.  The intercept is the last number of theta, and the prior does not apply to it; a
+model of several classes has such a vector for each class, one after the other.  Curvature is computed in the
+same pass: a summary holds (n / |S|) sum_S w_i loss'' x_i x_i' (for very many columns, of a block of them),
+the diagonal of the same sum over all rows, and the number of rows of the sample.  `sampled_metric` makes H0
+from it.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from asyncqn.models.validation import misfit
 from asyncqn.parameters import Checked, Precision, Seed, checked, parameter
 from asyncqn.types import Array, Rows
 
+# Rows that `random` draws at a time, so that its memory stays bounded.
 _CHUNK = 65_536
 _NONE: Vector = np.zeros(0)
 Model = TypeVar("Model", bound="LinearModel")
@@ -64,13 +66,13 @@ Model = TypeVar("Model", bound="LinearModel")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearModel(NamedCoefficients, FromFile, Checked):
-    """A sum of losses of x_i'theta with a Gaussian prior; a subclass says which loss."""
+    """A sum of losses of x_i'theta with a Gaussian prior; a subclass defines the loss."""
 
     X: Features = field(repr=False)
     y: Responses = field(repr=False)
     prior: Prior = 1.0
     recipe: Recipe = None
-    """The arguments of `random` that made it, from which a saved run can make it again."""
+    """The arguments of `random`, from which a saved run can rebuild the problem."""
     weights: Weights = field(default=None, repr=False, kw_only=True)
     intercept: Annotated[bool, parameter("Whether theta ends with an intercept, outside the prior")] = field(
         default=False, kw_only=True
@@ -78,14 +80,15 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     offset: Offset = field(default=None, repr=False, kw_only=True)
     feature_names: FeatureNames = field(default=None, repr=False, kw_only=True)
     held_out: HeldOut | None = field(default=None, init=False, repr=False)
-    """Rows of a file that were held out, see `from_file`."""
+    """Held-out rows of a file; see `from_file`."""
 
     kind: ClassVar[str]
-    """Its name in `models.PROBLEMS`."""
+    """The name in `models.PROBLEMS`."""
     sampled_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # The given object may have column names, which `rows` has not.
         given, rows = self.X, feature_rows(self.X)
         n = rows.shape[0]
         y = plain(self.y)
@@ -97,7 +100,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         object.__setattr__(self, "feature_names", names_of_columns(given, self.feature_names, rows.shape[1]))
         object.__setattr__(self, "X", rows.X if isinstance(rows, DenseRows) else rows)
         object.__setattr__(self, "y", np.ascontiguousarray(self._checked_responses(y), np.float64))
-        _ = self._responses_and_weights  # an offset that cannot be used is refused here
+        _ = self._responses_and_weights  # computed now, so that an unusable offset is refused here
 
     def __repr__(self) -> str:
         outputs = f"{self._outputs} classes" if self._outputs > 1 else ""
@@ -118,31 +121,31 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @property
     def _chosen(self) -> tuple[str, ...]:
-        """Further parameters, in words."""
+        """Further parameters, for the representation."""
         return ()
 
     _numbers_wanted: ClassVar[str] = "map yours to numbers."
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """y as numbers; `BadInput` where it is not one finite number per row."""
+        """Return y as numbers; raise `BadInput` unless there is one finite number per row."""
         require(y.dtype.kind in "biuf", f"y must hold numbers, not {y.dtype}: {self._numbers_wanted}")
         require(bool(np.isfinite(y).all()), "y contains NaN or infinity: remove or fix those rows.")
         return self._responses(y)
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """y as the loss wants it; `BadInput` where it cannot be."""
+        """Return y as the loss needs it; raise `BadInput` where that is impossible."""
         return y
 
     def _checked_offset(self, n: int) -> Vector:
-        """The offset as numbers; `BadInput` where there cannot be one, or it is not one number per row."""
+        """Return the offset as numbers; raise `BadInput` if the model allows none, or it is malformed."""
         require(
             self._without_offset is not None,
-            f"{type(self).__name__} takes no offset: least squares, robust, Huber and Poisson regression do.",
+            f"{type(self).__name__} takes no offset; least squares, robust, Huber and Poisson regression do.",
         )
         return one_number_per_row("offset", self.offset, n)
 
     _without_offset: ClassVar[Callable[[Any, Vector, Vector, Vector], tuple[Vector, Vector]] | None] = None
-    """Returns responses and weights that give the same loss without the offset, from (y, weights, offset)."""
+    """Returns responses and weights that give the same loss without an offset, from (y, weights, offset)."""
 
     @property
     def _loss(self) -> Loss:
@@ -150,15 +153,15 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @property
     def _outputs(self) -> int:
-        """Return how many numbers x_i'theta a row has: theta holds so many vectors, one after the other."""
+        """The number of classes of a row: theta holds one vector for each, one after the other."""
         return 1
 
     @property
     def _typical_weight(self) -> float:
-        """A typical second derivative of the loss, for what a row that was not seen may say."""
+        """A typical second derivative of the loss, used for rows that a sample does not contain."""
         return 1.0
 
-    # -- made up
+    # -- random problems
 
     @classmethod
     @checked
@@ -176,19 +179,21 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         seed: Seed = 0,
         dtype: Precision = np.float64,
     ) -> Model:
-        """Correlated Gaussian features, and responses from the model.
+        """Make a problem with correlated Gaussian features, and responses drawn from the model.
 
-        Neighbouring features have the given `correlation`, as in an autoregression; standard deviations
+        Neighbouring features have the given `correlation`, as in an autoregression; their standard deviations
         fall from `scale` to scale / condition over the columns.  The true theta gives x'theta the standard
-        deviation `signal`, shared evenly by the columns.
+        deviation `signal`, to which all columns contribute equally.
         """
         recipe: dict[str, Any] = {
             "n_data": n_data, "dim": dim, "condition": condition, "correlation": correlation,
             "signal": signal, "scale": scale, "prior": prior, "seed": seed, "dtype": np.dtype(dtype).name,
         }  # fmt: skip
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x106]))
+        # Columns are scaled after the responses are drawn, so `condition` changes the conditioning and not
+        # the labels.
         spread = scale * np.geomspace(1.0, 1.0 / condition, dim) if dim > 1 else np.array([scale])
-        truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # of features with spread 1
+        truth = signal / np.sqrt(dim) * rng.choice([-1.0, 1.0], dim)  # for features with standard deviation 1
         X, y = np.empty((n_data, dim), dtype), np.empty(n_data)
         for first in range(0, n_data, _CHUNK):
             last = min(first + _CHUNK, n_data)
@@ -201,18 +206,18 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Responses of the model to the predictor z."""
+        """Draw responses of the model to the predictor z."""
         raise NotImplementedError
 
     @classmethod
     def example(cls: type[Model], dtype: str = "float64") -> Model:
-        """A small one, for tests."""
+        """Return a small problem for tests."""
         return cls.random(60, 5, seed=3, dtype=dtype)
 
     def reference(self) -> dict[str, Any] | None:
         return None if self.recipe is None else {"kind": self.kind, **self.recipe}
 
-    # -- a problem
+    # -- the members of a problem
 
     @cached_property
     def _rows(self) -> DenseRows | SparseRows:
@@ -220,7 +225,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @cached_property
     def _responses_and_weights(self) -> tuple[Vector, Vector]:
-        """Return what kernels take: no weights where all are 1, and no offset."""
+        """Responses and weights for the kernels: without an offset, and with empty weights if all are 1."""
         weights: Vector = _NONE if self.weights is None else self.weights
         if self.offset is None or self._without_offset is None:
             return self.y, weights
@@ -236,7 +241,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @property
     def _columns(self) -> int:
-        """Features, and the intercept."""
+        """The number of features, plus the intercept."""
         return int(self.X.shape[1]) + self.intercept
 
     @property
@@ -256,18 +261,19 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         return self.value_rows(theta, np.arange(self.n_data))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from `rows`, the prior counted once."""
+        """Return the estimate of U(theta) from `rows`; the prior counts once."""
         return self._sums(theta, rows, None, _NONE)
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
         self._sums(theta, rows, out, _NONE)
 
     def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
-        """Write the gradient's estimate from `rows` into `out`, return that of U."""
+        """Write the gradient's estimate from `rows` to `out`, and return that of U."""
         return self._sums(theta, rows, out, _NONE)
 
     def _sums(self, theta: Array, rows: Rows, out: Array | None, diagonal: Vector) -> float:
-        """U, its gradient where there is room for it, and the diagonal likewise."""
+        """Return U; write its gradient and the diagonal where there is room."""
+        # Compiled code trusts the sizes, so they are compared here first.
         fits = theta.size == self.dim and (out is None or out.size == self.dim)
         value = 0.0
         if fits:
@@ -277,31 +283,33 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
         return float(value)
 
     def _kernel_sums(self, theta: Array, rows: Rows, out: Array, diagonal: Vector) -> tuple[bool, float]:
-        """Return whether sizes fit, and U; its gradient and the diagonal are written where there is room."""
+        """Return whether sizes fit, and U; write its gradient and the diagonal where there is room."""
         return self._rows.sums(self._loss, self._y, self._weights, self.prior, theta, rows, out, diagonal)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
-        """Add sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
+        """Add the sum of loss'' x x' to the upper triangle of S, over the columns of the block."""
         self._rows.second_moments(self._loss, self._y, self._weights, theta, rows, self._block, S)
 
     # -- curvature
 
     @property
     def curvature_size(self) -> int:
-        """The length of a summary: the upper triangle of the block of the Hessian, diagonal, rows."""
+        """The length of a summary: the upper triangle of the block of the Hessian, the diagonal, and m."""
         size = len(self._block)
         return size * (size + 1) // 2 + self.dim + 1
 
     def grad_with_curvature(
         self, theta: Array, rows: Rows, out: Array, curvature: Vector, sample: int | None = None
     ) -> float:
-        """`grad_with_value`, and the curvature that the same rows show; an empty `curvature` asks for none.
+        """Compute `grad_with_value` and the curvature of the same rows; an empty `curvature` skips the
+        latter.
 
-        sample: `rows` are part of a sample of so many, on which alone U is minimised for a while.  It is
-        given one row more for every number of theta, which keeps that near 0: a feature that the sample does
-        not show must not go astray.
+        `sample` says that `rows` are part of a sample of this size, on which alone U is minimised for a
+        while.  The sample is extended by one pseudo-row per number of theta, which pulls that number to 0,
+        because a feature that does not occur in the sample must not diverge.
         """
         n, D, m = self.n_data, self.dim, self.n_data if sample is None else sample
+        # A view: the kernel writes the diagonal into the summary itself.
         diagonal = curvature[-1 - D : -1]
         value = self._sums(theta, rows, out, diagonal)
         if curvature.size:
@@ -313,19 +321,22 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
                 pack_upper(S, curvature[: -1 - D])
                 curvature[: -1 - D] *= n / len(pick)
         if m < n:
+            # The pseudo-rows are scaled to all data, as the rows of the sample are.
             held = n / m * self._unseen
             value += 0.5 * float((held * np.square(theta, dtype=np.float64)).sum())
             out += (held * theta).astype(out.dtype)
         return value
 
     def _picked(self, rows: Rows, sample: int) -> Rows:
-        """Of `rows` those that make up x x': their share of what the whole sample takes."""
+        """Return the rows that contribute to x x': their share of what the whole sample uses."""
         size = len(self._block)
         if size < self._columns:
+            # A block of frequent columns needs fewer rows than the metric of all columns.
             wanted = rows_for_block(size, sample)
         else:
             wanted = rows_for_metric(self.n_data, size, sample)
         share = wanted / sample
+        # Every stride-th row, one from each stratum, so that sorted data are represented evenly.
         stride = max(1, int(1.0 / share))
         pick = np.empty(-(-len(rows) // stride), np.int64)
         fill_strata(0, stride, 0, len(rows), pick)
@@ -339,6 +350,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
             return np.arange(columns)
         if self._outputs > 1 or not isinstance(self._rows, SparseRows):
             return np.arange(0)
+        # Only sparse rows have frequent and rare columns.
         _, counts = self._column_squares
         return np.append(frequent(counts, self.dim), np.arange(shown, columns))
 
@@ -348,7 +360,7 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 
     @cached_property
     def _unseen(self) -> Vector:
-        """The curvature that one more row with a feature adds: mean of the x_j^2 that are not zero."""
+        """The curvature that one more row adds to a feature: the mean of its nonzero x_j^2."""
         squares, counts = self._column_squares
         unseen = np.ones((self._outputs, self._columns))
         unseen[:, : len(squares)] = squares / np.maximum(counts, 1.0)
@@ -359,13 +371,13 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
     def inverse_metric_from(
         self, curvature: Vector, step: float = 0.0, batch: int | None = None
     ) -> InverseMetric:
-        """H0 from a summary of `grad_with_curvature`, or a mean of such.
+        """Return H0 from a summary of `grad_with_curvature`, or from a mean of such summaries.
 
         For steps of size `step` on gradients of `batch` rows it is damped by step * (n_data / batch) times
-        what one row adds in dim numbers: a few rows say little about many numbers.
+        what one row adds to dim numbers, because a few rows say little about many numbers.
         """
         ridge = np.full(self.dim, self.prior)
-        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior is on the features alone
+        ridge.reshape(-1, self._columns)[:, self.X.shape[1] :] = 0.0  # the prior excludes intercept and scale
         if batch is not None:
             ridge += step * self.n_data / batch * self.dim * self._unseen
         block = self._block if 0 < len(self._block) < self._columns else None
@@ -377,6 +389,6 @@ class LinearModel(NamedCoefficients, FromFile, Checked):
 def _checked_weights(weights: Any, n: int) -> Vector:
     made = one_number_per_row("weights", weights, n)
     sound = bool((made >= 0.0).all())
-    require(sound, "weights must be finite and not negative: leave out rows that do not count.")
+    require(sound, "weights must not be negative: leave out rows that do not count.")
     require(bool(made.any()), "all weights are 0: at least one row must count.")
     return made

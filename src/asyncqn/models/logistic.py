@@ -1,4 +1,4 @@
-"""Logistic regression with a Gaussian prior: the model from which users with many rows may start.
+"""Logistic regression of two classes with a Gaussian prior.
 
 Labels y_i = -1 or 1, rows x_i, prior precision `prior`:
 
@@ -40,7 +40,7 @@ class LogisticRegression(LinearModel):
     intercept : bool, default False
         Whether theta ends with an intercept, to which the prior does not apply.
     offset : array-like of shape (n_data,), optional
-        Known term that is added to x'theta of each row; without it, 0.
+        Not supported; it must be None.
     feature_names : sequence of str, optional
         Names of the columns of X; without it, those of a data frame.
 
@@ -63,6 +63,7 @@ class LogisticRegression(LinearModel):
     """
 
     kind: ClassVar[str] = "logistic-regression"
+    convex: ClassVar[bool] = True
     score_name: ClassVar[str] = "accuracy"
     _numbers_wanted: ClassVar[str] = "map your labels to 0 and 1."
 
@@ -72,22 +73,24 @@ class LogisticRegression(LinearModel):
 
     @property
     def _typical_weight(self) -> float:
+        # The largest second derivative, at z = 0.
         return 0.25
 
     def _responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        # Labels that are all 1 satisfy both; they stay as they are.
         signs = bool(np.isin(y, (-1, 1)).all())
         bits = bool(np.isin(y, (0, 1)).all())
-        require(signs or bits, "labels must be 0 or 1, or all of them -1 or 1: map yours to these.")
+        require(signs or bits, "labels must all be 0 or 1, or all be -1 or 1: map yours to these.")
         return y if signs else np.where(y == 1, 1.0, -1.0)
 
     @classmethod
     def _labels(cls, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Two labels of any kind; the second in order is 1."""
+        """Map two labels of any type to 0 and 1; the second in sorted order is 1."""
         classes = np.unique(y)
         require(
             len(classes) == 2,
-            f"logistic regression needs a label of two different values, not of {len(classes)}: "
-            f"softmax-regression is for more.",
+            f"logistic regression needs labels with two different values, not {len(classes)}: use "
+            f"softmax-regression for more classes.",
         )
         return np.where(y == classes[1], 1.0, 0.0)
 
@@ -95,7 +98,7 @@ class LogisticRegression(LinearModel):
         return float(((z > 0.0) == (y > 0.0)).mean())
 
     def noise_variance(self, theta: Array) -> float | None:
-        """1: a label has the variance that its probability says."""
+        """Return 1: the probability of a label determines its variance."""
         return 1.0
 
     @classmethod

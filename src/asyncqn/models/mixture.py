@@ -4,8 +4,8 @@ x_i ~ (1/K) sum_k N(c_k, I); theta holds the centres one after the other, with t
 
     U(theta) = -sum_i log (1/K) sum_k exp(-|x_i - theta_k|^2 / 2) + |theta|^2 / (2 scale^2)
 
-(constants left out).  Where two centres share a cluster and one stands between two clusters, every
-small move makes U larger; the number of such minima grows fast with K.
+(constants left out).  If two centres share a cluster and another lies between two clusters, every small move
+increases U; the number of such minima grows quickly with K.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from asyncqn.types import Array, Rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Checked):
-    """The centres of a mixture of Gaussians with equal weights and variance 1: a problem with many minima.
+    """A mixture of Gaussians with equal weights, variance 1 and unknown centres: a problem with many minima.
 
     Parameters
     ----------
     X : array-like of shape (n_data, d)
         The data points, as float64.
     centres : array-like of shape (K, d)
-        The centres around which the data were drawn.
+        The centres around which the data were drawn; only their number is used.
     scale : float
         Standard deviation of the prior of the centres.
     recipe : dict, optional
@@ -51,7 +51,7 @@ class Mixture(Checked):
     centres: Annotated[Array, REAL, parameter("A row per component, where it was drawn")] = field(repr=False)
     scale: Annotated[float, parameter("Standard deviation of the prior of the centres", gt=0.0)]
     recipe: Recipe = None
-    """The arguments of `random` that made it, from which a saved run can make it again."""
+    """The arguments of `random`, from which a saved run can rebuild the problem."""
 
     def __repr__(self) -> str:
         return one_line(self, f"scale {self.scale:g}")
@@ -78,9 +78,9 @@ class Mixture(Checked):
         gap: Annotated[float, parameter("Least distance of two centres", ge=0.0)] = 5.0,
         seed: Seed = 0,
     ) -> Mixture:
-        """Equal clusters in the plane, with centres drawn evenly from a square of side `width`.
+        """Make equal clusters in the plane, with centres drawn uniformly from a square of side `width`.
 
-        Centres nearer than `gap` to an earlier one are drawn again; the prior's scale is `width`.
+        A centre closer than `gap` to an earlier one is drawn again; the prior's scale is `width`.
         """
         require(
             components * gap**2 <= width**2,
@@ -88,19 +88,21 @@ class Mixture(Checked):
         )
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x313]))
         centres = np.empty((0, 2))
+        # All centres are drawn again if 10,000 points did not suffice.
         while len(centres) < components:
             new = rng.uniform(-width / 2, width / 2, (10_000, 2))
             centres = np.empty((0, 2))
             for point in new:
                 if len(centres) < components and (np.hypot(*(centres - point).T) >= gap).all():
                     centres = np.vstack([centres, point])
+        # Equal numbers of points per cluster; the permutation below mixes their order.
         X = centres[np.arange(n_data) % components] + rng.standard_normal((n_data, 2))
         recipe = {"components": components, "n_data": n_data, "width": width, "gap": gap, "seed": seed}
         return cls(rng.permutation(X), centres, float(width), recipe)
 
     @classmethod
     def example(cls, dtype: str = "float64") -> Mixture:
-        """A small one, for tests; its data are float64, and theta is too."""
+        """Return a small problem for tests; its data and theta are float64."""
         require(dtype == "float64", f"Mixture computes in float64, not {dtype}.")
         return cls.random(3, 40, width=10.0, gap=4.0, seed=3)
 
@@ -116,7 +118,7 @@ class Mixture(Checked):
         return self.value_rows(theta, np.arange(self.n_data))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from `rows`; the prior counts once."""
+        """Return the estimate of U(theta) from `rows`; the prior counts once."""
         require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
         return float(kernels.value(self.X, self.scale, theta, rows))
 
@@ -125,7 +127,8 @@ class Mixture(Checked):
             raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """K of the data points, as is usual for mixtures."""
+        """Return K of the data points, as is usual for mixtures."""
+        # Different points, so that no two centres start together.
         return self.X[rng.choice(self.n_data, len(self.centres), replace=False)].ravel()
 
     def reference(self) -> dict[str, Any] | None:

@@ -1,11 +1,11 @@
-"""Phase retrieval: a vector from the squares of its measurements, non-convex, with a known global minimum.
+"""Phase retrieval: recover a vector from squared measurements; non-convex, with a known global minimum.
 
 y_i = (a_i'x)^2 without noise, a_i ~ N(0, I), and
 
     U(theta) = sum_i ((a_i'theta)^2 - y_i)^2 / 4,        U* = 0 at theta = x and theta = -x.
 
-The prior is flat.  With few more measurements than unknowns U has local minima above zero, in which
-descent from a random start ends more often than not.
+The prior is flat.  With few more measurements than unknowns U has local minima above zero, in which descent
+from a random start usually ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from asyncqn.types import Array, Rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PhaseRetrieval(Checked):
-    """A signal from the squares of linear measurements: many minima, of which the best is 0.
+    """Recovery of a signal from squared linear measurements: many minima, of which the best is 0.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class PhaseRetrieval(Checked):
     A: Annotated[Array, REAL, parameter("A row per measurement")] = field(repr=False)
     signal: Annotated[Array, REAL, parameter("The x that was measured")] = field(repr=False)
     recipe: Recipe = None
-    """The arguments of `random` that made it, from which a saved run can make it again."""
+    """The arguments of `random`, from which a saved run can rebuild the problem."""
     y: Array = field(init=False, repr=False)
 
     optimum = 0.0
@@ -69,7 +69,7 @@ class PhaseRetrieval(Checked):
     @classmethod
     @checked
     def random(cls, dim: Dim = 10, n_data: Size = 25, seed: Seed = 0) -> PhaseRetrieval:
-        """A with standard normal entries, and a signal in a random direction with |x|^2 = dim."""
+        """Make a problem with standard normal A, and a signal in a random direction with |x|^2 = dim."""
         rng = np.random.Generator(np.random.Philox(key=[seed, 0x9A5E]))
         A, x = rng.standard_normal((n_data, dim)), rng.standard_normal(dim)
         x *= np.sqrt(dim / (x @ x))
@@ -77,7 +77,7 @@ class PhaseRetrieval(Checked):
 
     @classmethod
     def example(cls, dtype: str = "float64") -> PhaseRetrieval:
-        """A small one, for tests; its data are float64, and theta is too."""
+        """Return a small problem for tests; its data and theta are float64."""
         require(dtype == "float64", f"PhaseRetrieval computes in float64, not {dtype}.")
         return cls.random(6, 30, seed=3)
 
@@ -93,7 +93,7 @@ class PhaseRetrieval(Checked):
         return self.value_rows(theta, np.arange(self.n_data))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from `rows`."""
+        """Return the estimate of U(theta) from `rows`."""
         require(theta.shape == (self.dim,), f"theta must be a vector of dim = {self.dim} numbers.")
         return float(kernels.value(self.A, self.y, theta, rows))
 
@@ -102,11 +102,12 @@ class PhaseRetrieval(Checked):
             raise misfit(self)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """A draw from N(0, I), about as long as the signal of `random`."""
+        """Draw from N(0, I), which is about as long as the signal of `random`."""
         return rng.standard_normal(self.dim)
 
     def metrics(self, theta: Array) -> dict[str, float]:
-        """`distance`: of theta from x or -x, whichever is nearer, relative to |x|."""
+        """Return the `distance` of theta from x or -x, whichever is nearer, relative to |x|."""
+        # The measurements do not determine the sign of the signal.
         off = min(float(np.linalg.norm(theta - self.signal)), float(np.linalg.norm(theta + self.signal)))
         return {"distance": off / max(float(np.linalg.norm(self.signal)), 1e-300)}
 

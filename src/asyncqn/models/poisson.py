@@ -3,7 +3,7 @@
     U(theta) = sum_i w_i [exp(z_i) - y_i z_i - (y_i - y_i log y_i)] + (prior / 2) |theta|^2
     z_i = x_i'theta + offset_i
 
-which is -log p less the value of a perfect fit: half the deviance, and the prior.
+This is -log p minus its value for a perfect fit, which is half the deviance, plus the prior.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class PoissonRegression(LinearModel):
     """
 
     kind: ClassVar[str] = "poisson-regression"
+    convex: ClassVar[bool] = True
     score_name: ClassVar[str] = "d2"
 
     @property
@@ -75,6 +76,7 @@ class PoissonRegression(LinearModel):
     @property
     def _typical_weight(self) -> float:
         if self.offset is not None:
+            # With exposures, y are rates and the weights their exposures.
             return float(np.average(self._y, weights=self._weights)) or 1.0
         return float(self.y.mean()) or 1.0
 
@@ -86,18 +88,19 @@ class PoissonRegression(LinearModel):
         return d2(z, y)
 
     def noise_variance(self, theta: Array) -> float | None:
-        """1: a count has the variance that its mean says."""
+        """Return 1: the mean of a count determines its variance."""
         return 1.0
 
     @staticmethod
     def _without_offset(y: Vector, weights: Vector, offset: Vector) -> tuple[Vector, Vector]:
-        """exp(o) [exp(z) - (y / exp(o)) z] in the place of exp(z + o) - y z: rates, weighted by exposures."""
+        """Return rates, and exposures as weights: exp(z + o) - y z = exp(o) [exp(z) - (y / exp(o)) z]."""
         with np.errstate(over="ignore"):
             exposure = np.exp(offset)
         sound = bool(np.isfinite(exposure).all() and (exposure > 0.0).all())
-        require(sound, "exp(offset) leaves the range of numbers: an offset is the logarithm of an exposure.")
+        require(sound, "exp(offset) overflows or is 0: an offset must be the logarithm of an exposure.")
         return y / exposure, weights * exposure if weights.size else exposure
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
+        # Halved and bounded, so that drawn counts stay moderate.
         return rng.poisson(np.exp(np.minimum(0.5 * z, 20.0)))

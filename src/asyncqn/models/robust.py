@@ -4,7 +4,7 @@ The loss is the smooth form of Huber's, with r = x'theta - y:
 
     loss(r) = width^2 (sqrt(1 + (r / width)^2) - 1),   about r^2 / 2 below width, width |r| above it
 
-It has a second derivative everywhere; Huber's own has none where it bends.
+It has a second derivative everywhere, unlike Huber's own loss at |r| = width.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """H0 of a linear model from a summary of its curvature: the inverse of a dense matrix, or of a diagonal.
 
-The summary is of m rows: the upper triangle of C = (n / |S|) sum_S w x x' of some of them, the diagonal a of
-all of them, and m.  Where m < n, each number of theta has a further row e of its own (`LinearModel`):
+The summary is of m rows: the upper triangle of C = (n / |S|) sum_S w x x' over some of them, the diagonal a
+over all of them, and m.  If m < n, each number of theta has its own pseudo-row e (`LinearModel`):
 
-    R C R + diag(prior + (n / m) e)      on a sample; on all rows without e
+    R C R + diag(prior + (n / m) e)      on a sample; without e on all rows
 
-R is diagonal, so that the diagonal of R C R is a: rare features are missing in S, and a knows them.
+R is diagonal and such that the diagonal of R C R is a: rare features may be missing in S, but a includes
+them.
 
-Where theta has a vector for each of several classes, C is the mean of theirs and a has the diagonal of each:
-C is factored once, with their mean diagonal, and then scaled to the diagonal of each.
+If theta has a vector for each of several classes, C is the mean over the classes and a has the diagonal of
+each: C is factored once, with the mean diagonal, and then scaled to the diagonal of each class.
 
-Beyond `DENSE` numbers C is of a block of them alone, the most frequent features of sparse rows, as many as
-double the summary at most; the others have a alone, as all have where rows are dense.  What is inverted has
-its diagonal scaled to 1, so that units do not matter, and the least ridge that makes it positive definite in
-floating point.
+Beyond `DENSE` numbers C is restricted to a block, the most frequent features of sparse rows, whose size at
+most doubles the summary; the others have only a, as all have with dense rows.  The matrix is scaled to a unit
+diagonal before it is inverted, so that units do not matter, and gets the smallest ridge that makes it
+positive definite in floating point.
 """
 
 from __future__ import annotations
@@ -28,51 +29,54 @@ from asyncqn.models.feature_rows import Vector
 from asyncqn.types import Array, Rows
 
 DENSE = 2000
-"""The most numbers of theta for which C is kept: its factor takes as many cubed / 3 operations."""
-FREQUENT = 256
-"""The most numbers of such a block: its factor is to cost less than a pass over the data."""
+"""Largest size of theta for which C is stored: its factorization takes size^3 / 3 operations."""
+MAX_BLOCK_SIZE = 256
+"""Largest size of such a block: its factorization should cost less than a pass over the data."""
 _OF_A_SAMPLE, _OF_ALL = 40, 300
 """Rows of S per number of theta: the metric of a sample serves three versions, that of all rows more."""
 _LEAST_OF_A_SAMPLE, _LEAST_OF_ALL, _COST = 10, 15, 10
-"""Rows of S: at most as many as cost a few passes over the data, but not fewer than so many per number."""
-_LEAST = 1e-12
-"""The least curvature of a number, as a share of what its rows have at a typical weight."""
+"""Rows of S: at most what costs a few passes over the data, but at least this number per number of theta."""
+_MIN_CURVATURE_SHARE = 1e-12
+"""Smallest curvature of a number, as a share of the curvature of its rows at a typical weight."""
 _ALL = 1.0 - 1e-9
-"""The share of the rows that counts as all of them, whatever rounding does to a mean."""
+"""Share of the rows that counts as all of them, despite the rounding of a mean."""
+# Tried in this order, until the factorization succeeds.
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-1)
 
 
 def rows_for_metric(n_data: int, dim: int, sample: int) -> int:
-    """Return how many of a sample's rows S is made of."""
+    """Return the number of a sample's rows that make up S."""
     least, most = (_LEAST_OF_ALL, _OF_ALL) if sample >= n_data else (_LEAST_OF_A_SAMPLE, _OF_A_SAMPLE)
+    # x x' costs dim products per row and entry, so the affordable rows fall with dim.
     affordable = max(least * dim, _COST * n_data // dim)
     return min(sample, affordable, most * dim)
 
 
 def frequent(counts: Vector, dim: int) -> Rows:
-    """The columns of a block of the most frequent features, in their order; theta has dim numbers."""
-    size = min(FREQUENT, math.isqrt(2 * dim) - 2, len(counts))
+    """Return the columns of the most frequent features, sorted, for a theta of dim numbers."""
+    # Its triangle then has at most about dim entries, so the summary at most doubles.
+    size = min(MAX_BLOCK_SIZE, math.isqrt(2 * dim) - 2, len(counts))
     ranked = np.argsort(-counts, kind="stable")
     return np.sort(ranked[:size])
 
 
 def rows_for_block(size: int, sample: int) -> int:
-    """Return how many of a sample's rows S is made of, where it is of a block of columns of sparse rows."""
+    """Return the number of a sample's rows that make up S for a block of columns of sparse rows."""
     return min(sample, _OF_A_SAMPLE * size)
 
 
 @dataclass(frozen=True, eq=False)
 class InverseMetric:
-    """H0 v = r * (L L')^-1 (r * v), class by class where there are several; without L, r * r * v."""
+    """H0 v = r * (L L')^-1 (r * v), for each class; without L, r * r * v."""
 
     roots: Vector
-    """1 / sqrt of the diagonal of what is inverted."""
+    """1 / sqrt of the diagonal of the matrix that is inverted."""
     factor: Vector | None
     block: Rows | None = None
-    """The numbers of theta that L is of; None: all."""
+    """The numbers of theta that L refers to; None: all."""
 
     def apply(self, v: Array, out: Array) -> None:
-        """out = H0 v."""
+        """Write H0 v to `out`."""
         scaled = self.roots * v
         if self.factor is not None and self.block is not None:
             picked = np.asarray(scaled[self.block], np.float64)
@@ -88,10 +92,11 @@ class InverseMetric:
 def metric_of(
     summary: Vector, prior: Vector, unseen: Vector, n_data: int, classes: int = 1, block: Rows | None = None
 ) -> InverseMetric:
-    """H0 from the sums; see the top of this file.  block: the numbers that C is of, None: all."""
+    """Return H0 from a summary; see the top of this file.  `block`: the numbers that C refers to; None:
+    all."""
     a, m = summary[-1 - prior.size : -1], float(summary[-1])
-    least = _LEAST * n_data * unseen
-    least[least == 0.0] = 1.0  # a feature that no row has: nothing is known, and nothing pulls at it
+    least = _MIN_CURVATURE_SHARE * n_data * unseen
+    least[least == 0.0] = 1.0  # a feature that occurs in no row: any positive value will do
     if summary.size == prior.size + 1:
         return InverseMetric(1.0 / np.sqrt(np.maximum(a + prior, least)), None)
     held = n_data / m * unseen if m < n_data * _ALL else 0.0
@@ -103,6 +108,7 @@ def metric_of(
         return InverseMetric(roots, dense.factor, block)
     if classes == 1:
         return _dense_metric(summary, prior, unseen, least, n_data)
+    # One matrix serves all classes, which have the same columns.
     D = prior.size // classes
     alike = np.concatenate([summary[: -1 - prior.size], a.reshape(classes, D).mean(axis=0), summary[-1:]])
     shared = _dense_metric(alike, prior[:D], unseen[:D], least[:D], n_data)
@@ -112,12 +118,13 @@ def metric_of(
 def _dense_metric(
     summary: Vector, prior: Vector, unseen: Vector, least: Vector, n_data: int
 ) -> InverseMetric:
-    """Of one class, with C."""
+    """Return the metric of one class, with C."""
     D = prior.size
     a, m = summary[-1 - D : -1], float(summary[-1])
     C = np.zeros((D, D))
     unpack_lower(summary[: -1 - D], C)
     own = C.diagonal().copy()
+    # Features that the sample S does not contain have only their diagonal.
     known = (own > 0.0) & (a > 0.0)
     stretch = np.sqrt(np.divide(a, own, out=np.zeros(D), where=known))
     C *= stretch[:, None]
@@ -130,9 +137,11 @@ def _dense_metric(
     roots = 1.0 / np.sqrt(diagonal)
     C *= roots[:, None]
     C *= roots
+    # Rounding may make a semidefinite matrix indefinite, so a ridge is added only as far as needed.
     for ridge in _RIDGES:
         L = C.copy()
         np.fill_diagonal(L, 1.0 + ridge)
         if cholesky(L):
             return InverseMetric(roots, L)
+    # Not positive definite even with a ridge of 0.1, or not finite: only the diagonal can be trusted.
     return InverseMetric(roots, None)

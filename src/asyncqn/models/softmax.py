@@ -1,9 +1,9 @@
-"""Softmax regression with a Gaussian prior: labels of two or more classes, also called multinomial logistic.
+"""Softmax (multinomial logistic) regression with a Gaussian prior: labels of two or more classes.
 
     U(theta) = sum_i w_i [log sum_k exp(z_ik) - z_i,y_i] + (prior / 2) |theta|^2,   z_ik = x_i'theta_k
 
 theta holds the numbers of the first class, then those of the second, and so on, each with its intercept last.
-Curvature: one matrix for all classes, scaled to the diagonal of each (`sampled_metric`).
+The curvature is one matrix for all classes, scaled to the diagonal of each (`sampled_metric`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asyncqn.models.feature_rows import DenseRows, Vector
 from asyncqn.models.linear_model import LinearModel
 from asyncqn.types import Array, Rows
 
-_CLASSES_WANTED = "labels name classes, as whole numbers or words, one per row of X"
+_CLASSES_WANTED = "labels must name classes, as integers or strings, one per row of X"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +43,7 @@ class SoftmaxRegression(LinearModel):
     intercept : bool, default False
         Whether theta ends with an intercept, to which the prior does not apply.
     offset : array-like of shape (n_data,), optional
-        Known term that is added to x'theta of each row; without it, 0.
+        Not supported; it must be None.
     feature_names : sequence of str, optional
         Names of the columns of X; without it, those of a data frame.
 
@@ -70,10 +70,11 @@ class SoftmaxRegression(LinearModel):
     classes: npt.NDArray[Any] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "softmax-regression"
+    convex: ClassVar[bool] = True
     score_name: ClassVar[str] = "accuracy"
 
     def _checked_responses(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if y.dtype == object:  # words of a data frame
+        if y.dtype == object:  # strings of a data frame
             require(all(isinstance(label, str) for label in y), f"{_CLASSES_WANTED}: some are neither.")
             y = y.astype(str)
         require(y.dtype.kind in "biufUS", f"{_CLASSES_WANTED}, not {y.dtype}.")
@@ -82,11 +83,12 @@ class SoftmaxRegression(LinearModel):
             broken = y[y != np.round(y)]
             require(not len(broken), f"{_CLASSES_WANTED}: for numbers such as {broken[:1]} use LeastSquares.")
         classes, numbers = np.unique(y, return_inverse=True)
-        require(len(classes) >= 2, f"all labels are {classes[0]!s}: there must be at least two classes.")
+        require(len(classes) >= 2, f"all labels are {classes[0]!s}, but there must be at least two classes.")
         object.__setattr__(self, "classes", classes)
         return numbers.reshape(-1)
 
     def _known(self, y: npt.NDArray[Any]) -> Vector:
+        # Held-out rows may have a class that the training rows lack; it becomes -1.
         place = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
         return np.where(self.classes[place] == y, place, -1).astype(np.float64)
 
@@ -102,7 +104,7 @@ class SoftmaxRegression(LinearModel):
         return 1.0 / len(self.classes)
 
     def by_class(self, theta: Array) -> Array:
-        """`theta` as a matrix with a row for each of `classes`."""
+        """Return `theta` as a matrix with a row for each of `classes`."""
         require(
             np.size(theta) == self.dim, f"theta must hold dim = {self.dim} numbers, not {np.size(theta)}."
         )
@@ -113,6 +115,7 @@ class SoftmaxRegression(LinearModel):
         (K, D), data = (self._outputs, self._columns), self._rows
         written = out.reshape(-1, D), diagonal.reshape(-1, D)
         sums = (self.y, self._weights, self.prior, self.by_class(theta), rows, *written)
+        # Without a diagonal its scratch space is empty.
         classes = K if diagonal.size else 0
         if isinstance(data, DenseRows):
             room = np.zeros((K, D)), np.zeros((classes, D)), *self._chances()
@@ -123,7 +126,7 @@ class SoftmaxRegression(LinearModel):
         return found
 
     def _chances(self) -> tuple[Vector, Vector]:
-        """Room for a score and a chance of each class."""
+        """Return scratch space for a score and a probability of each class."""
         return np.empty(self._outputs), np.empty(self._outputs)
 
     def _second_moments(self, theta: Array, rows: Rows, S: Vector) -> None:
@@ -138,7 +141,8 @@ class SoftmaxRegression(LinearModel):
 
     @classmethod
     def _drawn(cls, z: Vector, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Of three classes with the scores -z, 0 and z."""
+        """Draw from three classes with the scores -z, 0 and z."""
+        # Scaled by the largest, so that no exponential overflows.
         least = np.exp(-np.abs(z))
         chance = np.cumsum(np.stack([np.exp(-z), np.ones_like(z), np.exp(z)]) * least, axis=0)
         drawn: npt.NDArray[Any] = (rng.random(len(z)) * chance[-1] > chance).sum(axis=0)

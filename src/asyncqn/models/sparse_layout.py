@@ -1,8 +1,8 @@
-"""Sparse matrices that users bring, checked before any compiled code reads them.
+"""Sparse matrices of users, checked before any compiled code reads them.
 
-A matrix is known by what it offers (`tocsr`, `format`), so that nothing of SciPy is imported.  SciPy checks
-its arrays when a matrix is made, but not when they are replaced, and its conversions trust them: an `indptr`
-beyond the end of `indices` makes them read, and write, memory that is not theirs.
+A matrix is recognised by its attributes (`tocsr`, `format`), so SciPy is not imported.  SciPy checks its
+arrays when a matrix is made, but not when they are replaced, and its conversions trust them: with an `indptr`
+beyond the end of `indices` they read and write memory outside the arrays.
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from asyncqn.errors import BadInput, require
 __all__ = ["checked_csr"]
 
 _COMPRESSED = {"csr": 0, "csc": 1, "bsr": 0}
-"""Formats with `indptr` and `indices`, and the axis along which `indptr` runs."""
+"""Formats with `indptr` and `indices`, and the axis of `indptr`."""
 
 
 def checked_csr(matrix: Any, name: str) -> Any:
-    """Convert a sparse matrix to CSR form, once its arrays fit its shape.
+    """Convert a sparse matrix to CSR form, after checking that its arrays fit its shape.
 
     Parameters
     ----------
     matrix : sparse matrix or array
-        Of any format that has `tocsr`.
+        A matrix of any format with the method `tocsr`.
     name : str
-        What messages call it.
+        The name in messages.
 
     Returns
     -------
     sparse matrix in CSR form
-        `matrix` itself if it is in that form.
+        `matrix` itself if it is in that form already.
     """
     try:
         shape = tuple(int(size) for size in matrix.shape)
         require(len(shape) == 2, f"{name} must have two dimensions, but it has {len(shape)}.")
         sound = _sound(matrix, shape)
         rows = matrix.tocsr() if sound else None
+        # The conversion is checked as well, because formats that we do not know convert themselves.
         sound = sound and (rows is matrix or _sound(rows, shape))
     except BadInput:
         raise
     except (TypeError, ValueError, AttributeError, IndexError):
         sound = False
-    require(sound, f"{name} is not a sound sparse matrix: its indptr and indices do not fit its shape.")
+    require(sound, f"{name} is not a valid sparse matrix: its indptr and indices do not fit its shape.")
     return rows
 
 
 def _sound(matrix: Any, shape: tuple[int, ...]) -> bool:
-    """Whether the arrays of a matrix fit its shape; formats of Python objects are checked by themselves."""
+    """Return whether the arrays of a matrix fit its shape; formats made of Python objects need no check."""
     kind = getattr(matrix, "format", "csr")
     if kind in _COMPRESSED:
         axis, block = _COMPRESSED[kind], matrix.data.shape[1:] if kind == "bsr" else (1, 1)
@@ -71,6 +72,7 @@ def _sound(matrix: Any, shape: tuple[int, ...]) -> bool:
 def _compressed(indptr: Any, indices: Any, stored: int, major: int, minor: int) -> bool:
     if not (_integers(indptr) and len(indptr) == major + 1 and len(indices) == stored):
         return False
+    # Stored entries beyond the last row are allowed by SciPy, and never read.
     ends = bool(indptr[0] == 0 and indptr[-1] <= stored)
     return ends and bool((np.diff(indptr) >= 0).all()) and _inside(indices, minor)
 

@@ -1,4 +1,4 @@
-"""Which data points a list of rows means, and what is said where they are none."""
+"""Validation of row numbers, and the error for rows or sizes that do not fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from asyncqn.types import Problem, Rows
 
 
 def chosen(rows: Rows, n_data: int) -> slice | Rows:
-    """A slice where `rows` count up by one, else `rows`; `BadInput` where one does not exist."""
+    """Return a slice if `rows` are consecutive, else `rows`; raise `BadInput` if one does not exist."""
     rows = np.asarray(rows)
     require(
         int(rows.min()) >= 0 and int(rows.max()) < n_data, f"rows must lie in 0..{n_data - 1}: some do not."
@@ -19,8 +19,8 @@ def chosen(rows: Rows, n_data: int) -> slice | Rows:
 
 
 def misfit(problem: Problem) -> BadInput:
-    """The error where a kernel found that sizes or rows do not fit; made only then, for it takes time."""
+    """Return the error for sizes or rows that do not fit; kernels only report that there is one."""
     return BadInput(
-        f"theta and out must hold dim = {problem.dim} numbers, and rows lie between 0 and "
+        f"theta and out must have dim = {problem.dim} entries, and rows must lie between 0 and "
         f"n_data - 1 = {problem.n_data - 1}."
     )

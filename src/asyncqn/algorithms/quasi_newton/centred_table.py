@@ -28,7 +28,7 @@ the parts seen), or where an update is not finite or theta goes too far, the tab
 forgotten, and theta turns back to the last mean z up to which nothing had risen, with half the step.  The
 step before the first pair is not judged so: the pair corrects it.
 
-This file has the table and its steps; the plans that use it are in `endless_table` and `table_then_passes`.
+This file has the table and its steps; the plan that uses it is in `endless_table`.
 """
 
 from __future__ import annotations

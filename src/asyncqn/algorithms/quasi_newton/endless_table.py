@@ -2,6 +2,8 @@
 
 Each update is a commit, and the steps are those of `centred_table`.  On top of them:
 
+start
+    Where U may not be convex, a stochastic phase comes first (`stochastic_phase`).
 growth
     `first` parts are active at the start; after three updates for each of them every second update makes one
     more active, and from a quarter of all parts on every update does.
@@ -61,6 +63,7 @@ from asyncqn.algorithms.quasi_newton.centred_table import (
 from asyncqn.algorithms.quasi_newton.composition import CONJUGACY, Iterate, Plan
 from asyncqn.algorithms.quasi_newton.initial_inverse import COSINE, InverseHessian, share_of
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
+from asyncqn.algorithms.quasi_newton.stochastic_phase import Phase, stochastic_step
 from asyncqn.algorithms.safeguard import (
     LESS,
     ROUNDING,
@@ -131,14 +134,24 @@ class Course(NamedTuple):
     table: Table
     progress: Progress
     hold: Hold
+    phase: Phase
 
 
 @dataclass(frozen=True)
 class EndlessTable(Plan):
-    """A table of `parts` parts, of which `first` are active at the start."""
+    """A table of `parts` parts, of which `first` are active at the start.
+
+    Parameters
+    ----------
+    parts, first : int
+        See `TableLBFGS`.
+    stochastic : bool
+        Whether the run begins with stochastic steps (`stochastic_phase`).
+    """
 
     parts: int
     first: int
+    stochastic: bool
 
     @cached_property
     def stages(self) -> Stages:
@@ -151,7 +164,8 @@ class EndlessTable(Plan):
     def course(self, theta0: Array) -> Course:
         exact = self.parts < FEWEST_PARTS
         hold = Hold(since=0, exact=True) if exact else Hold()
-        return Course(Table.empty(self.parts, theta0), Progress(), hold)
+        phase = Phase(active=self.stochastic and not exact)
+        return Course(Table.empty(self.parts, theta0), Progress(), hold, phase)
 
     def step(self, method: Any, view: Iterate, problem: Any, task: Task) -> Update:
         n, part = problem.n_data, task.part
@@ -174,17 +188,31 @@ class EndlessTable(Plan):
 
     def _take(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
         """Enter an update, set theta, and see whether it is to be held."""
-        table, progress, hold = iterate.course
+        table, progress, hold, phase = iterate.course
         hold = hold._replace(judged=False, updates=hold.updates + 1)
         if update.read >= max(progress.turned, int(table.read[update.part])):  # else void or overtaken
-            progress = self._step(iterate, progress, update, commit.version)
+            if phase.active:
+                progress, phase = self._stochastic_step(iterate, progress, phase, update, commit.version)
+            else:
+                progress = self._step(iterate, progress, update, commit.version)
         turned = progress.turned == commit.version
         hold = hold._replace(turns=hold.turns + turned)
         if turned and hold.turns > TURNS:
             hold = hold._replace(since=commit.version, answered=0, exact=True, trial=False, turns=0)
         elif not turned and progress.seen == self.parts:
             hold = self._hold_if_due(progress, hold, commit.version)
-        return iterate._replace(course=Course(table, progress, hold))
+        return iterate._replace(course=Course(table, progress, hold, phase))
+
+    def _stochastic_step(
+        self, iterate: Iterate, progress: Progress, phase: Phase, update: Update, version: int
+    ) -> tuple[Progress, Phase]:
+        """Enter an update and take a stochastic step, in place; return how it goes."""
+        table: Table = iterate.course.table
+        if not update.finite:
+            return turn_back(iterate, table, progress, version), phase
+        iterate.initial.note_deviation(update.g)
+        progress = enter(table, progress, update)
+        return stochastic_step(iterate, table, progress, phase, update, version, self.first)
 
     def _step(self, iterate: Iterate, progress: Progress, update: Update, version: int) -> Progress:
         """Enter an update and set theta, in place; return how it goes."""
@@ -242,24 +270,25 @@ class EndlessTable(Plan):
 
     def _take_held(self, iterate: Iterate, update: Update, commit: Commit) -> Iterate:
         """Count an update at the point that is held, and judge that once all parts have answered."""
-        table, progress, hold = iterate.course
+        table, progress, hold, phase = iterate.course
         hold = hold._replace(judged=False)
         late = update.read < hold.since or int(table.read[update.part]) >= hold.since
         if not late and update.finite:
             if not hold.exact:
                 iterate.initial.note_deviation(update.g)
             progress, hold = enter(table, progress, update), hold._replace(answered=hold.answered + 1)
-        iterate = iterate._replace(course=Course(table, progress, hold))
+        iterate = iterate._replace(course=Course(table, progress, hold, phase))
         if late or (update.finite and hold.answered < self.parts):
             return iterate
         at, value = _whole(table) if update.finite else (None, math.nan)
         hold = hold._replace(judged=True, since=commit.version, answered=0)
-        iterate = iterate._replace(course=Course(table, progress, hold))
+        # A point that was judged is a better start for the table than for stochastic steps.
+        iterate = iterate._replace(course=Course(table, progress, hold, phase._replace(active=False)))
         return (self._judge_trial if hold.trial else self._judge_arrival)(iterate, at, value, commit)
 
     def _judge_trial(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
         """Judge a trial of the safeguard; at the end of an exact phase the table continues."""
-        table, progress, hold = iterate.course
+        table, progress, hold, phase = iterate.course
         before = iterate.trial.kept
         trial = advance(iterate, _exact_inverse(iterate), at, value, commit.value)
         accepted = trial.kept > before
@@ -278,11 +307,11 @@ class EndlessTable(Plan):
             hold = hold._replace(
                 since=-1, exact=False, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0])
             )
-        return iterate._replace(trial=trial, course=Course(table, progress, hold))
+        return iterate._replace(trial=trial, course=Course(table, progress, hold, phase))
 
     def _judge_arrival(self, iterate: Iterate, at: Array | None, value: float, commit: Commit) -> Iterate:
         """Judge the point to which the table's steps have led."""
-        table, progress, hold = iterate.course
+        table, progress, hold, phase = iterate.course
         trial, inverse = iterate.trial, _exact_inverse(iterate)
         if at is not None and math.isnan(value):
             value = commit.value(iterate.theta)
@@ -296,7 +325,7 @@ class EndlessTable(Plan):
             if not finite or above_start(iterate, progress, finite, value, commit):
                 iterate.theta[...] = table.harmless[...] = iterate.start
                 inverse.forget()
-                return iterate._replace(course=Course(table, progress, hold._replace(exact=True)))
+                return iterate._replace(course=Course(table, progress, hold._replace(exact=True), phase))
             gained = True
         else:
             rounding = ROUNDING * float(np.finfo(iterate.theta.dtype).eps) * abs(trial.value)
@@ -315,18 +344,18 @@ class EndlessTable(Plan):
             until=trial.kept + FIRST_PHASE * 2**hold.phases,
             phases=hold.phases + 1,
         )
-        return iterate._replace(trial=trial, course=Course(table, progress, hold))
+        return iterate._replace(trial=trial, course=Course(table, progress, hold, phase))
 
     def _go_on(self, iterate: Iterate, version: int) -> Iterate:
         """Continue with the table from the point that was held, at which all entries are."""
-        table, progress, hold = iterate.course
+        table, progress, hold, phase = iterate.course
         if progress.moved >= 2:
             progress = self._close(iterate, progress)
         table.harmless[...] = iterate.base
         bound = TRUST * progress.last_stride if progress.bent and progress.last_stride > 0.0 else math.inf
         progress = aim(iterate, table, progress, version, bound)
         hold = hold._replace(since=-1, updates=0, slope=NEXT_SLOPE * _norm(iterate.at_base[0]))
-        return iterate._replace(course=Course(table, progress, hold))
+        return iterate._replace(course=Course(table, progress, hold, phase))
 
     def standing(self, iterate: Iterate) -> Standing | None:
         """Return where the method stands after a point was judged; None between two of them."""

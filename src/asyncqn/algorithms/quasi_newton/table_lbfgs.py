@@ -4,11 +4,12 @@
 
 with H0 from the scatter of the updates (`scatter_inverse`).
 
-The rows are cut into P parts.  Each update is a commit: a worker is handed the active part whose newest
+The rows are cut into P parts.  Each update is a commit: a worker receives the active part whose newest
 update is oldest, and sends its gradient g with the point z where it took it.  The coordinator keeps the last
 (g_i, z_i) of every part and steps at once (`centred_table`).  Staleness does not shrink the step, and there
-is no step size.  To judge a point exactly the coordinator holds theta until every part has answered at it
-(`endless_table`); only such a point says that a run has converged.
+is no step size.  Where U may not be convex, the first steps are stochastic ones (`stochastic_phase`).  To
+judge a point exactly, the coordinator holds theta until every part has answered at it (`endless_table`); only
+such a point says that a run has converged.
 
 The idea of a centred table is that of incremental Newton methods (Rodomanov and Kropotov 2016; Mokhtari,
 Eisen and Ribeiro 2018, who keep a Hessian per part); one H from pairs of sums over parts, the growth, the
@@ -23,15 +24,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
-from asyncqn.algorithms.parameters import BackupAfter, Blocks, PairedMemorySize, Parts, Pieces
+from asyncqn.algorithms.parameters import PairedMemorySize, Parts
 from asyncqn.algorithms.quasi_newton.composition import GROWING_EVALUATE, Iterate, QuasiNewton, Worker
 from asyncqn.algorithms.quasi_newton.endless_table import LARGEST_TABLE, EndlessTable
-from asyncqn.algorithms.quasi_newton.samples import ALL_ROWS, Samples
 from asyncqn.algorithms.quasi_newton.scatter_inverse import ScatterInverse
-from asyncqn.algorithms.quasi_newton.table_then_passes import TableThenPasses
 from asyncqn.errors import require
 from asyncqn.parameters import Workers, checked, parameter
-from asyncqn.types import Problem
+from asyncqn.types import Problem, extra
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,9 @@ class TableLBFGS(QuasiNewton):
         active parts have ten rows for every number in theta.
     memory : int, default 20
         M: largest number of curvature pairs in the memory.
-    sweeps : int, optional
-        Updates per part, once all parts are active, before exact passes follow. This is for runs of earlier
-        versions, which are replayed so; by default the table is used to the end.
-    blocks : int, default 1
-        Number of blocks of those exact passes; without `sweeps` it has no effect.
-    pieces : int, default 1
-        Pieces of a block of those exact passes; without `sweeps` it has no effect.
-    backup_after : float, optional
-        As in `BlockLBFGS`, for those exact passes; without `sweeps` it has no effect.
+    stochastic : bool, default False
+        Whether the run begins with stochastic steps, whose size is learned. They leave plateaus and saddles
+        sooner; on a convex problem they cost a few passes.
 
     Notes
     -----
@@ -76,12 +69,7 @@ class TableLBFGS(QuasiNewton):
     parts: Parts
     first: Annotated[int, parameter("How many parts are active at the start", ge=1)]
     memory: PairedMemorySize = 20
-    sweeps: Annotated[
-        int | None, parameter("Updates per part before exact passes; None: no such passes", ge=0)
-    ] = None
-    blocks: Blocks = 1
-    pieces: Pieces = 1
-    backup_after: BackupAfter | None = None
+    stochastic: Annotated[bool, parameter("Whether the run begins with stochastic steps")] = False
 
     initial_inverse = ScatterInverse
 
@@ -99,15 +87,12 @@ class TableLBFGS(QuasiNewton):
         )
 
     @cached_property
-    def plan(self) -> EndlessTable | TableThenPasses:
-        if self.sweeps is None:
-            return EndlessTable(self.parts, self.first)
-        passes = Samples((ALL_ROWS,), self.blocks, self.pieces, self.backup_after)
-        return TableThenPasses(self.parts, self.first, self.sweeps, passes)
+    def plan(self) -> EndlessTable:
+        return EndlessTable(self.parts, self.first, self.stochastic)
 
     @property
     def evaluate_every(self) -> int:
-        return max(GROWING_EVALUATE, self.parts if self.sweeps is None else self.parts // 4)
+        return max(GROWING_EVALUATE, self.parts)
 
     def counters(self, iterate: Iterate, locals_: Sequence[Worker]) -> dict[str, int]:
         return {**super().counters(iterate, locals_), "turns": iterate.course.progress.turns}
@@ -116,6 +101,14 @@ class TableLBFGS(QuasiNewton):
 MESSAGES, MASTERS = 4.0, 1.0
 """The time of a part's gradient: so many messages, and so many times what the master needs for W updates."""
 ROWS_PER_NUMBER = 10
+"""Rows of the active parts for every number in theta, so that the scatter says something about curvature."""
+FEW_ROWS = 25
+"""With fewer rows than this for every number in theta, growth helps little, and stochastic steps come first
+where U may not be convex.  On the laboratory's network, which has 330 rows for every number, they made the
+first levels no faster, and the last one slower (draw 0)."""
+FEWEST_STOCHASTIC_PARTS, PARTS_PER_WORKER = 64, 4
+"""Stochastic steps need so many parts, in all and for every worker: a delay of a quarter of a pass or more
+leaves no room for small steps."""
 MessageCost = Annotated[float, parameter("Of a message there and back", unit="row gradients", ge=0.0)]
 MasterCost = Annotated[float, parameter("Of an update at the master", unit="row gradients", ge=0.0)]
 
@@ -143,7 +136,9 @@ def table_algorithm(
     Returns
     -------
     TableLBFGS
-        The algorithm with all parameters set.
+        The algorithm with all parameters set. It begins with stochastic steps where there are fewer than 25
+        rows for every number in theta, unless the problem states that it is convex (`convex = True`) or
+        has too few parts for them.
 
     Examples
     --------
@@ -156,5 +151,8 @@ def table_algorithm(
     rows = max(1.0, MESSAGES * message, MASTERS * workers * master)
     wanted = max(int(n / rows), workers)  # with fewer parts than workers, some would compute in vain
     parts = max(1, min(n, wanted, LARGEST_TABLE // (16 * max(1, d))))
+    enough = parts >= max(FEWEST_STOCHASTIC_PARTS, PARTS_PER_WORKER * workers)
+    if enough and n < FEW_ROWS * d and not extra(problem, "convex"):
+        return TableLBFGS(parts, workers, stochastic=True)
     first = max(workers, math.ceil(ROWS_PER_NUMBER * d * parts / n))
     return TableLBFGS(parts, min(first, parts))

@@ -17,9 +17,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from asyncqn.algorithms import algorithm_to_json
@@ -30,10 +30,12 @@ from asyncqn.engines.mpi import master_gone
 from asyncqn.engines.mpi.master import MPIMaster
 from asyncqn.engines.mpi.worker import Worker
 from asyncqn.engines.real import RealEngine
+from asyncqn.engines.round_trip import round_trip_seconds
 from asyncqn.errors import AsyncqnError, BadInput, MissingExtra, require
 from asyncqn.parameters import parameter
 from asyncqn.runs.checkpoint import Checkpoints
 from asyncqn.storage.serialise import to_json
+from asyncqn.types import Array
 
 PARTING = 0.5
 """Seconds for which a failed rank keeps MPI's messages moving before it exits, so that its revocation of the
@@ -98,6 +100,15 @@ class MPI(RealEngine):
             "the MPI engine needs at least 2 ranks, a master and a worker: start it with mpiexec -n 3, say.",
         )
         return ranks - 1
+
+    def message_seconds(self, theta0: Array) -> float | None:
+        """As on other engines, but with all ranks, none of which can be left out; None on all but rank 0."""
+        return round_trip_seconds(replace(self, timing_model=None, time_unit=1.0), theta0)
+
+    def agreed(self, numbers: Sequence[float]) -> Sequence[float]:
+        """Return the numbers of rank 0."""
+        shared: Sequence[float] = _mpi().COMM_WORLD.bcast(numbers)
+        return shared
 
     def minimize(self, request: Request) -> Any:
         """The `Run` on rank 0, None on the others."""
@@ -229,7 +240,7 @@ def _tell_and_abort(
 
 
 def _survives_losses() -> bool:
-    """Whether the launcher keeps the other ranks when one dies (mpiexec --with-ft ulfm of OpenMPI 5)."""
+    """Return whether the launcher keeps the other ranks when one dies (mpiexec --with-ft ulfm, OpenMPI 5)."""
     enabled = os.environ.get("OMPI_MCA_mpi_ft_enable", "0")  # noqa: SIM112 (not ours to spell)
     return enabled.lower() in ("1", "true", "ulfm", "mpi")
 
@@ -238,9 +249,9 @@ def _part(mpi: Any, comm: Any, told_whole: bool, *, whole: bool = True) -> None:
     """After a run: with all ranks there MPI ends as usual, else without waiting for those that are gone.
 
     The ranks part together, so that all of them find the last checkpoint, which rank 0 writes.  told_whole:
-    whether the workers were told that all are there, and wait for each other; whole: what the master knows
-    since.  Where a worker was lost after that, the master releases the others: one that left before would
-    look lost, too.
+    whether the master has said that all are there, so that the workers wait for each other; whole: what the
+    master knows since.  Where a worker was lost after that, the master releases the others: a worker that
+    left before would look lost, too.
     """
     if told_whole and whole:
         try:

@@ -48,7 +48,7 @@ LAST_WAIT = 5.0
 
 
 class Rank:
-    """What the master keeps of one rank.
+    """The master's record of one rank.
 
     A rank that shares memory with the master reads its orders there, so that the next is written
     beside the one it still looks at; a message that was received may be written over at once.
@@ -73,6 +73,7 @@ class MPIMaster:
         self.sample = sample_update(
             coordinator.algorithm, coordinator.problem, coordinator.theta0, coordinator.seed
         )
+        # MPI treats a null request as complete, so that nothing need be tested before waiting for it.
         idle = mpi.REQUEST_NULL
         self.ranks = [Rank(idle) for _ in range(comm.size - 1)]
         self.receiving: list[Any] = [idle] * len(self.ranks)
@@ -120,6 +121,8 @@ class MPIMaster:
                 self.comm.Recv(rank.notice.head, i + 1, ANSWERS)  # the rank is ready
                 room = enter_room(rank.notice.header[:ADDRESS].tolist())
                 rank.inbox, *frames = message_frames(coordinator.sent(), self.sample, self.narrow, room)
+                # In shared memory the rank may still read the last iterate, so two buffers take turns; what
+                # MPI has sent is the rank's own copy, and one buffer suffices.
                 rank.outboxes = frames if room is not None else frames[:1]
                 content = None
                 if start is not None and i < len(old):
@@ -134,10 +137,12 @@ class MPIMaster:
     def _dismiss(self) -> dict[int, Any]:
         """Tell everyone to stop; the states of those who are still members, as they are at the end."""
         coordinator = self.coordinator
+        # All ranks wait for each other at the end only if nobody is missing: a barrier would never open.
         self.told_whole = not self.gone and len(coordinator.members) == len(self.ranks)
         for i, rank in enumerate(self.ranks):
             if i in self.gone:
                 continue
+            # A worker that was given up still gets the order to stop, but its state is not wanted.
             member = rank.worker in coordinator.members
             self.unheard.add(i)
             with _Losing(self, i):
@@ -186,6 +191,7 @@ class MPIMaster:
         """The ranks whose message is there; waits for one, for at most `seconds` seconds."""
         request = self.mpi.Request
         try:
+            # Without a deadline MPI may wait by itself, which is the fastest way.
             if seconds == math.inf:
                 return request.Waitsome(self.receiving) or []
             until, looks = time.monotonic() + seconds, 0
@@ -234,6 +240,7 @@ class MPIMaster:
     def _serve(self, i: int) -> None:
         """Hand a message that has arrived to the coordinator, and carry out what it says."""
         rank, coordinator = self.ranks[i], self.coordinator
+        # It may have been lost while others of the same poll were served.
         if i in self.gone:
             return
         kind = rank.inbox.header[0]
@@ -246,7 +253,7 @@ class MPIMaster:
         update = self.sample._make(rank.inbox.unpack()) if kind == UPDATE else None
         now, version = self.clock.now(), coordinator.version
         spent = 1e-9 * float(rank.inbox.header[1]) / self.clock.unit - 2.0 * coordinator.reach
-        self._send_orders(coordinator.answer(rank.worker, update, now, spent=max(spent, 0.0)))
+        self._send_orders(coordinator.deliver(rank.worker, update, now, spent=max(spent, 0.0)))
         coordinator.served(now, self.clock.now(), version)
 
     def _next_piece(self, i: int) -> Arrays | None:
@@ -255,6 +262,7 @@ class MPIMaster:
         Nothing waits here: a rank whose link is cut in the middle must not stop the others.
         """
         rank = self.ranks[i]
+        # The first message of a state says how many bytes follow.
         if rank.content is None:
             rank.content, rank.received = np.empty(int(rank.inbox.header[1]), np.uint8), 0
         if rank.received == rank.content.size:

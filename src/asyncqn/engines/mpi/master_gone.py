@@ -1,4 +1,4 @@
-"""When the master (rank 0) is gone: one worker says so in a sentence, with the command that continues.
+"""Loss of the master (rank 0): one worker reports it in a sentence, with the command that continues.
 
 Under ULFM a worker learns of the loss as an error of MPI.  Without it the launcher sends every rank
 SIGTERM, and SIGKILL a second later; a worker on the master's machine then looks whether the master's

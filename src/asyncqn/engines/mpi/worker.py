@@ -70,7 +70,7 @@ class Worker:
         self.comm, self.unit, self.shared = comm, engine.time_unit, engine.shared
         self.narrow = engine.wire == "float32"
         self.loop = WorkerLoop(
-            algorithm, request.problem, theta0, request.seed, timing_model=engine.timing_model,
+            algorithm, request.problem, theta0, request.seed, timing_model=engine.stretched_model(request),
             wire=Float32Wire(algorithm, arrived=True) if self.narrow else None,
         )  # fmt: skip
         self.iterate = algorithm.init(theta0)
@@ -82,6 +82,7 @@ class Worker:
 
     def run(self) -> bool:
         self._start()
+        # Posted before the first order can come, so that MPI writes it into place without a copy.
         self.receiving = self.comm.Irecv(self.frames.incoming.buffer, 0, ORDERS)
         try:
             self.loop.run(self)
@@ -103,6 +104,7 @@ class Worker:
         self.comm.Send(self.notice.head, 0, ANSWERS)
         self.comm.Recv(self.notice.head, 0, ORDERS)
         _, self.number, size, entered = map(int, self.notice.header[:4])
+        # The mapping stays valid after the descriptor is closed.
         if offer is not None:
             offer.close()
         room = offer.room if offer is not None and entered else None
@@ -127,6 +129,7 @@ class Worker:
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
         nanoseconds = round(1e9 * (seconds or 0.0))
+        # The last update must have left before its buffer is written again.
         self.sending.Wait()
         if update is None:
             self.notice.address(REJECTED, nanoseconds)

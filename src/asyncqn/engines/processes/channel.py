@@ -26,7 +26,7 @@ _ZEROS = (0,) * HEADER
 
 
 class Message(NamedTuple):
-    """What arrived."""
+    """A message that has arrived."""
 
     kind: int
     numbers: tuple[int, ...]

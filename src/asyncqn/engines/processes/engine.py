@@ -96,7 +96,7 @@ class Processes(ElasticEngine):
         fork = self.start_method == "fork" or (self.start_method is None and why_not_fork() is None)
         setup = WorkerSetup(
             *(request.problem, request.algorithm, request.theta0, request.seed),
-            *(self.timing_model, self.time_unit, sample),
+            *(self.stretched_model(request), self.time_unit, sample),
             states={name: array for name, array in arrays.items() if name.startswith("worker.")},
             warm=not fork,
         )

@@ -13,8 +13,8 @@ parent is another one: first it kills its children, so that no process is left b
 
 Runs in several threads of one process fork beside each other, and a copy inherits every descriptor that is
 open at that moment.  Two rules keep it from mattering.  The master shuts its socket to the server down before
-it closes it, which ends the connection whoever holds a copy.  And the master holds the other end of a socket,
-whose last copy must close with the process it belongs to, only under `_FORKING`.
+it closes it, which ends the connection although other processes hold copies.  And the master holds the other
+end of a socket, whose last copy must close with the process it belongs to, only under `_FORKING`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Slot:
         return frame
 
     def close(self) -> None:
-        """Give back the socket and the memory, whoever still holds this: the traceback of an error may."""
+        """Give back the socket and the memory, although the traceback of an error may still refer to this."""
         self.channel.close()
         self.frames = ()
 
@@ -92,6 +92,7 @@ class ProcessMaster(ElasticMaster):
         self.server, self.sample = server, sample
         self.slots: dict[int, Slot] = {}
         """By the descriptor of their sockets."""
+        # `select.select` fails for descriptors above 1023; `poll` has no such limit.
         self.ready = select.poll()
         self.messages = 2.0 * coordinator.reach  # a slowed worker stretches its computation by them
 
@@ -113,6 +114,7 @@ class ProcessMaster(ElasticMaster):
     def _dismiss(self) -> None:
         coordinator, hurried = self.coordinator, False
         for slot in list(self.slots.values()):
+            # A worker that is still starting has computed nothing and need not end in good order.
             if slot.worker == NOBODY:
                 self._forget(slot)
             else:
@@ -122,6 +124,7 @@ class ProcessMaster(ElasticMaster):
             self._serve(POLLING_INTERVAL)
             if coordinator.checkpoints is not None and coordinator.hurried:
                 until = min(until, time.monotonic() + SECOND_SIGNAL_WAIT)
+                # Reset, so that a third signal is noticed as well.
                 coordinator.checkpoints.hurry, hurried = False, True
         for slot in list(self.slots.values()):
             if not hurried:
@@ -155,6 +158,7 @@ class ProcessMaster(ElasticMaster):
         self.states.pop(slot.worker, None)
         if slot.worker != NOBODY:
             self._send_orders(self.coordinator.lost(slot.worker, self._now(), replacing=self._starting() > 0))
+        # The last worker that was starting has died, and nobody else is there.
         elif self.begun and not self.coordinator.members and not self._starting():
             self.coordinator.stop_without_workers()
 
@@ -192,7 +196,7 @@ class ProcessMaster(ElasticMaster):
             update = self.sample._make(slot.inbox.unpack()) if kind == UPDATE else None
             now, version, nanoseconds = self.clock.now(), coordinator.version, message.numbers[0]
             spent = 1e-9 * nanoseconds / self.clock.unit - self.messages
-            self._send_orders(coordinator.answer(slot.worker, update, now, spent=max(spent, 0.0)))
+            self._send_orders(coordinator.deliver(slot.worker, update, now, spent=max(spent, 0.0)))
             coordinator.served(now, self.clock.now(), version)
 
     def _send(self, slot: Slot, kind: int, *numbers: int) -> None:

@@ -35,7 +35,7 @@ NOBODY, NO_PART = -1, -1
 
 
 class WorkerSetup(NamedTuple):
-    """What every worker of a run is given once."""
+    """Everything that a worker receives once, at its start."""
 
     problem: Problem
     algorithm: Algorithm
@@ -92,6 +92,7 @@ def _prepared(setup: WorkerSetup, channel: Channel) -> WorkerLoop:
     returning = channel.receive().numbers[0]
     if returning != NOBODY:
         loop.restore(returning, setup.states)
+    # A spawned interpreter has loaded no kernel; a forked one inherits those of the master.
     if setup.warm:
         sample_update(algorithm, loop.steps.problem, theta0, seed)
     return loop
@@ -106,7 +107,7 @@ class ProcessLink:
         iterate = setup.algorithm.init(setup.theta0)
         fields = sent_fields(setup.algorithm, iterate)
         self.frames = WorkerFrames(iterate, fields, setup.sample, False, mapped(room, nbytes))
-        os.close(room)
+        os.close(room)  # the mapping keeps the memory
         self.channel, self.unit, self.worker = channel, setup.unit, NOBODY
 
     def receive(self, timed: bool) -> Received | None:
@@ -127,6 +128,7 @@ class ProcessLink:
         self.channel.send(STATE, True, content=content.data)
 
     def send(self, update: Any | None, local: Any, seconds: float | None) -> Any:
+        # Headers are integers, so that a time travels as nanoseconds.
         nanoseconds = round(1e9 * (seconds or 0.0))
         if update is None:
             self.channel.send(REJECTED, nanoseconds)

@@ -20,7 +20,7 @@ from asyncqn.engines.copies import copied, copied_into
 from asyncqn.engines.elastic import POLLING_INTERVAL, ElasticMaster
 from asyncqn.engines.failures import Failure
 from asyncqn.engines.orders import Assign
-from asyncqn.engines.ray.worker import Answer, Reference, Worker, WorkerSetup
+from asyncqn.engines.ray.worker import Reference, Reply, Worker, WorkerSetup
 from asyncqn.errors import BadInput, WorkerFailed
 from asyncqn.runs.run import Run
 
@@ -34,7 +34,7 @@ SECOND_SIGNAL_WAIT = 2.0
 
 
 class ActorSlot:
-    """What the master keeps of one actor; `worker` is its number, -1 until it is ready."""
+    """The master's record of one actor; `worker` is its number, -1 until it is ready."""
 
     def __init__(self, actor: Any, returning: int | None) -> None:
         self.actor, self.returning = actor, returning
@@ -49,15 +49,15 @@ class RayMaster(ElasticMaster):
     def __init__(self, ray: Any, coordinator: Coordinator, engine: Ray, clock: Clock) -> None:
         super().__init__(coordinator, clock, engine.start_timeout)
         self.ray, self.restarts, self.give_up_after = ray, engine.restarts, engine.give_up_after
-        self.timing_model, self.next_look = engine.timing_model, 0.0
+        self.timing_model, self.next_look = coordinator.timing_model, 0.0
         # A slowed actor needs a second thread, on which it hears that it need not sleep any longer.
         self.hire = ray.remote(Worker).options(
             num_cpus=engine.cpus_of_one(ray),
-            max_concurrency=1 if engine.timing_model is None else 2,
+            max_concurrency=1 if self.timing_model is None else 2,
             scheduling_strategy="SPREAD",
         )
         setup = WorkerSetup(
-            coordinator.algorithm, coordinator.theta0, coordinator.seed, engine.timing_model, clock.unit
+            coordinator.algorithm, coordinator.theta0, coordinator.seed, self.timing_model, clock.unit
         )
         self.setup = self._put(setup, coordinator.algorithm)
         self.source: Any = Reference.of(coordinator.problem) or self._put(
@@ -66,7 +66,7 @@ class RayMaster(ElasticMaster):
         self.mail: queue.SimpleQueue[tuple[ActorSlot, str, Future[Any]]] = queue.SimpleQueue()
         self.starting: set[ActorSlot] = set()
         self.closing = False
-        # Rounds commit an answer before its worker is sent to work again; blocks may do so later.
+        # Rounds commit an update before its worker is sent to work again; blocks may do so later.
         self.reuse = not any(stage.goes_on for stage in coordinator.stages)
 
     def run(self) -> Run:
@@ -191,14 +191,14 @@ class RayMaster(ElasticMaster):
     # -- messages
 
     def _call(self, slot: ActorSlot, method: str, *arguments: Any) -> None:
-        """Ask something of an actor; the answer comes by mail."""
+        """Ask something of an actor; the reply comes by mail."""
         future: Future[Any] = getattr(slot.actor, method).remote(*arguments).future()
-        future.add_done_callback(lambda answer: self.mail.put((slot, method, answer)))
+        future.add_done_callback(lambda reply: self.mail.put((slot, method, reply)))
 
     def _serve(self, seconds: float) -> None:
         self._look_at_cluster()
         try:
-            slot, method, answer = self.mail.get(timeout=seconds)
+            slot, method, reply = self.mail.get(timeout=seconds)
         except queue.Empty:
             return
         if slot not in self.starting and self.at.get(slot.worker) is not slot:
@@ -206,7 +206,7 @@ class RayMaster(ElasticMaster):
         slot.busy = False
         errors = self.ray.exceptions
         try:
-            content = answer.result()
+            content = reply.result()
         except errors.RayTaskError as error:
             reason = " ".join(str(error.cause).split()).rstrip(".")
             raise WorkerFailed(f"a worker could not take a message ({reason}).") from error
@@ -216,7 +216,7 @@ class RayMaster(ElasticMaster):
         if isinstance(content, Failure):
             raise content.raised()
         if method == "step":
-            self._answered(slot, content if isinstance(content, Answer) else Answer(content, None, None))
+            self._replied(slot, content if isinstance(content, Reply) else Reply(content, None, None))
         elif method == "final_state":
             self.states[slot.worker] = self.coordinator.worker_state(slot.worker, content)
         elif content == "data":
@@ -227,17 +227,17 @@ class RayMaster(ElasticMaster):
         else:
             self._welcome(slot)
 
-    def _answered(self, slot: ActorSlot, answer: Answer) -> None:
+    def _replied(self, slot: ActorSlot, reply: Reply) -> None:
         coordinator = self.coordinator
-        if answer.state is not None:
-            coordinator.snapshots.hand_in(slot.worker, answer.state)
-        slot.kind = answer.kind or slot.kind
+        if reply.state is not None:
+            coordinator.snapshots.hand_in(slot.worker, reply.state)
+        slot.kind = reply.kind or slot.kind
         update = None
-        if answer.update is not None:
+        if reply.update is not None:
             assert slot.kind is not None
-            update = slot.kind._make(self._own(slot, answer.update))  # type: ignore[attr-defined]
+            update = slot.kind._make(self._own(slot, reply.update))  # type: ignore[attr-defined]
         now, version = self.clock.now(), coordinator.version
-        self._send_orders(coordinator.answer(slot.worker, update, now))
+        self._send_orders(coordinator.deliver(slot.worker, update, now))
         coordinator.served(now, self.clock.now(), version)
         if self.closing:
             self._call(slot, "final_state", slot.worker)

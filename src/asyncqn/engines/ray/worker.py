@@ -1,6 +1,6 @@
 """The worker's side of the Ray engine: an actor that computes, answers, and only then learns.
 
-Learning that takes a while runs in a thread of the actor's own once the answer is on its way, so that
+Learning that takes a while runs in a thread of the actor's own once the reply is on its way, so that
 it overlaps the journey of the message; the next computation waits for it.  This file does not know
 Ray: `ray.master` makes actors of its class.
 """
@@ -28,7 +28,7 @@ INLINE_LEARN_SECONDS = 3e-4
 
 
 class WorkerSetup(NamedTuple):
-    """What every worker of a run is told, once, through the object store."""
+    """Everything that a worker receives once, through the object store."""
 
     algorithm: Algorithm
     theta0: Array
@@ -38,7 +38,7 @@ class WorkerSetup(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """How to build the problem on the spot, and what must come of it."""
+    """Description by which a worker builds the problem, and what it must then find."""
 
     plain: Mapping[str, Any]
     kind: str
@@ -69,7 +69,7 @@ class Reference(NamedTuple):
         return problem
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """The update's values (None: rejected) with what goes along at times: its type, and a state owed."""
 
     update: tuple[Any, ...] | None
@@ -80,7 +80,7 @@ class Answer(NamedTuple):
 class Worker:
     """One actor; `prepare` first, then `step` again and again, `final_state` last.
 
-    It is its own link: what it sends is the answer to `step`.
+    It is its own link: what it sends is the reply to `step`.
     """
 
     sending_counts = True
@@ -116,7 +116,7 @@ class Worker:
 
     def step(
         self, message: tuple[Any, ...], order: tuple[Any, ...] | None = None
-    ) -> tuple[Any, ...] | Answer | Failure:
+    ) -> tuple[Any, ...] | Reply | Failure:
         """Compute on the iterate in `message`; where no order comes beside it, it is the first member.
 
         Most answers are the values of the update alone, for small messages are what Ray is slow at.
@@ -135,11 +135,11 @@ class Worker:
         elif (failed := self._learn()) is not None:
             return failed
         if self.update is None:
-            return Answer(None, None, self.state)
-        answer, known, self.told_kind = tuple(self.update), self.told_kind, True
+            return Reply(None, None, self.state)
+        sent, known, self.told_kind = tuple(self.update), self.told_kind, True
         if known and self.state is None:
-            return answer
-        return Answer(answer, None if known else type(self.update), self.state)
+            return sent
+        return Reply(sent, None if known else type(self.update), self.state)
 
     def final_state(self, worker: int) -> Arrays | Failure:
         """The worker's state after everything it computed."""

@@ -1,1 +1,2 @@
-"""Problems that a user brings: two functions, a torch module, a JAX loss."""
+"""Problems that a user brings: two functions, a torch module, a JAX loss, bounded parameters, libsvm
+files."""

@@ -1,6 +1,6 @@
-"""Constrained: a problem in parameters with bounds, as a problem on the whole real space.
+"""Constrained: a problem in bounded parameters, as a problem on the whole real space.
 
-A parameter phi with bounds is a function of a real number theta:
+A bounded parameter phi is a function of a real number theta:
 
     low < phi         phi = low + exp(theta)                     |dphi/dtheta| = exp(theta)
     phi < high        phi = high - exp(theta)                    |dphi/dtheta| = exp(theta)
@@ -37,7 +37,7 @@ class Bounded(Checked):
     name : str
         Name in tables and in ArviZ.
     size : int, optional
-        How many numbers it has, named `name[0]`, `name[1]` and so on; without it, one number, `name`.
+        Number of entries, named `name[0]`, `name[1]` and so on; without it, one number, `name`.
     low : float, default -inf
         Lower bound of the open interval; -inf where there is none.
     high : float, default inf
@@ -63,7 +63,7 @@ class Bounded(Checked):
 
     @property
     def names(self) -> list[str]:
-        """The name of every number."""
+        """The name of every entry."""
         return [self.name] if self.size is None else [f"{self.name}[{i}]" for i in range(self.size)]
 
 
@@ -79,7 +79,7 @@ class Constrained:
 
     Notes
     -----
-    `constrain` turns draws of theta into draws of phi; `sample` does so by itself, and names them. The
+    `constrain` turns draws of theta into draws of phi; `sample` does this by itself, and names them. The
     minimum of this problem is the mode of theta's density, not of phi's, because the density of theta
     includes the Jacobian.
 
@@ -108,17 +108,19 @@ class Constrained:
         self.names: list[str] = [name for one in parameters for name in one.names]
         require(
             len(self.names) == int(problem.dim),
-            f"the problem has dim = {problem.dim}, but the parameters are {len(self.names)} numbers.",
+            f"the problem has dim = {problem.dim}, but the parameters have {len(self.names)} entries in all.",
         )
         require(
             len({one.name for one in parameters}) == len(parameters),
-            "two parameters have the same name: rename one.",
+            "two parameters have the same name: rename one of them.",
         )
+        # The user's object is kept for its reference; the run calls the guarded one.
         self.problem, self._inner = problem, read_only(problem)
         self.parameters = list(parameters)
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)
         low = np.array([one.low for one in parameters for _ in one.names])
         high = np.array([one.high for one in parameters for _ in one.names])
+        # Masks instead of a loop over parameters: `constrain` is called for every gradient.
         self._below, self._above = (
             np.isfinite(low) & ~np.isfinite(high),
             ~np.isfinite(low) & np.isfinite(high),
@@ -149,31 +151,35 @@ class Constrained:
         return None if extra(self.problem, "grad_with_value") is None else self._grad_with_value
 
     def constrain(self, theta: Array) -> Array:
-        """phi of theta; of many at once along the last axis."""
+        """Return phi for theta; many theta may be stacked along the last axis."""
         theta = np.asarray(theta)
         with np.errstate(over="ignore"):
+            # tanh instead of 1 / (1 + exp(-theta)): it does not overflow. exp may, and infinity is then the
+            # right limit.
             grown, logistic = np.exp(theta), 0.5 + 0.5 * np.tanh(0.5 * theta)
         phi = np.where(self._below, self._low + grown, theta)
         phi = np.where(self._above, self._high - grown, phi)
         return np.where(self._between, self._low + self._width * logistic, phi).astype(theta.dtype)
 
     def unconstrain(self, phi: Array) -> Array:
-        """theta of phi, which must lie inside its bounds; for a `theta0`."""
+        """Return theta for phi, which must lie inside its bounds; for a `theta0`."""
         phi = np.asarray(phi, np.float64)
         with np.errstate(all="ignore"):
             inside = (phi - self._low) / self._width
             theta = np.where(self._below, np.log(phi - self._low), phi)
             theta = np.where(self._above, np.log(self._high - phi), theta)
             theta = np.where(self._between, np.log(inside) - np.log1p(-inside), theta)
+        # A point on or beyond a bound has an infinite or undefined logarithm, so finiteness is the test.
         outside = [name for name, good in zip(self.names, np.isfinite(theta)) if not good]
-        require(not outside, f"{', '.join(outside)} must lie inside its bounds.")
+        require(not outside, f"{', '.join(outside)} must lie strictly inside the bounds.")
         return theta
 
     def reference(self) -> dict[str, Any] | None:
-        """The reference of the problem inside, with the bounds; None where that has none."""
+        """Return the reference of the inner problem, with the bounds; None if the inner problem has none."""
         inside = reference_of(self.problem)
         if inside is None:
             return None
+        # JSON has no infinity.
         bounds = [
             {
                 "name": one.name,
@@ -187,7 +193,7 @@ class Constrained:
 
     @classmethod
     def from_reference(cls, problem: Problem, parameters: Sequence[dict[str, Any]]) -> Constrained:
-        """As it was, around the problem that was made again; a bound of None is infinite.
+        """Rebuild a problem around the inner one that was rebuilt; a bound of None is infinite.
 
         Parameters
         ----------
@@ -226,11 +232,12 @@ class Constrained:
 
     def _log_jacobian(self, theta: Array) -> float:
         size = np.abs(theta)
+        # log p (1 - p) = -|theta| - 2 log(1 + exp(-|theta|)), which cannot overflow.
         logistic = np.log(self._width) - size - 2.0 * np.log1p(np.exp(-size))
         return float(np.where(self._between, logistic, np.where(self._below | self._above, theta, 0.0)).sum())
 
     def _by_theta(self, theta: Array, out: Array) -> None:
-        """Turn a gradient by phi into one by theta, in place."""
+        """Convert a gradient in phi to one in theta, in place."""
         tanh = np.tanh(0.5 * theta)
         with np.errstate(over="ignore"):
             grown = np.exp(theta)

@@ -1,4 +1,8 @@
-"""FiniteSum: a problem given by two functions instead of a class."""
+"""FiniteSum: a problem defined by two functions instead of a class.
+
+The functions are called once when the object is made, because a mean in the place of a sum is a common
+mistake and would give a plausible but wrong result.
+"""
 
 from __future__ import annotations
 
@@ -77,18 +81,19 @@ class FiniteSum(RowSums):
         self._check_sums()
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """The start that was given, or zeros."""
+        """Return the given start, or zeros."""
         return self._start.copy()
 
     def losses(self, theta: Array, rows: Rows) -> float:
-        """The user's value, checked to be a number."""
+        """Return the user's value, checked to be a number."""
         total = self._value(_read_only(theta), _read_only(rows))
+        # A vector here is a loss per row; adding it up silently would hide a mistake in the gradient.
         if np.ndim(total) != 0 or not isinstance(total, (int, float, np.number, np.ndarray)):
             raise BadInput(f"value must return one number, the sum over the rows, not {_shown(total)}.")
         return float(total)
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        """The user's gradient, checked to be a vector."""
+        """Write the user's gradient to `out`, checked to be a vector."""
         g = self._grad(_read_only(theta), _read_only(rows))
         if np.shape(g) != (self.dim,):
             raise BadInput(
@@ -98,31 +103,33 @@ class FiniteSum(RowSums):
         out[:] = g
 
     def _check_sums(self) -> None:
-        """A row that occurs twice counts twice, where the first value is a number: a mean is told at once."""
+        """Raise `BadInput` if a row that occurs twice does not count twice: the functions then return
+        means."""
+        # Row 0 once, and row 0 twice.
         once, twice = np.zeros(1, np.int64), np.zeros(2, np.int64)
         one, two = self.losses(self._start, once), self.losses(self._start, twice)
         mean = abs(one) > 1e-12 and abs(two - one) <= 1e-6 * abs(one)
-        require(not mean, "value returns a mean over the rows: it must return their sum.")
+        require(not mean, "value returns a mean over the rows, but must return their sum.")
         g, h = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
         self.losses_with_grad(self._start, once, g)
         self.losses_with_grad(self._start, twice, h)
         mean = bool(np.abs(g).max() > 1e-12) and bool(np.abs(h - g).max() <= 1e-6 * np.abs(g).max())
-        require(not mean, "grad returns a mean over the rows: it must return the sum of their gradients.")
+        require(not mean, "grad returns a mean over the rows, but must return the sum of their gradients.")
 
 
 def _check_signature(name: str, function: Any) -> None:
-    """Refuse what cannot be called with theta and rows."""
+    """Raise `BadInput` for an object that cannot be called with theta and rows."""
     require(callable(function), f"{name} must be a function of theta and rows, not {_shown(function)}.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # compiled code may not tell
+        return  # compiled code may have no signature
     try:
         signature.bind(None, None)
     except TypeError:
         raise BadInput(
-            f"{name} must take two arguments, theta and rows, but takes {signature}: {name}(theta, rows) "
-            "gives the sum over these rows."
+            f"{name} must take two arguments, theta and rows, and return the sum over these rows, but its "
+            f"signature is {signature}."
         ) from None
 
 

@@ -1,8 +1,8 @@
 """from_jax: a JAX loss and its parameters as a problem; theta is the parameters in one vector.
 
-This file alone imports jax.  Batches are padded, by rows that weigh nothing, to a few sizes, so that XLA
-compiles a few times and not for every sample.  Compiled functions and arrays of JAX's stay in the process
-that made them; the data travel as NumPy arrays.
+This file alone imports jax.  Batches are padded with rows of weight 0 to a few sizes, so that XLA compiles a
+few times and not for every sample size.  Compiled functions and JAX arrays stay in the process that made
+them; the data are sent to other processes as NumPy arrays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from asyncqn.models.validation import chosen
 from asyncqn.parameters import checked, parameter
 from asyncqn.types import Array, Rows
 
-LEAST, MOST = 64, 4096
-"""Rows of the smallest and the largest batch; sizes double in between."""
+MIN_BATCH, MAX_BATCH = 64, 4096
+"""Rows of the smallest and the largest batch; sizes double in between, so there are seven."""
 
 
 @checked
@@ -32,7 +32,7 @@ def from_jax(
     *,
     prior: Prior = 0.0,
 ) -> JaxSum:
-    """Make a problem of a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
+    """Make a problem from a JAX loss: the sum of loss(params, batch) over all rows, and a Gaussian prior.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def from_jax(
 
 
 class JaxSum(RowSumsWithValue):
-    """What `from_jax` makes; `params` gives a theta as the pytree it stands for."""
+    """The problem that `from_jax` makes; `params` converts a theta to a pytree."""
 
     def __init__(self, loss: Callable[[Any, Any], Any], params: Any, data: Any, prior: float) -> None:
         jax = _jax()
@@ -78,8 +78,9 @@ class JaxSum(RowSumsWithValue):
         self._data = jax.tree_util.tree_map(np.asarray, data)
         leaves = jax.tree_util.tree_leaves(self._template)
         kinds = {leaf.dtype for leaf in leaves}
+        # JAX would compute float64 parameters in float32 without a word.
         wide = bool(jax.config.jax_enable_x64)
-        require(bool(leaves), "params holds no array: there is nothing to learn.")
+        require(bool(leaves), "params contains no array, so there is nothing to learn.")
         require(
             kinds in ({np.dtype(np.float32)}, {np.dtype(np.float64)}),
             "the arrays of params must all be float32, or all float64, not "
@@ -88,36 +89,38 @@ class JaxSum(RowSumsWithValue):
         (kind,) = kinds
         require(
             wide or kind == np.float32,
-            "params are float64, which JAX computes in float32 unless told otherwise: make them float32, or "
+            "params are float64, which JAX computes in float32 by default: make them float32, or "
             "call jax.config.update('jax_enable_x64', True) first.",
         )
         counts = {np.shape(leaf)[:1] for leaf in jax.tree_util.tree_leaves(self._data)}
         require(
             len(counts) == 1 and counts != {()},
-            "the arrays of data must have one row per data point each, but their lengths differ: "
+            "every array of data must have one row per data point, but their lengths differ: "
             f"{sorted(counts)}.",
         )
         ((n_data,),) = counts
         super().__init__(n_data, sum(leaf.size for leaf in leaves), kind, prior)
+        # `eval_shape` traces the loss without computing it, so the check is cheap for any model.
         two = self._batch(np.zeros(2, np.int64))
         shape = tuple(jax.eval_shape(loss, self._template, two).shape)
         require(
             shape == (2,),
-            "loss must return one number per row of the batch, so that rows that only fill it up can weigh "
+            "loss must return one number per row of the batch, because padding rows must weigh "
             f"nothing: for two rows it returns {'a single number' if shape == () else f'shape {shape}'}.",
         )
 
     def __getstate__(self) -> dict[str, Any]:
+        # Compiled functions cannot be sent to another process, which compiles its own.
         compiled = ("_unravel", "_value", "_value_and_grad")
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """The params that were given."""
+        """Return the given params as a vector."""
         leaves = _jax().tree_util.tree_leaves(self._template)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(-1) for leaf in leaves])
 
     def params(self, theta: Array) -> Any:
-        """`theta` as a pytree like the params that were given."""
+        """Return `theta` as a pytree like the given params."""
         require(
             np.shape(theta) == (self.dim,),
             f"theta must be a vector of dim = {self.dim} numbers, not of shape {np.shape(theta)}.",
@@ -125,11 +128,11 @@ class JaxSum(RowSumsWithValue):
         return self._unravel(np.asarray(theta, self.dtype))
 
     def losses(self, theta: Array, rows: Rows) -> float:
-        """The sum of the losses of `rows`."""
+        """Return the sum of the losses of `rows`."""
         return sum(float(self._value(theta, *padded)) for padded in self._batches(rows))
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
-        """The same, with its gradient; batches are added in float64."""
+        """Return the same, and write its gradient to `out`; batches are added in float64."""
         total, g = 0.0, np.zeros(self.dim)
         for padded in self._batches(rows):
             value, part = self._value_and_grad(theta, *padded)
@@ -163,13 +166,14 @@ class JaxSum(RowSumsWithValue):
         return _jax().tree_util.tree_map(lambda leaf: leaf[rows], self._data)
 
     def _batches(self, rows: Rows) -> Iterator[tuple[Array, Any]]:
-        """Weights and rows of each batch; a last one is filled up with its first row, which then weighs 0."""
-        chosen(rows, self.n_data)  # JAX would take the last row in place of one that does not exist
-        for first in range(0, len(rows), MOST):
-            some = rows[first : first + MOST]
-            size = LEAST
+        """Yield weights and rows of each batch; the last is padded with its first row, with weight 0."""
+        chosen(rows, self.n_data)  # JAX would silently clip an index that does not exist
+        for first in range(0, len(rows), MAX_BATCH):
+            some = rows[first : first + MAX_BATCH]
+            size = MIN_BATCH
             while size < len(some):
                 size *= 2
+            # Padding rows are real rows, so that the loss is finite there, but weigh nothing.
             weights = np.zeros(size, self.dtype)
             weights[: len(some)] = 1.0
             yield weights, self._batch(np.concatenate([some, np.full(size - len(some), some[0])]))

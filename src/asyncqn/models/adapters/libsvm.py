@@ -1,4 +1,4 @@
-"""Files in the libsvm format, `label index:value index:value ...` line by line, by scikit-learn's reader."""
+"""Files in the libsvm format, `label index:value index:value ...` per line, read by scikit-learn."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ def read_libsvm(
     except ImportError:
         raise MissingExtra("scikit-learn", "sklearn", "reading libsvm files") from None
     try:
+        # scikit-learn opens the path itself, and would also accept a pipe.
         check_input(path)
         X, y = load_svmlight_file(str(path), n_features=n_features, dtype=np.dtype(dtype))
     except BadInput:
         raise
     except FileNotFoundError:
         raise BadInput(f"there is no file {str(path)!r}: give the path of a libsvm file.") from None
-    except OSError as error:  # a folder, no permission, a broken archive
+    except OSError as error:  # a folder, a missing permission, or a broken archive
         raise BadInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise BadInput(f"{str(path)!r} is not a file in the libsvm format: {error}.") from None
-    require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has a line for every row.")
+    require(len(y) > 0, f"{str(path)!r} is empty: a libsvm file has one line per row.")
     return X, y

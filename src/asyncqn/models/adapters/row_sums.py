@@ -1,9 +1,9 @@
-"""What problems that users bring share: sums over rows, scaled to all data, and a prior counted once.
+"""The base of problems that users bring: sums over rows, scaled to all data, and a prior that counts once.
 
     U(theta) = sum_i f_i(theta) + (prior / 2) |theta|^2
 
-A subclass says how the f_i of some rows are summed; estimates from a sample, and values that come along
-with gradients, follow from that.
+A subclass defines how the f_i of some rows are summed; estimates from a sample, and values together with
+gradients, follow from that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncqn.types import Array, Rows
 
 
 class RowSums:
-    """A problem made of `losses` and `losses_with_grad`."""
+    """A problem defined by `losses` and `losses_with_grad`."""
 
     def __init__(self, n_data: int, dim: int, dtype: np.dtype[Any], prior: float) -> None:
         require(n_data >= 1, f"n_data must be an integer of at least 1, not {n_data!r}.")
@@ -29,31 +29,32 @@ class RowSums:
         return one_line(self, *self._words(), f"prior {self.prior:g}" if self.prior else "")
 
     def _words(self) -> tuple[str, ...]:
-        """Return what is summed, in words."""
+        """Return a description of what is summed."""
         return ()
 
     def losses(self, theta: Array, rows: Rows) -> float:
-        """The sum of f_i(theta) over `rows`."""
+        """Return the sum of f_i(theta) over `rows`."""
         raise NotImplementedError
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
-        """The same, with its gradient in `out`; None where the value would cost another pass."""
+        """Return the same, with its gradient in `out`; None if the value would cost another pass."""
         raise NotImplementedError
 
     def value(self, theta: Array) -> float:
-        """U(theta) over all rows."""
+        """Return U(theta) over all rows."""
         return self.value_rows(theta, np.arange(self.n_data))
 
     def value_rows(self, theta: Array, rows: Rows) -> float:
-        """The estimate of U(theta) from `rows`, the prior counted once."""
+        """Return the estimate of U(theta) from `rows`; the prior counts once."""
         return self._scaled(theta, rows, self.losses(theta, rows))
 
     def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        """The gradient of that estimate."""
+        """Write the gradient of that estimate to `out`."""
         self._with_grad(theta, rows, out)
 
     def _with_grad(self, theta: Array, rows: Rows, out: Array) -> float | None:
         total = self.losses_with_grad(theta, rows, out)
+        # The scaling applies to the data alone: the prior below counts once, whatever the sample.
         out *= self.n_data / len(rows)
         if self.prior:
             out += self.prior * theta
@@ -65,10 +66,10 @@ class RowSums:
 
 
 class RowSumsWithValue(RowSums):
-    """Where the value comes along with the gradient."""
+    """A problem whose value comes together with the gradient."""
 
     def grad_with_value(self, theta: Array, rows: Rows, out: Array) -> float:
-        """`grad` that returns `value_rows`, for the price of one pass."""
+        """Write `grad` to `out` and return `value_rows`, at the cost of one pass."""
         total = self._with_grad(theta, rows, out)
         assert total is not None
         return self._scaled(theta, rows, total)

@@ -1,7 +1,8 @@
 """from_torch: a torch module and a loss as a problem; theta is the module's parameters in one vector.
 
-This file alone imports torch.  A computation changes nothing: each thread calls a copy of the module with the
-parameters it is given, on one thread of torch's, so that equal arguments give equal bits on every engine.
+This file alone imports torch.  A computation has no side effects: each thread calls its own copy of the
+module with the given parameters, on one thread of torch, so that equal arguments give equal bits on every
+engine.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from asyncqn.parameters import ARRAY, checked, parameter
 from asyncqn.types import Array, Rows
 
 CHUNK = 4096
-"""Rows that go through the module at once: what it remembers for the gradient stays bounded."""
+"""Rows that pass through the module at once, so that the memory for gradients stays bounded."""
 
 
 @checked
@@ -40,18 +41,18 @@ def from_torch(
     *,
     prior: Prior = 0.0,
 ) -> TorchSum:
-    """A problem from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
+    """Make a problem from a torch module: the sum over rows of loss(module(x_i), y_i), and a Gaussian prior.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Its parameters that require a gradient are theta; the start is what it holds now.
+        The parameters that require a gradient are theta; their current values are the start.
     loss : torch loss or function
-        One of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), of which the sum
-        is taken; or your own function that returns one number per row.
+        One of torch's (a class of `torch.nn`, or a function with a parameter `reduction`), which is then
+        summed; or your own function that returns one number per row.
     X : tensor, array, or torch.utils.data.Dataset
         The rows; or a dataset of pairs (x, y), such as a `TensorDataset`, which is read once, into memory.
-        No DataLoader: asyncqn draws its own samples.
+        A DataLoader is refused, because asyncqn draws its own samples.
     y : tensor or array, optional
         One per row; None where X is a dataset.
     prior : float, default 0.0
@@ -60,7 +61,7 @@ def from_torch(
     Returns
     -------
     TorchSum
-        The problem; `problem.load(run.theta)` puts the answer into the module.  float32 stays float32.
+        The problem; `problem.load(run.theta)` puts the result into the module.  float32 stays float32.
 
     Examples
     --------
@@ -82,14 +83,14 @@ def from_torch(
     if isinstance(X, torch.utils.data.DataLoader):
         raise BadInput("X must be the data, not a DataLoader, which draws batches: pass loader.dataset.")
     if isinstance(X, torch.utils.data.Dataset):
-        require(y is None, "the dataset holds X and y: pass it alone, without y.")
+        require(y is None, "a dataset holds both X and y: pass it alone, without y.")
         X, y = _read_dataset(torch, X)
     require(y is not None, "y is missing: pass X and y, or a Dataset of pairs (x, y).")
     return TorchSum(module, _summed(torch, loss), X, y, prior)
 
 
 class TorchSum(RowSumsWithValue):
-    """What `from_torch` makes; `load` puts a theta into the module."""
+    """The problem that `from_torch` makes; `load` puts a theta into the module."""
 
     def __init__(self, module: Any, loss: Callable[..., Any], X: Any, y: Any, prior: float) -> None:
         torch = _torch()
@@ -97,7 +98,7 @@ class TorchSum(RowSumsWithValue):
         self.module, self._loss = module, loss
         self._names = [name for name, p in module.named_parameters() if p.requires_grad]
         parameters = [p for p in module.parameters() if p.requires_grad]
-        require(bool(parameters), "the module has no parameters to learn.")
+        require(bool(parameters), "the module has no parameter that requires a gradient to learn.")
         kinds = {p.dtype for p in parameters}
         require(
             kinds in ({torch.float32}, {torch.float64}),
@@ -126,6 +127,7 @@ class TorchSum(RowSumsWithValue):
         return (type(self.module).__name__, f"{self._X.dtype}".removeprefix("torch."))
 
     def __getstate__(self) -> dict[str, Any]:
+        # The copies belong to the threads of this process, and a thread-local object cannot be pickled.
         return {name: value for name, value in vars(self).items() if name != "_copies"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -133,8 +135,9 @@ class TorchSum(RowSumsWithValue):
         self._copies = threading.local()
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """Return what the module holds now."""
+        """Return the current parameters of the module."""
         torch = _torch()
+        # In the order of `parameters()`, which `_split` uses as well.
         parts = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
         start: Array = torch.cat(parts).numpy().copy()
         return start
@@ -152,7 +155,7 @@ class TorchSum(RowSumsWithValue):
                 mine.copy_(new)
 
     def losses(self, theta: Array, rows: Rows) -> float:
-        """The sum of the losses of `rows`."""
+        """Return the sum of the losses of `rows`."""
         torch = _torch()
         total = 0.0
         with _one_thread(torch), torch.no_grad():
@@ -162,10 +165,11 @@ class TorchSum(RowSumsWithValue):
         return total
 
     def losses_with_grad(self, theta: Array, rows: Rows, out: Array) -> float:
-        """The same, with its gradient; chunks are added in float64."""
+        """Return the same, and write its gradient to `out`; chunks are added in float64."""
         torch = _torch()
         total, g = 0.0, np.zeros(self.dim)
         with _one_thread(torch), torch.enable_grad():
+            # One leaf for all parameters: autograd then returns the gradient as one vector.
             flat, module = _vector(torch, theta).requires_grad_(), self._mine()
             for index in self._chunks(rows):
                 loss = self._chunk_loss(module, self._split(flat), index)
@@ -175,10 +179,10 @@ class TorchSum(RowSumsWithValue):
         return total
 
     def _check_first_rows(self, parts: list[Any]) -> None:
-        """Module, loss and data fit each other, and no row of y meets the answers of the others."""
+        """Raise `BadInput` unless module, loss and data fit, and each row meets only its own y."""
         module, y = self._mine(), self._y[:2]
         try:
-            with warnings.catch_warnings(action="ignore"):  # torch warns of what is refused below
+            with warnings.catch_warnings(action="ignore"):  # of broadcasting, refused below
                 answer = self._answer(module, parts, slice(0, len(y)))
                 both = float(self._chunk_loss(module, parts, slice(0, len(y))))
                 alone = sum(float(self._chunk_loss(module, parts, slice(i, i + 1))) for i in range(len(y)))
@@ -192,9 +196,10 @@ class TorchSum(RowSumsWithValue):
             ) from error
         shape = tuple(getattr(answer, "shape", y.shape))
         require(
+            # If outputs are broadcast against y, two rows together do not cost what they cost one by one.
             shape == tuple(y.shape) or abs(both - alone) <= 1e-3 * abs(both) or not np.isfinite(both),
-            f"the loss compares every answer with every y, for two rows of answers have shape {shape} and of "
-            f"y {tuple(y.shape)}: give both one shape, as by y.reshape(-1, 1).",
+            f"the loss compares every output with every y: the outputs of two rows have shape {shape} and "
+            f"their y {tuple(y.shape)}: give both the same shape, for example with y.reshape(-1, 1).",
         )
 
     def _answer(self, module: Any, parts: list[Any], index: slice | Any) -> Any:
@@ -211,7 +216,7 @@ class TorchSum(RowSumsWithValue):
         return loss
 
     def _split(self, flat: Any) -> list[Any]:
-        """theta as the module's parameters."""
+        """Return theta as the module's parameters."""
         return [part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes)]
 
     def _chunks(self, rows: Rows) -> Iterator[Any]:
@@ -223,15 +228,16 @@ class TorchSum(RowSumsWithValue):
                 yield torch.from_numpy(np.array(index[first : first + CHUNK], np.int64))
 
     def _mine(self) -> Any:
-        """This thread's copy of the module: a call with other parameters changes the module for a while."""
+        """Return this thread's copy of the module: a call with other parameters modifies it temporarily."""
         if not hasattr(self._copies, "module"):
             self._copies.module = copy.deepcopy(self.module)
         return self._copies.module
 
 
 def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
-    """X and y of a dataset of pairs, read item by item, with a progress bar on a terminal."""
+    """Return X and y of a dataset of pairs, read item by item, with a progress bar on a terminal."""
     wanted = "a Dataset must give pairs (x, y) of tensors or numbers, all of one shape"
+    # Its tensors can be used directly, without reading item by item.
     if isinstance(dataset, torch.utils.data.TensorDataset):
         require(
             len(dataset.tensors) == 2,
@@ -244,7 +250,7 @@ def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
     xs, ys = [], []
     for index in _with_bar(count):
         item = dataset[index]
-        require(isinstance(item, (tuple, list)) and len(item) == 2, f"{wanted}: item {index} is no pair.")
+        require(isinstance(item, (tuple, list)) and len(item) == 2, f"{wanted}: item {index} is not a pair.")
         xs.append(torch.as_tensor(item[0]))
         ys.append(torch.as_tensor(item[1]))
     try:
@@ -254,7 +260,7 @@ def _read_dataset(torch: Any, dataset: Any) -> tuple[Any, Any]:
 
 
 def _with_bar(count: int) -> Iterable[int]:
-    """The numbers below `count`; on a terminal, with a progress bar that vanishes at the end."""
+    """Return the numbers below `count`, on a terminal with a progress bar that vanishes at the end."""
     if not sys.stderr.isatty():
         return range(count)
     from rich.console import Console
@@ -274,7 +280,7 @@ def _torch() -> Any:
 
 @contextmanager
 def _one_thread(torch: Any) -> Iterator[None]:
-    """Inside the block this thread computes alone: sums that are shared out have other bits."""
+    """Compute on one thread inside the block: sums that are split between threads have other bits."""
     before = torch.get_num_threads()
     if before == 1:
         yield
@@ -287,12 +293,12 @@ def _one_thread(torch: Any) -> Iterator[None]:
 
 
 def _vector(torch: Any, theta: Array) -> Any:
-    """theta as a tensor that shares its memory where torch allows that."""
+    """Return theta as a tensor, which shares its memory where torch allows it."""
     return torch.from_numpy(theta if theta.flags.writeable else theta.copy())
 
 
 def _tensor(torch: Any, data: Any, kind: Any) -> Any:
-    """Data as a tensor, in the module's precision where it is not of integers."""
+    """Return data as a tensor, in the module's precision unless they are integers."""
     if isinstance(data, torch.Tensor):
         tensor = data.detach()
     else:
@@ -301,39 +307,40 @@ def _tensor(torch: Any, data: Any, kind: Any) -> Any:
             array.dtype.kind in "biuf", f"X and y must hold numbers, not {array.dtype}: encode those columns."
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The given NumPy array is not writ")  # nobody writes to it
+            warnings.filterwarnings("ignore", "The given NumPy array is not writ")  # the tensor is only read
             tensor = torch.from_numpy(array)
     return tensor.to(kind) if tensor.is_floating_point() else tensor
 
 
 def _summed(torch: Any, loss: Any) -> Callable[..., Any]:
-    """The loss as a sum over rows."""
+    """Return the loss as a sum over rows."""
     if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
         summed: Callable[..., Any] = copy.deepcopy(loss)
         summed.reduction = "sum"  # type: ignore[attr-defined]
         return summed
-    require(callable(loss), f"loss must be a function of the answer and y, not {type(loss).__name__}.")
+    require(callable(loss), f"loss must be a function of the output and y, not {type(loss).__name__}.")
     try:
         reduced = "reduction" in inspect.signature(loss).parameters
+    # Some built-in functions have no signature; they are treated as functions of one number per row.
     except (TypeError, ValueError):
         reduced = False
     return partial(loss, reduction="sum") if reduced else partial(_sum_over_rows, loss)
 
 
 def _sum_over_rows(loss: Callable[..., Any], answer: Any, y: Any) -> Any:
-    """A user's function of one number per row, summed."""
+    """Sum a user's loss of one number per row."""
     each = loss(answer, y)
     shape = tuple(getattr(each, "shape", ()))
     require(
         shape[:1] == (len(y),),
-        f"loss must return one number per row, {len(y)} here, so that a sum can be made of them: it "
+        f"loss must return one number per row, {len(y)} here, which asyncqn sums: it "
         f"returned {'a single number' if shape == () else f'shape {shape}'}.",
     )
     return each.sum()
 
 
 def _check_pure(torch: Any, module: Any) -> None:
-    """Refuse layers that are not a function of theta and the row alone while they train."""
+    """Raise `BadInput` for layers that, in training mode, are not a function of theta and the row alone."""
     nn = torch.nn
     for name, layer in module.named_modules():
         if not layer.training:
@@ -341,6 +348,7 @@ def _check_pure(torch: Any, module: Any) -> None:
         what = type(layer).__name__ + (f" '{name}'" if name else "")
         random = isinstance(layer, (nn.modules.dropout._DropoutNd, nn.RReLU))
         random = random or (isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0.0)
+        # In training mode its output depends on the other rows of the batch.
         batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
         stored = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
         if random or batch or stored:

@@ -1,0 +1,120 @@
+"""The stochastic phase of the table: when it is chosen, how it learns its step, and how it ends."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import asyncqn as aq
+from asyncqn.algorithms.quasi_newton import stochastic_phase
+from asyncqn.algorithms.quasi_newton.centred_table import Progress, Table
+from asyncqn.algorithms.quasi_newton.stochastic_phase import FALL, NOISE, POOR, SAFETY, Phase
+from asyncqn_recommender import MatrixFactorization
+
+
+def ratings(seed: int = 0) -> MatrixFactorization:
+    """A pattern of rank 2 at rank 3: the start near the mean rating lies beside a saddle."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(60 * 50, 1500, replace=False)
+    users, items = pairs // 50, pairs % 50
+    rows = rng.standard_normal((60, 2)), rng.standard_normal((50, 2))
+    values = 3.5 + (rows[0][users] * rows[1][items]).sum(axis=1) + 0.3 * rng.standard_normal(1500)
+    return MatrixFactorization(users, items, values, n_users=60, n_items=50, rank=3, dtype="float64")
+
+
+def test_it_is_chosen_where_rows_are_few_unless_the_problem_is_convex_or_parts_are_few() -> None:
+    factorization = ratings()
+    assert not aq.table_algorithm(aq.Mixture.random(n_data=4000, seed=0), 4, message=1.0).stochastic
+    assert aq.table_algorithm(factorization, 4, message=1.0).stochastic
+    assert not aq.table_algorithm(factorization, 4, message=100.0).stochastic  # 4 parts
+    assert not aq.table_algorithm(factorization, 200, message=1.0).stochastic  # 375 parts for 200 workers
+    for convex in (
+        aq.LogisticRegression.random(n_data=400, dim=20, seed=0),
+        aq.LinearGaussian.random(dim=20, n_data=400, seed=0),
+        aq.PoissonRegression.random(n_data=400, dim=20, seed=0),
+    ):
+        assert not aq.table_algorithm(convex, 4, message=0.5).stochastic
+
+
+def test_the_step_follows_from_curvature_staleness_and_parts() -> None:
+    # On U with Hessian B = diag(b), parts alike, Y = B S: in the norms of D, |Y| / |S| is at most max(b / D).
+    parts, b, metric = 240, np.array([2.0, 8.0, 4.0]), np.array([1.0, 2.0, 4.0])
+    table = Table.empty(parts, np.zeros(3))
+    table.S[:] = [1.0, -2.0, 0.5]
+    table.Y[:] = b * table.S
+    change = math.sqrt((table.S**2 * metric).sum())
+    expected = math.sqrt((table.Y**2 / metric).sum()) / change
+    progress = Progress(seen=parts, moved=40, rise=-80.0)
+    for staleness, wait in ((5.0, parts / NOISE), (99.0, 100.0)):
+        before = Phase(active=True, staleness=staleness)
+        copy = Table.empty(parts, np.zeros(3))
+        copy.S[:], copy.Y[:] = table.S, table.Y
+        after, phase = stochastic_phase._learn_step(copy, progress, before, metric)
+        assert phase.curvature == pytest.approx(expected, rel=1e-12)
+        assert phase.curvature <= (b / metric).max() * (1.0 + 1e-12)
+        assert phase.step == pytest.approx(SAFETY / (expected * wait), rel=1e-12)
+        assert (phase.fall, phase.compared, after.moved, after.rise) == (80.0, 40, 0, 0.0)
+        assert not copy.S.any()
+    # A step doubles at most, and an estimate of the curvature fades slowly.
+    small = Phase(active=True, curvature=100.0 * expected, step=1e-6)
+    _, phase = stochastic_phase._learn_step(table, progress, small, metric)
+    assert phase.curvature == pytest.approx(90.0 * expected, rel=1e-12)
+    assert phase.step == 2e-6
+
+
+def test_it_ends_after_poor_half_passes_in_a_row() -> None:
+    phase = Phase(active=True)
+    for fall, poor in ((10.0, 0), (FALL * 10.0 - 0.1, 1), (3.0, 0), (1.0, 1), (-2.0, POOR)):
+        phase = stochastic_phase._judge_half_pass(phase._replace(fall=20.0 * fall, compared=20))
+        assert phase.poor == poor
+    assert phase.best == 10.0
+    assert phase.gained == pytest.approx(10.0 + 2.4 + 3.0 + 1.0 - 2.0)
+
+
+@pytest.mark.parametrize("workers", [1, 5])
+def test_a_run_with_it_converges_to_a_stationary_point_below_the_start(workers: int) -> None:
+    problem = ratings()
+    algorithm = aq.TableLBFGS(parts=100, first=workers, stochastic=True)
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(workers, 1.0, 0.5)), seed=1)
+    assert run.status == "converged"
+    g = np.empty(problem.dim)
+    problem.grad(run.theta, np.arange(problem.n_data), g)
+    assert np.linalg.norm(g) <= 1e-6 * abs(run.fun)
+    assert run.fun < 0.5 * problem.value(run.theta0)
+
+
+def test_a_run_on_threads_replays_bit_for_bit() -> None:
+    problem = ratings()
+    run = aq.minimize(problem, aq.TableLBFGS(100, 3, stochastic=True), engine=aq.Threads(3), commits=1500)
+    again = aq.replay(run, problem=problem)
+    assert again.theta.tobytes() == run.theta.tobytes()
+    assert again.fingerprints.tolist() == run.fingerprints.tolist()
+
+
+class Cliff:
+    """Curvature grows steeply away from the minimum: at the start it is far above that of the end."""
+
+    dim, n_data = 5, 400
+
+    def __init__(self) -> None:
+        self.A = np.random.default_rng(0).standard_normal((self.n_data, self.dim))
+
+    def value(self, theta: np.ndarray) -> float:
+        with np.errstate(over="ignore"):
+            r = self.A @ (theta - 1.0)
+            return float(np.cosh(6.0 * r).sum())
+
+    def grad(self, theta: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        A = self.A[rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[:] = self.n_data / len(rows) * (6.0 * np.sinh(6.0 * (A @ (theta - 1.0))) @ A)
+
+
+def test_a_phase_that_makes_U_rise_turns_back_and_the_run_still_converges() -> None:
+    problem = Cliff()
+    algorithm = aq.TableLBFGS(parts=100, first=4, stochastic=True)
+    run = aq.minimize(problem, algorithm, engine=aq.Simulator(aq.Cluster(4, 1.0, 0.5)), theta0=np.zeros(5))
+    assert run.status == "converged"
+    assert np.allclose(run.theta, 1.0, atol=1e-4)
