@@ -45,6 +45,7 @@ class Cell:
     @property
     def key(self) -> str:
         """The name under which its records are kept."""
+        # The name of the class and not its module: cells keep their keys when code moves between files.
         text = json.dumps([type(self).__name__, to_json(self)], sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -65,6 +66,8 @@ class Finished(NamedTuple):
 @cache
 def code_digest() -> str:
     """Hash the source files and data of the packages, the versions in use and Python's."""
+    # A cell counts as computed by the present code only if nothing that could change a number has changed
+    # since, the numerical libraries included.
     digest = hashlib.sha256(platform.python_version().encode())
     for package in SOURCES:
         spec = find_spec(package)
@@ -94,6 +97,8 @@ class Store:
         self._tables: dict[str, str] = {}
         self._columns: dict[str, Record] = {}
         self._found: dict[str, Finished] = {}
+        # Tables first, the journal second: a cell that was computed again after a publication replaces the
+        # published one.
         for path in sorted(folder.glob("*.parquet")):
             self._read_table(path)
         self._read_journal()
@@ -117,6 +122,7 @@ class Store:
         """Keep a cell, in memory and in the journal."""
         self._found[cell.key] = finished
         self._tables[cell.key], self._columns[cell.key] = cell.table, cell.columns()
+        # One line of JSON per cell, written at once: what is lost in a crash is at most the cell under way.
         line = {"key": cell.key, "table": cell.table, "columns": cell.columns(), **finished._asdict()}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -133,6 +139,8 @@ class Store:
         for cell in {cell.key: cell for cell in cells}.values():
             if cell.key in self._found:
                 records, seconds, code = self._found[cell.key]
+                # Seconds are spread over the rows of a cell, so that their sum over the table is the time
+                # it took.
                 own = {"key": cell.key, "seconds": seconds / max(1, len(records)), "code": code}
                 told = {f"cell {name}": value for name, value in cell.columns().items()}
                 rows.setdefault(cell.table, []).extend({**own, **told, **record} for record in records)
@@ -145,7 +153,8 @@ class Store:
             key, seconds, code = row.pop("key"), row.pop("seconds"), row.pop("code")
             record = {name: value for name, value in row.items() if not name.startswith("cell ")}
             before = self._found.get(key, Finished([], 0.0, code))
-            self._found[key] = Finished([*before.records, record], before.seconds + seconds, code)
+            before.records.append(record)
+            self._found[key] = Finished(before.records, before.seconds + seconds, code)
 
     def _read_journal(self) -> None:
         """A line that was cut off is passed over."""
@@ -163,12 +172,14 @@ def compute(
     cells: Sequence[Cell], store: Store, processes: int = 1, tell: Tell = lambda done, note="": None
 ) -> None:
     """Compute the cells that are not in the store, in their order."""
+    # Experiments share cells; each is computed once.
     todo = [cell for cell in dict.fromkeys(cells) if store.get(cell) is None]
     done = len(dict.fromkeys(cells)) - len(todo)
     tell(done)
     began = time.monotonic()
     for count, (cell, finished) in enumerate(_computed(todo, processes), 1):
         store.add(cell, finished)
+        # Cells differ in length, so this is a rough estimate that improves.
         left = (time.monotonic() - began) / count * (len(todo) - count)
         tell(done + count, f"about {left / 60:.0f} min left" if count < len(todo) else "")
 
@@ -178,12 +189,14 @@ def _computed(cells: Sequence[Cell], processes: int) -> Iterator[tuple[Any, Fini
         yield from ((cell, _timed(cell)) for cell in cells)
         return
     with pool(processes) as executor:
+        # Cells are recorded in the order in which they end, so that a stop loses only those under way.
         waiting = {executor.submit(_timed, cell): cell for cell in cells}
         for future in as_completed(waiting):
             yield waiting[future], future.result()
 
 
 def _timed(cell: Cell) -> Finished:
+    # User and system time of this process and its children: a busy machine does not lengthen it.
     before = sum(os.times()[:4])
     records = cell.measure()
     return Finished(records, round(sum(os.times()[:4]) - before, 3), code_digest())

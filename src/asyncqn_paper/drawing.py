@@ -62,17 +62,23 @@ def panels(
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def few_decades(axis: Any) -> None:
-    """Plain numbers at 1, 2 and 5 on a logarithmic y axis that spans less than two decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def few_decades(axis: Any, which: str = "y") -> None:
+    """Plain numbers on a logarithmic axis ("x" or "y") that spans less than two decades.
 
-    low, high = axis.get_ylim()
+    Matplotlib labels such an axis with powers of ten, of which there may be none or one in view.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_ylim() if which == "y" else axis.get_xlim()
+    one = axis.yaxis if which == "y" else axis.xaxis
     if high < 100 * low:
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        # Below a factor of three 1, 2, 5 leave at most two labels, so ticks are spaced evenly in numbers.
+        narrow = high < 3.0 * low
+        one.set_major_locator(MaxNLocator(4) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+        one.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.3g}")
         )
-        axis.yaxis.set_minor_formatter(NullFormatter())
+        one.set_minor_formatter(NullFormatter())
 
 
 def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: dict[str, Any]) -> None:
@@ -84,6 +90,7 @@ def band(axis: Any, x: Any, middle: Any, low: Any, high: Any, label: str, look: 
 
 def save_figure(figure: Any, stem: Path) -> None:
     """Write `stem`.png."""
+    # Without the version of matplotlib in the file, equal figures have equal bytes.
     content = BytesIO()
     figure.savefig(content, format="png", dpi=120, metadata={"Software": ""})
     write_whole(stem.with_suffix(".png"), content.getvalue())

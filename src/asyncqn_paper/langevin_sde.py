@@ -134,11 +134,13 @@ def moments(field: LBFGSField, chains: Chains, corrected: bool, seed: int) -> Ve
     rng = np.random.Generator(np.random.Philox(key=[seed, 0x5DE]))
     at = Phase(rng.standard_normal((n, d)), rng.standard_normal((n, d)) / np.sqrt(beta))
     nothing, total, kept = np.zeros((n, d)), np.zeros((n, d + 1)), 0
+    # Times and not steps: a smaller h has more steps, and the same burn-in.
     first, last = int(chains.burn_in / h), int((chains.burn_in + chains.duration) / h)
     for k in range(last):
         H, correction = field.with_divergence(at.theta) if corrected else (field(at.theta), nothing)
         drift = Drift(H, model.gradient(at.theta), correction / beta)
         at = step_p(at, drift, h, gamma, beta, rng.standard_normal((n, d)))
+        # Neighbouring steps are nearly equal.
         if k >= first and k % 4 == 0:
             total[:, :d] += at.theta**2
             total[:, d] += model.value(at.theta)
@@ -151,6 +153,7 @@ def expected(field: LBFGSField, beta: float, corrected: bool = True) -> Vectors:
     without Gamma, of exp(-beta U) / H."""
     model = field.model
     d = model.dim
+    # Nine standard deviations of the widest law, exp(-beta |theta|^2 / 2).
     line = np.linspace(-9.0, 9.0, 601) / np.sqrt(beta)
     points = np.stack(np.meshgrid(*[line] * d, indexing="ij"), axis=-1).reshape(-1, d)
     U = model.value(points)

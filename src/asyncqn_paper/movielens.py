@@ -75,6 +75,7 @@ def start(model: MatrixFactorization, which: str, seed: int) -> Array:
     """Return where a run begins: a draw of the model's prior N(0, 1), or rows near the mean rating."""
     if which == "mean":
         return starting_point(model, None, seed)
+    # A stream of its own, so that the start does not depend on what else a seed is used for.
     draw = np.random.Generator(np.random.Philox(key=[seed, 0x9F10])).standard_normal(model.dim)
     return np.asarray(draw.astype(model.dtype))
 
@@ -98,6 +99,7 @@ def measure_steps(model: Problem, kind: str, given: dict[str, Any], steps: int =
         t0 = clock()
         update = method.step(iterate, local, model, task)
         t1 = clock()
+        # What a worker does after sending delays its next message, but not this one.
         local = method.learn(iterate, local, model, task)
         t2 = clock()
         iterate = method.apply(iterate, [update], Commit(1, [0], model.value))
@@ -123,6 +125,8 @@ def measured_cluster(timing: Timing, workers: int, payer: str = EVERYONE) -> Clu
 
     A message takes half of `timing.message`; where it is paid for, it keeps the master's link for that long.
     """
+    # The time of a message is the same whether it is paid or not: what the link keeps is taken from the
+    # latency.
     mean, half = timing.worker, timing.message / 2.0
     link, sending = PAYERS[payer]
     kept = half if link else 0.0

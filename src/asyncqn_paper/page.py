@@ -1,33 +1,48 @@
-"""docs/results/reproduction.md: the verdicts in one table, then the figures, the claims and the methods."""
+"""docs/results/reproduction.md: the verdicts in one table, then the figures, the claims and the methods.
+
+Nothing here measures or judges: `rules` gives outcomes and verdicts, `readings` says what their numbers are,
+`page_texts` holds the prose that no number enters.  A page is a function of the published tables, which
+`tests/paper/test_page.py` checks.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
-import re
+from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from asyncqn.storage import write_whole
 from asyncqn_paper.cells import Store
 from asyncqn_paper.drawing import save_figure, style
 from asyncqn_paper.experiment import Experiment
-from asyncqn_paper.page_texts import HEAD, METHODS
-from asyncqn_paper.rules import CLAIMS, DEPENDS, MAIN, ROWS, Claim, Outcome, Verdict, verdict_on
+from asyncqn_paper.page_texts import HEAD, METHODS, NOTES
+from asyncqn_paper.readings import reading, rule
+from asyncqn_paper.rules import (
+    CLAIMS,
+    DEPENDS,
+    FAILS,
+    HOLDS,
+    MAIN,
+    ROWS,
+    UNDECIDED,
+    Claim,
+    Outcome,
+    Verdict,
+    verdict_on,
+)
 
-SHOWN = {"fig2": "fig2-best", "fig3": "fig3-time", "fig4": "fig4-mb", "fig5": "fig5-linear", "theory": "bias"}
-"""The part of a claim whose number stands in the first table."""
-WHAT = {
-    "fig1": "largest gap",
-    "fig2-best": "least lead",
-    "fig3-time": "least fall",
-    "fig4-mb": "lead over mb",
-    "fig5-linear": "speedup",
-    "s1": "iterations",
-    "bias": "slope in h",
-    "title": "successes",
+SHOWN = {
+    "fig2": ("fig2-sgd", "fig2-best"),
+    "fig3": ("fig3-time",),
+    "fig4": ("fig4-mb", "fig4-gain"),
+    "fig5": ("fig5-linear", "fig5-unstable"),
+    "theory": ("bias", "ergodic"),
 }
+"""The parts of a claim whose numbers stand in the first table: those on which its verdict turns."""
 SAYS = {
     "fig1": "simulations reflect real runs",
     "fig2": "as-L-BFGS best, mb-L-BFGS slowed by σ_w², a-SGD slow",
@@ -38,8 +53,9 @@ SAYS = {
     "theory": "ergodic error O(1/(Nh) + max(1, l)h + 1/β)",
     "title": "noise finds better minima",
 }
-"""The claims of the first table in few words; what its numbers are, the sections below say."""
-EXPERIMENT_OF = {"Fig. S1": "fig5", "theory": "theory", "title": "title", "remarks": "remarks"}
+"""The claims of the first table in few words."""
+ROWS_OF = {"fig5": ("Fig. 5", "Fig. S1")}
+"""The rows that an experiment serves, where they are not its heading."""
 
 Judged = dict[str, tuple[Verdict, list[Outcome]]]
 
@@ -53,12 +69,17 @@ def judged(experiments: Sequence[Experiment], store: Store, full: bool) -> Judge
     return {name: (verdict_on(mine), mine) for name, mine in found.items()}
 
 
-def number(claim: Claim, outcome: Outcome) -> str:
-    """The estimate and its error, in the claim's unit."""
-    if claim.ratio:
-        ratio = math.exp(outcome.value)
-        return f"×{ratio:.2f} ± {ratio * outcome.error:.2f}"
-    return f"{outcome.value:.2f} ± {outcome.error:.2f}"
+def measured(name: str, found: Judged) -> str:
+    """Return what the first table says of a claim: numbers of the median setting, the runs, the counts."""
+    verdict, _ = found[name]
+    # The median setting and not the best: the counts say how many settings agree with it.
+    middles = [(CLAIMS[part], median_outcome(found[part][1])) for part in SHOWN.get(name, (name,))]
+    told = [reading(claim, middle) for claim, middle in middles if middle is not None]
+    if not told:
+        return "not run"
+    counts = "/".join(map(str, verdict.counts))
+    runs = max(middle.runs for _, middle in middles if middle is not None)
+    return f"{', '.join(told)}; n={runs}; {counts}"
 
 
 def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -67,104 +88,125 @@ def median_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
     return known[len(known) // 2] if known else None
 
 
-def measured(name: str, found: Judged) -> str:
-    """Return what the first table says of a claim: a number of the median setting, the counts, the runs."""
-    shown = SHOWN.get(name, name)
-    verdict, _ = found[name]
-    middle = median_outcome(found[shown][1])
-    if middle is None:
-        return "not run"
-    counts = "/".join(map(str, verdict.counts))
-    runs = f", {middle.runs} runs" if middle.runs else ""
-    return f"{WHAT[shown]} {number(CLAIMS[shown], middle)}{runs}; {counts}"
-
-
-def word(verdict: Verdict) -> str:
-    """The verdict in words."""
+def word(verdict: Verdict, outcomes: Sequence[Outcome]) -> str:
+    """The verdict in words; one that depends on an axis says where on it the claim holds."""
     if verdict.word != DEPENDS:
         return f"**{verdict.word}**"
-    at = (
-        f" (holds at {', '.join(verdict.holds_at)})" if verdict.holds_at and len(verdict.holds_at) < 3 else ""
-    )
-    return f"**depends on** {verdict.axis}{at}"
+    decided: dict[str, Counter[str]] = {}
+    for found in outcomes:
+        if found.end != UNDECIDED:
+            decided.setdefault(found.choices.get(verdict.axis, ""), Counter())[found.end] += 1
+    fails_at = [value for value in decided if value not in verdict.holds_at]
+    if verdict.holds_at and fails_at:
+        # Whichever list is shorter says the same.
+        few = len(verdict.holds_at) <= len(fails_at)
+        at = f"holds at {', '.join(verdict.holds_at)}" if few else f"fails at {', '.join(fails_at)}"
+    else:
+        # Most settings hold at every value, or at none: name the one that differs most from the others.
+        ends = (FAILS, "fails most often at") if verdict.holds_at else (HOLDS, "holds most often at")
+        value, counts = max(decided.items(), key=lambda one: one[1][ends[0]] / sum(one[1].values()))
+        at = f"{ends[1]} {value}: {counts[ends[0]]} of {sum(counts.values())}"
+    return f"**depends on** {verdict.axis} ({at})"
+
+
+def heading(experiment: Experiment) -> str:
+    """The heading of an experiment: "Fig. 2", "Theory"."""
+    name = experiment.name
+    return name.replace("fig", "Fig. ") if name.startswith("fig") else name.capitalize()
 
 
 def anchor(row: str) -> str:
-    """The heading that a row links to."""
-    return EXPERIMENT_OF.get(row, row.lower().replace(". ", ""))
+    """The address of the heading that a row links to."""
+    return "fig-5" if row == "Fig. S1" else row.lower().replace(". ", "-")
 
 
-def share(experiment: Experiment, store: Store, full: bool) -> tuple[int, int]:
-    """The finished cells of an experiment, and all of them."""
-    cells = list(dict.fromkeys(cell for batch in experiment.cells(full) for cell in batch))
-    return len(store.finished(cells)), len(cells)
+def rows_of(experiment: Experiment) -> tuple[str, ...]:
+    """The rows of the first table whose claims an experiment judges."""
+    return ROWS_OF.get(experiment.name, (heading(experiment), experiment.name))
 
 
-def first_table(found: Judged, shares: dict[str, tuple[int, int]]) -> list[str]:
-    """One line per figure of the paper; a verdict on a part of the cells says so."""
+class Extent(NamedTuple):
+    """The finished cells, all cells, and the processor hours that the finished ones took."""
+
+    done: int
+    all: int
+    hours: float
+
+    @property
+    def whole(self) -> bool:
+        """Return whether nothing is left to compute."""
+        return self.done == self.all
+
+    def __str__(self) -> str:
+        hours = f"{self.hours:.1f}" if self.hours >= 1.0 else f"{self.hours:.2f}"
+        if self.whole:
+            return f"All {self.all:,} cells are finished; they took {hours} processor hours."
+        took = f"{hours} processor hours"
+        return f"**{self.done:,} of {self.all:,} cells are finished** ({took}); the others are not run."
+
+
+def extent(experiments: Sequence[Experiment], store: Store, full: bool) -> Extent:
+    """Return how much of these experiments is finished; a cell that two of them use counts once."""
+    cells = {cell: None for one in experiments for batch in one.cells(full) for cell in batch}
+    done = store.finished(list(cells))
+    return Extent(len(done), len(cells), sum(one.seconds for one in done) / 3600.0)
+
+
+def first_table(found: Judged, extents: dict[str, Extent]) -> list[str]:
+    """One line per figure of the paper; `extents` by row. A verdict on a part of the cells says so."""
     lines = [
-        "| | the paper says | we measure; settings hold/fail/undecided | verdict |",
+        "| | the paper says | we measure (median setting, n runs); settings hold/fail/undecided | verdict |",
         "|---|---|---|---|",
     ]
     for row in ROWS:
         claim = CLAIMS[MAIN[row]]
-        done, of = shares[anchor(row)]
-        verdict = found[claim.id][0]
-        part = f" so far ({100 * done / of:.1f} % run)" if sum(verdict.counts) and done < of else ""
-        told = measured(claim.id, found)
-        lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {word(verdict)}{part} |")
+        verdict, outcomes = found[claim.id]
+        part = ", so far" if sum(verdict.counts) and not extents[row].whole else ""
+        told, ruling = measured(claim.id, found), word(verdict, outcomes)
+        lines.append(f"| [{row}](#{anchor(row)}) | {SAYS[claim.id]} | {told} | {ruling}{part} |")
     return lines
 
 
 def claims_table(claims: Sequence[Claim], found: Judged, whole: bool) -> list[str]:
     """One line per claim: what is measured, the counts, the verdict; `whole`: all cells are finished."""
     lines = [
-        "| claim | holds if | median setting | holds/fails/undecided | verdict |",
+        "| claim | holds if | median setting | hold/fail/undecided | verdict |",
         "|---|---|---|---|---|",
     ]
     for claim in claims:
         verdict, outcomes = found[claim.id]
         middle = None if claim.parts else median_outcome(outcomes)
-        told = "" if middle is None else number(claim, middle)
+        told = "" if middle is None else reading(claim, middle)
         counts = "/".join(map(str, verdict.counts))
-        part = "" if whole or not any(outcome.runs for outcome in outcomes) else " so far"
-        rule = re.sub(r" \([^)]{40,}\)", "", claim.rule).replace("|", "\\|")
-        lines.append(f"| {claim.text} ({claim.where}) | {rule} | {told} | {counts} | {word(verdict)}{part} |")
+        part = "" if whole or not any(outcome.runs for outcome in outcomes) else ", so far"
+        ruling = word(verdict, outcomes)
+        lines.append(f"| {claim.text} ({claim.where}) | {rule(claim)} | {told} | {counts} | {ruling}{part} |")
     return lines
 
 
-def extent(experiment: Experiment, store: Store, full: bool) -> str:
-    """Return how much of an experiment is finished, and what it took."""
-    cells = list(dict.fromkeys(cell for batch in experiment.cells(full) for cell in batch))
-    done = store.finished(cells)
-    hours = sum(one.seconds for one in done) / 3600.0
-    if len(done) == len(cells):
-        return f"All {len(cells)} cells, {hours:.2f} processor hours."
-    took = f"{hours:.2f} processor hours"
-    return f"**{len(done)} of {len(cells)} cells are finished** ({took}); the others are not run."
-
-
 def page(experiments: Sequence[Experiment], store: Store, full: bool, figures: dict[str, list[str]]) -> str:
-    """The text."""
+    """The text of the page; `figures` are the names of the pictures by experiment."""
     found = judged(experiments, store, full)
-    shares = {one.name: share(one, store, full) for one in experiments}
+    extents = {one.name: extent([one], store, full) for one in experiments}
+    by_row = {row: extents[one.name] for one in experiments for row in rows_of(one)}
     head = HEAD if full else HEAD.replace("full size", "quick size, for a look only")
-    lines = [head, *first_table(found, shares), ""]
+    lines = [head, *first_table(found, by_row), "", str(extent(experiments, store, full)), ""]
     for experiment in experiments:
-        lines += [f"## {experiment.name}", "", f"**{experiment.title}.**", ""]
+        stop = "" if experiment.title.endswith("?") else "."
+        lines += [f"## {heading(experiment)}", "", f"**{experiment.title}{stop}**", ""]
         for name in figures.get(experiment.name, []):
             lines += [f"![{experiment.title}](figures/{name}.png)", ""]
-        lines += [f"{experiment.caption}", ""]
-        rows = {"fig5": ("Fig. 5", "Fig. S1"), "fig1": ("Fig. 1",), "fig2": ("Fig. 2",), "fig3": ("Fig. 3",)}
-        rows |= {"fig4": ("Fig. 4",), "theory": ("theory",), "title": ("title",), "remarks": ("remarks",)}
-        mine = [claim for claim in CLAIMS.values() if claim.row in rows[experiment.name]]
-        done, of = shares[experiment.name]
-        lines += [*claims_table(mine, found, done == of), "", extent(experiment, store, full), ""]
+        lines += [experiment.caption, ""]
+        mine = [claim for claim in CLAIMS.values() if claim.row in rows_of(experiment)]
+        lines += [*claims_table(mine, found, extents[experiment.name].whole), ""]
+        lines += [NOTES[experiment.name]] if experiment.name in NOTES else []
+        lines += [str(extents[experiment.name]), ""]
     return "\n".join([*lines, METHODS])
 
 
 def every_setting(found: Judged) -> str:
     """Every setting with its outcome and numbers, as CSV."""
+    # One column per axis of any claim; a claim leaves those of others empty.
     axes = list(dict.fromkeys(axis for _, mine in found.values() for o in mine for axis in o.choices))
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -182,6 +224,8 @@ def write_page(experiments: Sequence[Experiment], store: Store, full: bool, path
     figures: dict[str, list[str]] = {}
     with style():
         for experiment in experiments:
+            # An experiment without runs has no figure: what is computed without them, such as Gamma, is in
+            # the table.
             if any(found.runs for found in experiment.outcomes(store.get, full)):
                 drawn = experiment.draw(store.get, full)
                 figures[experiment.name] = list(drawn)

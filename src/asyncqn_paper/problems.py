@@ -118,9 +118,11 @@ class AlikeRows:
 @cache
 def _alike(problem: AlikeRows) -> LinearGaussian:
     rng = np.random.Generator(np.random.Philox(key=[problem.draw, 0xA11CE]))
+    # Rows differ by a tenth: without it A has rank one and all other directions only the prior.
     A = 0.1 * rng.standard_normal((N_Y, DIM)) / np.sqrt(DIM)
     for k in range(problem.directions):
         A[k :: problem.directions, 2 * k : 2 * k + 2] += np.sqrt(0.5)
+    # The noise of the rows changes the largest eigenvalue a little; the scale makes it exact.
     A *= np.sqrt(problem.top * NOISE / np.linalg.eigvalsh(A.T @ A)[-1])
     truth = rng.standard_normal(DIM)
     return LinearGaussian(A, A @ truth + np.sqrt(NOISE) * rng.standard_normal(N_Y), NOISE)

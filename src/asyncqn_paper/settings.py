@@ -65,8 +65,10 @@ def cluster(kind: str, workers: int, variance: float, rows: float = N_OMEGA, pay
 
     An exchange of messages takes 10 units; what of them keeps the master's link, `payer` says.
     """
+    # The table's time of a gradient is proportional to its rows.
     mean = 1000.0 * rows / N_Y + PRODUCTS.get(kind, 0.0)
     link, sending = PAYERS[payer]
+    # An exchange takes ten units under every payer; only who waits for it differs.
     message = MESSAGE - link * (1.0 if sending == "free" else 2.0)
     return Cluster(
         workers,

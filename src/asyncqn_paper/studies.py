@@ -65,6 +65,7 @@ class GaussianProblem(TuningProblem):
         return self.problem.model()
 
     def cluster(self, parameters: Mapping[str, Any]) -> Cluster:
+        # A block method reads a part of the data per step, a stochastic one its batch.
         rows = N_Y / parameters["parts"] if "parts" in parameters else parameters.get("batch", N_OMEGA)
         return cluster(self.algorithm, self.workers, self.variance, rows, self.payer)
 

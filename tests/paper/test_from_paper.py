@@ -50,7 +50,7 @@ def test_the_command_line_runs_the_papers_setting(capfd, tmp_path):
     assert (manifest["problem"]["dim"], manifest["problem"]["n_data"]) == (100, 600)
     assert aq.load_run(tmp_path / "run").algorithm == aq.AsyncSGD(h=1e-5, batch=6)
     for arguments, sentence in (
-        (["--paper", "ml-1m"], "the paper simulates linear-gaussian alone"),
+        (["--paper", "ml-1m"], "the paper simulates only linear-gaussian"),
         (["--paper", "linear-gaussian", "--algorithm", "sgd"], "the paper has no numbers for 'sgd'"),
     ):
         code, _, err = call(capfd, "simulate", *arguments)

@@ -9,10 +9,11 @@ from independent import OwnNumbers, Problem, Timing, asynchronous, rounds
 
 from asyncqn import Simulator, starting_point
 from asyncqn.core.streams import Stream
+from asyncqn.lab import HOPELESS
 from asyncqn.types import Request
 from asyncqn_paper.figures.fig2 import BASE, BY_PAIRS, H0, INTEGRATOR, ORACLE, PAYS, PROBLEM, Setting
 from asyncqn_paper.figures.gaussian import model
-from asyncqn_paper.settings import ANSWERS, EVERYONE, NAMES, TREE, algorithm, cluster
+from asyncqn_paper.settings import ANSWERS, EVERYONE, NAMES, NOBODY, TREE, algorithm, cluster
 
 
 class SameNumbers:
@@ -104,3 +105,30 @@ def test_fresh_cells_agree_within_their_errors_with_numbers_of_its_own(
         assert None not in theirs
         apart = np.log(ours) - np.log(theirs)
         assert abs(apart.mean()) < 3.5 * apart.std(ddof=1) / np.sqrt(len(apart)) + 0.01, kind
+
+
+EXPLODING = [
+    ("five-directions-8", EVERYONE, 200.0, "explicit", BY_PAIRS),
+    ("five-weak-10", ANSWERS, 900.0, "explicit", BY_PAIRS),
+    ("five-weak-10", TREE, 50.0, "modified", ORACLE),
+    ("three-weak-39", NOBODY, 200.0, "explicit", BY_PAIRS),
+]
+
+
+@pytest.mark.parametrize(("problem", "payer", "variance", "integrator", "h0"), EXPLODING)
+def test_where_as_lbfgs_explodes_it_does_so_in_both_programs(problem, payer, variance, integrator, h0):
+    """With the same random numbers and with its own: an explosion belongs to the method, not to a program."""
+    setting = Setting({**BASE, PROBLEM: problem, PAYS: payer, INTEGRATOR: integrator, H0: h0})
+    given, machines = setting.parameters("as-lbfgs"), cluster("as-lbfgs", 40, variance, payer=payer)
+    curve, timing = setting.curve("as-lbfgs", variance, 1), plain(machines)
+    for seed in range(7000, 7003):
+        assert curve.run(algorithm("as-lbfgs", given), machines, seed)["lost"]
+        gaussian = model(problem, seed % 5)
+        data = Problem(gaussian.A, gaussian.y, gaussian.noise_var)
+        theta0 = starting_point(gaussian, None, seed)
+        for numbers in (SameNumbers(seed, machines), OwnNumbers(seed, timing)):
+            path = asynchronous(
+                data, "as-lbfgs", with_defaults(given), timing, numbers, theta0, target=0.05, limit=6000.0,
+                hopeless=HOPELESS,
+            )  # fmt: skip
+            assert path.error(path.thetas[-1]) > HOPELESS * max(1.0, path.error(theta0))

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from asyncqn_paper.figures.fig4 import closed, last, race
+from asyncqn_paper.figures.fig5 import stable
 from asyncqn_paper.rules import (
     CLAIMS,
     DEPENDS,
@@ -103,3 +105,30 @@ def test_every_row_has_a_main_claim_and_every_claim_its_rule_and_existing_parts(
         assert claim.rule
         assert set(claim.parts) <= set(CLAIMS)
         assert len(claim.text.split()) <= 30
+
+
+def rows(*rmse, step=1.0):
+    return [
+        {"time": k * step, "commit": 20 * k, "rmse": value, "grad_norm": 1.0} for k, value in enumerate(rmse)
+    ]
+
+
+def test_a_run_that_diverges_and_is_stopped_early_does_not_win_the_race():
+    """It counts as the whole run, not as the short time until its stop."""
+    steady, quick = rows(4.0, 3.5, 3.0, 2.5, 2.0), rows(4.0, 2.0, 1.5, 1.2, 1.0)
+    exploded = rows(4.0, 3.8, 1e9)
+    faster = race([steady] * 4, [quick] * 4)
+    assert math.exp(faster.value) == pytest.approx(4.0)
+    assert race([steady] * 4, [exploded] * 4).value == pytest.approx(0.0)
+    assert race([exploded] * 4, [quick] * 4).value == pytest.approx(math.log(4.0 / 4.0))
+    assert race([exploded] * 4, [exploded] * 4) == "a pair of runs diverged"
+    worse = rows(4.0, 4.1, 4.2, 4.3, 4.4)
+    assert race([worse] * 4, [quick] * 4) == "both start there"
+
+
+def test_a_run_that_ends_before_its_time_has_diverged_between_two_rows():
+    short = rows(4.0, 3.8, 3.7)
+    assert last(short) == 3.7
+    assert last(closed(short, "time", 4.0)) == math.inf
+    assert stable(closed(short, "commit", 80)) == 0.0
+    assert closed(short, "commit", 40) is short

@@ -14,6 +14,7 @@ from asyncqn.core.schedule import Schedule
 from asyncqn.core.streams import Stream
 from asyncqn.runs.execution import run_schedule
 from asyncqn.types import Commit, Task
+from asyncqn_paper.figures.theory_cells import problem
 from asyncqn_paper.langevin_sde import (
     LINE,
     PLANE,
@@ -281,3 +282,34 @@ def test_a_step_of_the_sde_moves_theta_by_order_h_and_p_by_order_root_h():
     theta, p = (math.log(big / small) / math.log(4.0) for big, small in zip(*moved, strict=True))
     assert theta == pytest.approx(1.0, abs=0.02)
     assert p == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("delay", [1, 4, 9, 19])
+def test_friction_that_is_stale_is_stable_only_below_a_limit_of_its_own(delay):
+    """u_{n+1} = u_n - gamma' u_{n-l}: roots of z^{l+1} - z^l + gamma' leave the unit circle at the limit."""
+
+    def radius(gamma):
+        polynomial = np.zeros(delay + 2)
+        polynomial[[0, 1, -1]] = 1.0, -1.0, gamma
+        return np.abs(np.roots(polynomial)).max()
+
+    limit = 2.0 * math.sin(math.pi / (2.0 * (2 * delay + 1)))
+    assert radius(0.999 * limit) < 1.0 < radius(1.001 * limit)
+    if delay == 19:
+        assert limit < ASLBFGS.from_paper("ml-1m").gamma, "the table's friction is too large for W = 20"
+
+
+def test_the_second_moment_falls_as_one_over_beta_about_the_minimum_and_not_about_the_origin():
+    """Assumption 6 bounds beta times the moment by a constant: there is none about the origin."""
+    model, betas = problem("quadratic"), np.array([1.0, 10.0, 100.0, 1000.0])
+    rng = np.random.default_rng(0)
+    factor = np.linalg.cholesky(np.linalg.inv(model.precision))
+    slopes = []
+    for centre in (model.optimum_theta, np.zeros(model.dim)):
+        moments_ = []
+        for beta in betas:
+            drawn = model.optimum_theta + rng.standard_normal((4000, model.dim)) @ factor.T / np.sqrt(beta)
+            moments_.append(beta * ((drawn - centre) ** 2).sum(axis=1).mean())
+        slopes.append(np.polyfit(np.log(betas), np.log(moments_), 1)[0])
+    assert slopes[0] == pytest.approx(0.0, abs=0.02)
+    assert slopes[1] > 0.7

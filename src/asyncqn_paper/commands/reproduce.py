@@ -27,6 +27,7 @@ def reproduce(
 
     The full size takes hours. Stop it when you like: `--publish` then writes the page of what is finished.
     """
+    from asyncqn.errors import BadInput
     from asyncqn_paper.catalogue import find
     from asyncqn_paper.cells import Store
     from asyncqn_paper.cells import compute as compute_cells
@@ -35,13 +36,21 @@ def reproduce(
     wanted = find(names or [])
     folder = output / "tables" if full else output / "quick" / "tables"
     store = Store(folder, any_code=full)
+    # The first batches of all experiments come before the second batch of any: a run that is stopped early
+    # has a little of everything instead of one figure.
     batches = zip_longest(*(experiment.cells(full) for experiment in wanted), fillvalue=[])
     cells = [cell for batch in batches for cell in chain.from_iterable(batch)]
+    if not compute and not len(store):
+        hint = "those of the repository are in docs/results"
+        raise BadInput(
+            f"there are no finished cells in {folder}: name another folder with --output ({hint})."
+        )
     if compute:
         count = len(dict.fromkeys(cells))
         out.say(f"{count} cells, of which {len(store.finished(list(dict.fromkeys(cells))))} are finished")
         with out.progress("cells", count) as tell:
             compute_cells(cells, store, processes, tell)
+    # The page always shows all experiments, whichever were computed in this call.
     everything = find([])
     store.publish([cell for one in everything for batch in one.cells(full) for cell in batch])
     store = Store(folder, any_code=full)  # the page is drawn from the tables, which round their numbers

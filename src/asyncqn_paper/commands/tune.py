@@ -137,6 +137,7 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
                 f"--timing must be three times in seconds, such as 6e-4,2e-5,1e-3, not '{given}'."
             ) from None
         return Timing(step, commit, messages)
+    # A study that continues keeps its clock: trials timed on two machines cannot be compared.
     if path.exists():
         stored = load_study(path).problem
         if set(Timing._fields) <= set(stored):
@@ -144,4 +145,5 @@ def _timing(algorithm: str, ratings: str, given: str | None, path: Path) -> Timi
     table = parameters(size_of(ratings), model(ratings).n_data)
     if algorithm not in table:
         raise BadInput(f"ratings are tuned for {', '.join(table)}, not for {algorithm}.")
+    # Three digits, so that the command that is printed repeats the study exactly.
     return Timing(*(float(f"{t:.3g}") for t in measure_timing(ratings, algorithm, table[algorithm])))

@@ -15,8 +15,8 @@ from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import VARIANTS, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig2 import INTEGRATOR, PAYS, START
-from asyncqn_paper.figures.fig4 import along, race
-from asyncqn_paper.figures.verdict_grid import verdict_grid
+from asyncqn_paper.figures.fig4 import along, closed, race
+from asyncqn_paper.figures.verdicts import verdict_bars
 from asyncqn_paper.movielens import STARTS, TIMINGS, measured_cluster, model, parameters, set_of, start
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import UNDECIDED, Estimate, Outcome, above, all_of
@@ -73,6 +73,8 @@ def run_of(choices: Choices, workers: int, seed: int, full: bool, share: float =
     """The cell of one run; `share` of the step h of the SDE: h' falls by its square, gamma' by itself."""
     name, n_data = set_of(full)
     own = parameters("1m", n_data)["as-lbfgs"]
+    # Half the step of the SDE, not half of h': the friction has to fall with it, or the scheme is another
+    # one.
     own |= {"h": share**2 * own["h"], "gamma": share * own["gamma"], "integrator": choices[INTEGRATOR]}
     place = (name, choices[START], choices[PAYS], given(own), workers)
     return Speedup(*place, COMMITS if full else 200, seed)
@@ -94,9 +96,11 @@ def _rows(get: Get, full: bool, choices: Choices) -> dict[tuple[int, float], lis
     _, workers, seeds = _size(full)
     found = {}
     for W, share in sorted({*DECIDING, *((W, 1.0) for W in workers)}, key=lambda one: (-one[1], one[0])):
-        runs = [get(run_of(choices, W, s, full, share)) for s in range(seeds)]
+        cells = [run_of(choices, W, s, full, share) for s in range(seeds)]
+        runs = [get(cell) for cell in cells]
         if all(run is not None for run in runs):
-            found[W, share] = [run or [] for run in runs]
+            found[W, share] = [closed(run or [], "commit", cells[0].commits) for run in runs]
+        # The other W are only drawn.
         elif (W, share) in DECIDING:
             return None
     return found
@@ -111,6 +115,7 @@ def stable(run: Sequence[Record]) -> float:
 def share_of(values: Sequence[float]) -> Estimate:
     """A mean of numbers, with its error; that of a share which is 0 or 1 is not taken for 0."""
     mean, count = float(np.mean(values)), len(values)
+    # Ten successes of ten do not prove a share of 1: the spread is at least that of half a run.
     spread = float(np.std(values, ddof=1)) if count > 1 else math.inf
     return Estimate(mean, max(spread, 0.5 / math.sqrt(count)) / math.sqrt(count), count)
 
@@ -129,6 +134,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
             return above(claim, choices, value)
 
         linear = told("fig5-linear", race(runs[1, 1.0], runs[10, 1.0]))
+        # Seed by seed, as all comparisons.
         lost = [stable(a) - stable(b) for a, b in zip(runs[10, 1.0], runs[20, 1.0], strict=True)]
         unstable = told("fig5-unstable", share_of(lost))
         cured = told("fig5-step", share_of([stable(run) for run in runs[20, 0.5]]))
@@ -138,29 +144,52 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """RMSE over time, speedup in time, RMSE over iterations (S1), for the first finished settings."""
+    """RMSE over time, speedup, stable runs, RMSE over iterations (S1), for two settings; all settings."""
     tried = [c for batch in _size(full)[0] for c in batch]
     done = [(c, runs) for c in tried if (runs := _rows(get, full, c)) is not None][:2]
-    figure, axes = panels(max(1, len(done)), 3, width=3.4, height=2.7)
+    figure, axes = panels(max(1, len(done)), 4, width=3.0, height=2.7)
     for line, (choices, runs) in zip(axes, done, strict=False):
         for (W, share), look in zip(
             runs, (*VARIANTS[: len(runs) - 1], {"color": "black", "linestyle": "--"}), strict=False
         ):
             mine = runs[W, share]
-            values = np.array([[10.0 if r["rmse"] is None else r["rmse"] for r in run] for run in mine])
+            values = _padded(mine)
             label = f"W = {W}" + (", half the step" if share < 1.0 else "")
-            for axis, name in ((line[0], "time"), (line[2], "commit")):
-                x = np.median([[r[name] for r in run] for run in mine], axis=0)
+            for axis, name in ((line[0], "time"), (line[3], "commit")):
+                length = max(map(len, mine))
+                x = np.median([[r[name] for r in run] for run in mine if len(run) == length], axis=0)
                 axis.plot(x[1:], np.median(values, axis=0)[1:], label=label, **{**look, "markevery": 8})
         top = runs[1, 1.0][0][0]["rmse"]
         line[0].set(xlabel="time (s, simulated)", ylabel="RMSE (stars)", xscale="log", ylim=(0.8, 1.05 * top))
-        line[2].set(xlabel="iterations (Fig. S1)", ylabel="RMSE (stars)", ylim=(0.8, 1.05 * top))
+        line[3].set(xlabel="iterations (Fig. S1)", ylabel="RMSE (stars)", ylim=(0.8, 1.05 * top))
         line[0].set_title(f"{STARTS[choices[START]]}, {choices[PAYS]} pays", fontsize=8)
         _speedups(line[1], runs)
+        _stability(line[2], runs)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=7)
     claims = ("fig5-linear", "fig5-unstable", "fig5", "fig5-step", "s1")
-    grid = verdict_grid(outcomes(get, full), claims, (START,), (PAYS, INTEGRATOR), columns=5)
-    return {"fig5": figure, "fig5_settings": grid}
+    return {"fig5": figure, "fig5_settings": verdict_bars(outcomes(get, full), claims)}
+
+
+def _padded(runs: list[list[Record]]) -> Any:
+    """The RMSE by run and row; one that does not exist is far above the axis, like those after the end of a
+    run that diverged."""
+    values = np.full((len(runs), max(map(len, runs))), 10.0)
+    for line, run in zip(values, runs, strict=True):
+        line[: len(run)] = [10.0 if row["rmse"] is None else row["rmse"] for row in run]
+    return values
+
+
+def _stability(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> None:
+    """The share of stable runs against W, with two errors."""
+    whole = [W for W, share in runs if share == 1.0]
+    shares = [share_of([stable(run) for run in runs[W, 1.0]]) for W in whole]
+    errors = [2.0 * found.error for found in shares]
+    axis.errorbar(whole, [f.value for f in shares], yerr=errors, capsize=2, label="the step", **VARIANTS[3])
+    half = share_of([stable(run) for run in runs[20, 0.5]])
+    look = {"color": "black", "marker": "x", "linestyle": "none", "capsize": 2, "label": "half the step"}
+    axis.errorbar([20.5], [half.value], yerr=[2.0 * half.error], **look)
+    axis.set(xlabel="workers W", ylabel="share of stable runs", ylim=(-0.13, 1.13))
+    axis.legend(fontsize=7, loc="center left")
 
 
 def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> None:
@@ -174,6 +203,7 @@ def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> N
         for W in workers:
             found = race(runs[1, 1.0], runs[W, 1.0], name) if W > 1 else Estimate(0.0, 0.0, 0)
             if not isinstance(found, str) and np.mean([stable(run) for run in runs[W, 1.0]]) > 0.5:
+                # Iterations do not fall with W; times W they can be compared with the line.
                 factor = W if name == "commit" else 1.0
                 points.append((W, factor * math.exp(found.value), 2.0 * found.error))
         x, y, wide = np.array(points).T
@@ -189,9 +219,8 @@ def _speedups(axis: Any, runs: dict[tuple[int, float], list[list[Record]]]) -> N
 EXPERIMENT = Experiment(
     "fig5",
     "Matrix factorization on MovieLens 1M: speedup and its limit (also Fig. S1)",
-    "as-L-BFGS with the table's numbers, medians over 10 seeds; the time axis is simulated as in "
-    "Fig. 4. Squares "
-    "of the grid: start down, who pays and the integrator across.",
+    "as-L-BFGS with the table's numbers, medians over 10 seeds; the time axis is simulated as in Fig. 4. A "
+    "run is stable if its last RMSE is below the first and at most 0.1 above the least.",
     cells,
     outcomes,
     draw,

@@ -43,6 +43,7 @@ def largest(problem: str) -> float:
 
 def scale_below_limit(problem: str) -> float:
     """c of H0 = c I with c^2 lambda_max = 0.8, rounded: the limit of stability at W = 40 is 0.96."""
+    # The scale is a number of the description and not of a draw: all draws get the same parameters.
     described = PROBLEMS[problem]
     top = described.top + 1.0 if isinstance(described, AlikeRows) else described.largest
     return float(round((0.8 / top) ** 0.5, 2))
@@ -71,6 +72,7 @@ class Curve(Cell):
 
     def run(self, method: Algorithm, machines: Cluster, seed: int) -> Record:
         """One repetition: times and commits of the first crossings, and how it ended."""
+        # The draw belongs to the seed, so all methods see the same problem at the same seed.
         problem = model(self.problem, seed % DRAWS)
         theta0 = STARTS[self.start] * starting_point(problem, None, seed)
         # The schedule is simulated in advance: most runs need a small part of it, which is the same.
@@ -83,12 +85,15 @@ class Curve(Cell):
                     theta0=theta0.copy(),
                     seed=seed,
                     commits=commits_within(method, machines, limit),
+                    # A round costs W gradients, so every one is looked at. An asynchronous commit reads six
+                    # rows and a look at U all 600, so only every fifth is.
                     evaluate=1 if method.stages[0].waits else 5,
                     callback=watch,
                 )
             )
             if watch.arrived or watch.lost:
                 break
+        # None stands for a target that was not reached; the rules decide what it counts as.
         times = {f"time {name}": watch.times.get(name) for name in TARGETS.values()}
         commits = {f"commits {name}": watch.commits.get(name) for name in TARGETS.values()}
         return {"seed": seed, **times, **commits, "lost": watch.lost, "pairs": accepted_share(run)}
@@ -113,6 +118,7 @@ class _Watch:
     def __call__(self, progress: Progress) -> None:
         error, time = progress.metrics["error"], progress.time
         self.first = error if self.first is None else self.first
+        # Written so that NaN counts as lost.
         self.lost = not error <= HOPELESS * max(1.0, self.first)
         if time > self.limit or self.lost:
             raise StopIteration

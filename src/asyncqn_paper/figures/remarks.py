@@ -19,9 +19,10 @@ from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig2 import EVERY_PAIR, INTEGRATOR, PROBLEM, SOME_PAIRS, START
-from asyncqn_paper.figures.fig4 import along
+from asyncqn_paper.figures.fig4 import along, closed
 from asyncqn_paper.figures.fig5 import share_of, stable
 from asyncqn_paper.figures.gaussian import Curve, largest, scale_below_limit
+from asyncqn_paper.figures.verdicts import verdict_bars
 from asyncqn_paper.movielens import STARTS, TIMINGS, measured_cluster, model, parameters, set_of, start
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Estimate, Outcome, above
@@ -66,6 +67,7 @@ class Ridge(Cell):
     def measure(self) -> list[Record]:
         problem = model(self.ratings)
         printed = parameters("1m", problem.n_data)["as-lbfgs"]
+        # Equal drift: h (c + rho)^2 / gamma is the same with rho and without.
         h = self.drift * printed["gamma"] / (SCALE + self.rho) ** 2
         own = given(printed, rho=self.rho, h=h, epsilon=self.epsilon, initial_scale=SCALE)
         machines = measured_cluster(TIMINGS["as-lbfgs"], WORKERS)
@@ -75,6 +77,7 @@ class Ridge(Cell):
             theta0=start(problem, self.start, self.seed),
             commits=self.commits,
             seed=self.seed,
+            # A look at the RMSE costs as much as dozens of steps, and stability needs few looks.
             evaluate=max(1, self.commits // 6),
         )
         return along(Simulator(machines).minimize(request), self.seed)
@@ -116,6 +119,7 @@ def _kinds() -> list[tuple[float | None, str]]:
 def outcomes(get: Get, full: bool) -> list[Outcome]:
     """Momentum, rho and the overlap."""
     seeds, rhos = (100, 10) if full else (6, 2)
+    # Counted and not measured: a worker's second gradient on the overlap reads these rows again.
     extra = MEMORY["overlap"] / (MEMORY["batch"] + MEMORY["overlap"])
     sizes = {"sizes": f"N_Ω = {MEMORY['batch']}, N_O = {MEMORY['overlap']}"}
     found = [above("overlap", sizes, Estimate(0.1 - extra, 0.0, 0))]
@@ -133,6 +137,8 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
                         "cautious constant": f"{epsilon:g}",
                         "friction": f"{gamma:g}",
                     }
+                    # The mean over the drifts of one seed: a method may gain at one drift what it loses at
+                    # another.
                     gain = np.mean(np.subtract(mine, arrived[None, ""]), axis=0)
                     found.append(
                         above("momentum", {**choices, INTEGRATOR: integrator}, share_of(gain.tolist()))
@@ -141,6 +147,7 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         for epsilon in CAUTIOUS:
             held = {rho: _stable(get, at, rho, epsilon, rhos, full) for rho in (0.0, 3.0)}
             if held[0.0] is not None and held[3.0] is not None:
+                # In the mean of the drifts, as for momentum.
                 gain = np.mean(np.subtract(held[3.0], held[0.0]), axis=0)
                 choices = {
                     START: at,
@@ -158,7 +165,8 @@ def _stable(
     runs = [[get(ridge_cell(at, rho, q, epsilon, s, full)) for s in range(seeds)] for q in DRIFTS]
     if any(run is None for line in runs for run in line):
         return None
-    return [[stable(run or []) for run in line] for line in runs]
+    end = ridge_cell(at, rho, DRIFTS[0], epsilon, 0, full).commits
+    return [[stable(closed(run or [], "commit", end)) for run in line] for line in runs]
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
@@ -182,6 +190,7 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
         label = "no momentum, θ − hHg" if gamma is None else f"γ = {gamma:g}, {integrator}"
         left.plot(x, y, label=label, **look)
     left.set(xscale="log", xlabel="drift per commit", ylabel="share of runs that arrive", ylim=(-0.03, 1.03))
+    left.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
     for rho, look in ((0.0, CONTROLS[1]), (3.0, VARIANTS[3])):
         shares: list[Sequence[float]] = []
         for at in STARTS:
@@ -191,16 +200,19 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
         if shares:
             right.plot(DRIFTS, np.mean(shares, axis=0), label=f"ρ = {rho:g}", **look)
     right.set(xscale="log", xlabel="drift h(c + ρ)²/γ", ylabel="share of stable runs", ylim=(-0.03, 1.03))
+    right.set_xticks(DRIFTS, [f"{1e6 * drift:.1f}·10⁻⁶" for drift in DRIFTS])
     for axis in (left, right):
+        axis.minorticks_off()
         axis.legend(fontsize=7)
-    return {"remarks": figure}
+    return {"remarks": figure, "remarks_settings": verdict_bars(outcomes(get, full), ("momentum", "rho"))}
 
 
 EXPERIMENT = Experiment(
     "remarks",
     "Momentum and ρ at equal drift",
-    "Left: runs that arrive at ε = 0.05 with momentum and without, W = 40, against the drift of the stiffest "
-    "direction. Right: stable runs on MovieLens 1M with H + ρI and with H, W = 10.",
+    "Left: share of runs that arrive at ε = 0.05 with momentum and without, W = 40, against the drift of the "
+    "stiffest direction, in the mean of all settings. Right: share of stable runs on MovieLens 1M with H "
+    "+ ρI and with H, W = 10.",
     cells,
     outcomes,
     draw,

@@ -10,246 +10,32 @@ multiples of each other.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from asyncqn import ASLBFGS, SGD, Cluster, LinearGaussian, Simulator
-from asyncqn.types import Array, Progress, Request, Rows, Stream, Task
 from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import CONTROLS, VARIANTS, few_decades, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig2 import INTEGRATOR
-from asyncqn_paper.figures.verdict_grid import verdict_grid
+from asyncqn_paper.figures.theory_cells import (
+    FUNCTION,
+    FUNCTIONS,
+    LAW_BETAS,
+    LAW_STEPS,
+    MEMORIES,
+    PAIRS,
+    STUDIES,
+    Cost,
+    MomentumLimit,
+    chain,
+    law,
+    law_chain,
+)
+from asyncqn_paper.figures.verdicts import TITLES, estimates, verdict_bars
 from asyncqn_paper.langevin_sde import LINE, expected
-from asyncqn_paper.records import Record
 from asyncqn_paper.rules import CLAIMS, UNDECIDED, Estimate, Outcome, above, all_of
-
-DIM, N_DATA = 10, 100
-COLD = 1e6
-FUNCTION, PAIRS = "U", "curvature pairs"
-FUNCTIONS, MEMORIES = ("quadratic", "non-convex"), {0: "off (H = I)", 3: "on (M = 3)"}
-STUDIES: dict[str, tuple[str, str, tuple[float, ...]]] = {
-    "N": ("ergodic", "iterations N", (500, 1000, 2000, 4000, 8000)),
-    "h": ("bias", "step h of the SDE", (0.004, 0.008, 0.016, 0.032)),
-    "W": ("staleness", "workers W", (1, 4, 16, 32)),
-    "beta": ("temperature", "inverse temperature β", (1.0, 3.0, 10.0, 30.0, 100.0)),
-}
-"""What is varied: the claim, its words on an axis, its values."""
-LAW_STEPS, LAW_BETAS = (0.02, 0.01, 0.005), (1.0, 10.0, 100.0)
-
-
-class TwoWells:
-    """U = 2 (x^2 - 1)^2 + x/2 + y^2 and rows that add noise of mean 0 to the gradient: a non-convex sum.
-
-    The wells are near x = -1 and x = 1; the first is deeper by about 1.
-    """
-
-    dim, n_data, dtype = 2, 100, np.dtype(np.float64)
-
-    def __init__(self) -> None:
-        noise = np.random.Generator(np.random.Philox(key=[0, 0x2E11])).standard_normal((self.n_data, 2))
-        self._noise = 4.0 * (noise - noise.mean(axis=0))
-
-    def value(self, theta: Array) -> float:
-        x, y = float(theta[0]), float(theta[1])
-        return 2.0 * (x * x - 1.0) ** 2 + 0.5 * x + y * y
-
-    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        x, y = float(theta[0]), float(theta[1])
-        out[0], out[1] = 8.0 * x * (x * x - 1.0) + 0.5, 2.0 * y
-        out += self._noise[rows].mean(axis=0)
-
-
-@cache
-def problem(name: str) -> Any:
-    """The function by its name."""
-    if name == "quadratic":
-        return LinearGaussian.random(DIM, N_DATA, spectrum=np.geomspace(1.0, 4.0, DIM))
-    return TwoWells()
-
-
-@cache
-def _grid() -> tuple[Any, Any]:
-    x = np.linspace(-4.0, 4.0, 4001)
-    return x, 2.0 * (x * x - 1.0) ** 2 + 0.5 * x
-
-
-@cache
-def optimum(name: str) -> float:
-    """U*."""
-    return float(problem(name).optimum) if name == "quadratic" else float(_grid()[1].min())
-
-
-def law(name: str, beta: float) -> Any:
-    """The variances of exp(-beta U) along its axes."""
-    if name == "quadratic":
-        return 1.0 / (beta * np.linalg.eigvalsh(problem(name).precision))
-    x, U = _grid()
-    weight = np.exp(-beta * (U - U.min()))
-    mean = (weight * x).sum() / weight.sum()
-    return np.array([(weight * (x - mean) ** 2).sum() / weight.sum(), 1.0 / (2.0 * beta)])
-
-
-@dataclass(frozen=True)
-class Chain(Cell):
-    """One run of as-L-BFGS: N commits of step h of the SDE."""
-
-    table: ClassVar[str] = "chains"
-    function: str
-    memory: int
-    N: int
-    h: float
-    workers: int
-    beta: float
-    exact: bool
-    seed: int
-
-    def measure(self) -> list[Record]:
-        """Mean excess over U* until N/16, ..., N and in the second half, and variances along the axes."""
-        model = problem(self.function)
-        batch = model.n_data if self.exact else 20
-        method = ASLBFGS(
-            *(self.h**2, self.h, self.beta, self.memory, batch, batch // 2),
-            sampling="shuffled" if self.exact else "replacement",
-        )
-        rng = np.random.Generator(np.random.Philox(key=[self.seed, 7]))
-        if self.function == "quadratic":
-            axes, centre = np.linalg.eigh(model.precision)[1], model.optimum_theta
-        else:
-            axes, centre = np.eye(2), np.zeros(2)
-        thetas: list[Array] = []
-
-        def look(progress: Progress) -> None:
-            thetas.append(progress.theta)
-
-        run = Simulator(Cluster(self.workers, 1.0, 0.3)).minimize(
-            Request(
-                model,
-                method,
-                theta0=centre + rng.standard_normal(model.dim),
-                commits=self.N,
-                seed=self.seed,
-                evaluate=5,
-                callback=look,
-            )
-        )
-        if run.status == "diverged" or not np.isfinite(thetas[-1]).all():
-            return [{"diverged": True, "part": 1.0, "mean": None}]
-        seen = np.array(thetas[1:])
-        excess = np.array([model.value(theta) for theta in seen]) - optimum(self.function)
-        half = seen[len(seen) // 2 :] - centre
-        variances = ((half - half.mean(axis=0)) @ axes).var(axis=0)
-        found: list[Record] = [
-            {"diverged": False, "part": part, "mean": float(excess[: max(1, int(part * len(excess)))].mean())}
-            for part in (0.0625, 0.125, 0.25, 0.5, 1.0)
-        ]
-        late = {"diverged": False, "part": 0.0, "mean": float(excess[len(excess) // 2 :].mean())}
-        return [*found, late | {f"variance {k}": float(v) for k, v in enumerate(variances)}]
-
-
-def chain(study: str, function: str, memory: int, value: float, seed: int, full: bool) -> Chain:
-    """A run of a study; every value has a seed of its own."""
-    size = 2 if full else 1
-    own = 1000 * seed + 10 * list(STUDIES).index(study) + STUDIES[study][2].index(value)
-    if study == "N":
-        return Chain(function, memory, 8000, 0.02, 1, COLD, True, seed)
-    if study == "h":
-        return Chain(function, memory, int(100 * size / value), value, 1, COLD, False, own)
-    if study == "W":
-        return Chain(function, memory, 10_000 * size, 0.003, int(value), COLD, False, own)
-    return Chain(function, memory, 8000 * size, 0.05, 1, value, True, own)
-
-
-def law_chain(
-    function: str, memory: int, workers: int, beta: float, h: float, seed: int, full: bool
-) -> Chain:
-    """A run whose law is compared with exp(-beta U)."""
-    own = 100_000 + 1000 * seed + int(beta) + int(10_000 * h)
-    return Chain(function, memory, int((400 if full else 50) / h), h, workers, beta, True, own)
-
-
-def _note(seen: list[Array], progress: Progress) -> None:
-    seen.append(progress.theta)
-
-
-@dataclass(frozen=True)
-class MomentumLimit(Cell):
-    """The largest difference from SGD with momentum over 200 steps: beta = inf, W = 1, H = I."""
-
-    table: ClassVar[str] = "limit"
-    integrator: str
-
-    def measure(self) -> list[Record]:
-        model = problem("quadratic")
-        method = ASLBFGS(1e-3, 0.3, math.inf, 0, 20, 10, initial_scale=1.0, integrator=self.integrator)  # type: ignore[arg-type]
-        paths = []
-        for one in (method, SGD(1e-3, 20, momentum=0.7)):
-            seen: list[Array] = []
-            Simulator(Cluster(1)).minimize(
-                Request(
-                    model,
-                    one,
-                    theta0=np.ones(DIM),
-                    commits=200,
-                    seed=0,
-                    evaluate=1,
-                    callback=partial(_note, seen),
-                )
-            )
-            paths.append(np.array(seen))
-        return [{"difference": float(np.abs(paths[0] - paths[1]).max())}]
-
-
-@dataclass(frozen=True)
-class Cost(Cell):
-    """Processor time of a worker's step against M and d, the least of many."""
-
-    table: ClassVar[str] = "cost"
-    largest: int
-
-    def measure(self) -> list[Record]:
-        found = []
-        for d in (self.largest // 16, self.largest // 4, self.largest):
-            for M in (2, 4, 8):
-                row = {"M": M, "d": d, "time": _step_time(M, d)}
-                found.append(row)
-        return found
-
-
-class _Bowl:
-    """U = |theta|^2 / 2: its gradient costs one pass."""
-
-    n_data, dtype = 4, np.dtype(np.float64)
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def value(self, theta: Array) -> float:
-        return 0.5 * float(theta @ theta)
-
-    def grad(self, theta: Array, rows: Rows, out: Array) -> None:
-        out[...] = theta
-
-
-def _step_time(M: int, d: int) -> float:
-    model, method = _Bowl(d), ASLBFGS(1e-3, 0.1, math.inf, M, 4, 2)
-    rng = np.random.default_rng(0)
-    iterate, local = method.init(rng.standard_normal(d)), None
-    local = method.init_worker(model, iterate.theta)
-    times = []
-    for k in range(M + 12):
-        task = Task(0, k, Stream(0, 0, k))
-        began = time.thread_time()
-        method.step(iterate, local, model, task)
-        times.append(time.thread_time() - began)
-        local = method.learn(iterate, local, model, task)
-        iterate.theta[...] += 0.01 * rng.standard_normal(d)
-    return min(times[M + 2 :])
 
 
 def _size(full: bool) -> tuple[int, tuple[str, ...]]:
@@ -288,6 +74,7 @@ def cells(full: bool) -> list[list[Cell]]:
 
     if not full:
         return [[*small, *bound(functions, (0, 3)), *laws(LAW_BETAS[:1], LAW_STEPS[:1])]]
+    # The smallest h decides the law, so it comes first; larger ones show the trend.
     finest = LAW_STEPS[-1:]
     return [
         [*small, *bound(functions[:1], (3,))],
@@ -310,6 +97,7 @@ def jackknifed(x: Sequence[float], values: Any) -> Estimate | str:
     if not np.isfinite(values).all():
         return "a run diverged"
     means = [values.mean(axis=0), *(np.delete(values, k, 0).mean(axis=0) for k in range(len(values)))]
+    # A mean below the floor of the noise has no logarithm.
     if min(float(mean.min()) for mean in means) <= 0.0:
         return "the mean error is not positive"
     all_, *rest = (slope(x, mean) for mean in means)
@@ -360,6 +148,7 @@ def _bound(
     fitted = jackknifed(x, values)
     if isinstance(fitted, str):
         return Outcome(claim, choices, UNDECIDED, because=fitted)
+    # Slopes turned so that larger is better: at least 1 in h, at most -1 in N and beta, at most 1.1 in W.
     sign, shift = {"h": (1.0, 0.0), "W": (-1.0, 1.1)}.get(study, (-1.0, 0.0))
     return above(claim, choices, fitted._replace(value=shift + sign * fitted.value))
 
@@ -377,6 +166,7 @@ def _laws(get: Get, function: str, memory: int, choices: dict[str, str], full: b
             elif ratios is not None:
                 logs = np.log(ratios.mean(axis=0))
                 errors = ratios.std(axis=0, ddof=1) / math.sqrt(len(ratios)) / ratios.mean(axis=0)
+                # A law is wrong if it is wrong in one direction.
                 worst = int(np.argmax(np.abs(logs)))
                 estimate_ = Estimate(-abs(float(logs[worst])), float(errors[worst]), len(ratios))
                 found.append(above("law", setting, estimate_))
@@ -403,6 +193,7 @@ def _small(get: Get, full: bool) -> list[Outcome]:
     for integrator in ("explicit", "modified"):
         records = get(MomentumLimit(integrator))
         if records:
+            # Equal bits would have infinitely many digits.
             digits = -math.log10(max(records[0]["difference"], 1e-16))
             found.append(above("momentum-limit", {INTEGRATOR: integrator}, Estimate(digits, 0.0, 1)))
     records = get(Cost(160_000 if full else 16_000))
@@ -410,6 +201,8 @@ def _small(get: Get, full: bool) -> list[Outcome]:
         x, y = (
             [math.log(v) for v in values] for values in zip(*((r["M"] * r["d"], r["time"]) for r in records))
         )
+        # The cost of calls lowers the slope at small M d, vectors that outgrow the caches raise it at
+        # large.
         fit, covariance = np.polyfit(x, y, 1, cov=True)
         error = math.sqrt(float(covariance[0, 0]))
         found.append(
@@ -422,56 +215,101 @@ def _small(get: Get, full: bool) -> list[Outcome]:
     return found
 
 
+LOOKS = {0: CONTROLS[1], 3: VARIANTS[3]}
+"""By M: H = I is the control."""
+
+
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The four slopes, the law against h, and the grid of settings."""
-    figure, axes = panels(2, 3, width=3.1, height=2.5)
-    looks = {0: CONTROLS[1], 3: VARIANTS[3]}
-    for axis, (study, (claim, words, x)) in zip(axes.flat, STUDIES.items(), strict=False):
-        for function in _size(full)[1]:
-            for memory, look in looks.items():
-                values = _values(get, study, function, memory, full)
-                if values is not None and np.isfinite(values).all():
-                    mean, error = (
-                        values.mean(axis=0),
-                        2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values)),
-                    )
-                    style = {**look, "linestyle": "-" if function == "quadratic" else "--"}
-                    label = f"{function}, {MEMORIES[memory]}"
-                    axis.errorbar(x, mean, yerr=np.minimum(error, 0.9 * np.abs(mean)), label=label, **style)
-        axis.set(xscale="log", yscale="log", xlabel=words, ylabel="mean of U − U*", title=claim)
-    for axis, function in zip(axes[1][1:], FUNCTIONS, strict=True):
-        for beta, marker in zip(LAW_BETAS, "osd", strict=True):
-            for memory, look in looks.items():
-                points = []
-                for h in LAW_STEPS:
-                    ratios = law_ratios(get, function, memory, 1, beta, h, full)
-                    if ratios is not None and not isinstance(ratios, str):
-                        mean = ratios.mean(axis=0)
-                        points.append((h, mean[int(np.argmax(np.abs(np.log(mean))))]))
-                if points:
-                    h_, worst = np.array(points).T
-                    axis.plot(
-                        h_, worst, **{**look, "marker": marker}, label=f"β = {beta:g}, {MEMORIES[memory]}"
-                    )
-        axis.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
-        axis.set(xscale="log", yscale="log", xlabel="step h", title=f"law, {function}")
-        axis.set_ylabel("variance over the law's (worst)")
-        few_decades(axis)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7)
-    claims = [name for name, claim in CLAIMS.items() if claim.row == "theory" and name in {*_CLAIMS, "law"}]
-    grid = verdict_grid(outcomes(get, full), claims, (FUNCTION, "workers", "β"), (PAIRS,), columns=6)
-    return {"theory": figure, "theory_settings": grid}
+    """The four terms of the bound, the law against h, the cost, Gamma; then all settings."""
+    figure, axes = panels(2, 4, width=3.0, height=2.6)
+    for axis, (study, (claim, _, x)) in zip(axes[0], STUDIES.items(), strict=True):
+        _term(axis, get, study, full)
+        axis.set(xscale="log", yscale="log", ylabel="mean of U − U*", title=TITLES[claim])
+        axis.set_xticks(x, [f"{value:g}" for value in x], fontsize=7)
+        axis.minorticks_off()
+    for axis, function in zip(axes[1], FUNCTIONS, strict=False):
+        _law(axis, get, function, full)
+    _cost(axes[1][2], get, full)
+    found = [(f"β = {o.choices['β']}", o) for o in _small(get, full) if o.claim == "gamma"]
+    estimates(axes[1][3], found, apart=True)
+    axes[1][3].set(xlabel="E U − U* without Γ over with", title="Γ in one dimension")
+    handles = {
+        label: line
+        for axis in (*axes[0], axes[1][0])
+        for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=7)
+    claims = [name for name in TITLES if CLAIMS[name].row == "theory"]
+    return {"theory": figure, "theory_settings": verdict_bars(outcomes(get, full), claims)}
 
 
-_CLAIMS = ("ergodic", "bias", "temperature", "staleness", "theory")
+def _term(axis: Any, get: Get, study: str, full: bool) -> None:
+    """The mean error of every setting against what the study varies, with two errors."""
+    missing = []
+    for function in _size(full)[1]:
+        for memory, look in LOOKS.items():
+            values = _values(get, study, function, memory, full)
+            label = f"{function}, pairs {MEMORIES[memory]}"
+            if values is None:
+                continue
+            if not np.isfinite(values).all():
+                lost = int((~np.isfinite(values)).any(axis=1).sum())
+                missing.append(f"{label}:\n{lost} of {len(values)} seeds diverge")
+                continue
+            mean, error = values.mean(axis=0), 2.0 * values.std(axis=0, ddof=1) / math.sqrt(len(values))
+            style = {**look, "linestyle": "-" if function == "quadratic" else "--"}
+            bars = np.minimum(error, 0.9 * np.abs(mean))
+            axis.errorbar(STUDIES[study][2], mean, yerr=bars, label=label, **style)
+    # A setting without a line would look as if it had not been run.
+    axis.set_xlabel("\n".join((STUDIES[study][1], *missing)), fontsize=7.5)
+
+
+def _law(axis: Any, get: Get, function: str, full: bool) -> None:
+    """The variance farthest from that of the law, against h, with two errors and the margin as a band."""
+    width = -CLAIMS["law"].margin
+    axis.axhspan(math.exp(-width), math.exp(width), color="#2e7d4f", alpha=0.15, linewidth=0)
+    for beta, marker in zip(LAW_BETAS, "osd", strict=True):
+        for memory, look in LOOKS.items():
+            points = []
+            for h in LAW_STEPS:
+                ratios = law_ratios(get, function, memory, 1, beta, h, full)
+                if ratios is not None and not isinstance(ratios, str):
+                    mean = ratios.mean(axis=0)
+                    k = int(np.argmax(np.abs(np.log(mean))))
+                    error = 2.0 * ratios[:, k].std(ddof=1) / math.sqrt(len(ratios))
+                    points.append((h, mean[k], min(error, 0.9 * mean[k])))
+            if points:
+                x, y, bars = np.array(points).T
+                label = f"law at β = {beta:g}, pairs {MEMORIES[memory]}"
+                style = {**look, "marker": marker, "linestyle": ":"}
+                axis.errorbar(x, y, yerr=bars, capsize=1.5, label=label, **style)
+    axis.set(xscale="log", yscale="log", xlabel="step h", title=f"law, {function}, W = 1")
+    axis.set_xticks(LAW_STEPS, [f"{h:g}" for h in LAW_STEPS])
+    axis.set_ylabel("variance over the law's\n(worst direction)")
+    axis.minorticks_off()
+    few_decades(axis)
+
+
+def _cost(axis: Any, get: Get, full: bool) -> None:
+    """Time of a step against M d, beside the slope 1 of the claim."""
+    records = get(Cost(160_000 if full else 16_000)) or []
+    for M, look in zip(dict.fromkeys(r["M"] for r in records), VARIANTS[1:], strict=False):
+        mine = [r for r in records if r["M"] == M]
+        x = [r["M"] * r["d"] for r in mine]
+        axis.plot(x, [1e3 * r["time"] for r in mine], label=f"M = {M}", **{**look, "linestyle": "none"})
+    if records:
+        least, most = (end(r["M"] * r["d"] for r in records) for end in (min, max))
+        start = 1e3 * min(r["time"] for r in records)
+        axis.plot([least, most], [start, start * most / least], color="black", linewidth=0.8, label="O(M d)")
+        axis.legend(fontsize=7)
+    axis.set(xscale="log", yscale="log", xlabel="M d", ylabel="step (ms)", title="cost of a step")
+
 
 EXPERIMENT = Experiment(
     "theory",
     "Ergodic error and stationary law",
-    "as-L-BFGS on a quadratic (d = 10) and on two wells (d = 2), with H = I and with pairs, two "
-    "standard errors. "
-    "Last two panels: variances over those of exp(−βU) in the worst direction, which should tend to "
-    "1 as h falls.",
+    "as-L-BFGS on a quadratic (d = 10) and on two wells (d = 2), with H = I and with pairs, ten seeds and "
+    "two standard errors. Variances should tend to those of exp(−βU), into the green band, as h falls.",
     cells,
     outcomes,
     draw,

@@ -36,6 +36,7 @@ from asyncqn_paper.cells import Cell
 from asyncqn_paper.drawing import STYLES, panels
 from asyncqn_paper.experiment import Experiment, Get
 from asyncqn_paper.figures.fig5 import share_of
+from asyncqn_paper.figures.verdicts import estimates
 from asyncqn_paper.records import Record
 from asyncqn_paper.rules import Outcome, above
 
@@ -138,11 +139,13 @@ class Starts(Cell):
         as-L-BFGS moves by about h H^2 g / gamma with H0 = 1 / top; its pairs must be ones that can be
         trusted (epsilon, cosine_floor), else all of its arms diverge.
         """
+        # Parameters are kept as text, since JSON has no infinity.
         beta: float | Annealing = float(self.beta)
         if self.arm == "annealed":
             beta = Annealing(float(self.beta), 100.0 * float(self.beta), max(1, commits // self.workers))
         if self.method == "sgld":
             return SGLD(h=self.r / (top * self.workers), beta=beta, batch=ROWS)
+        # As in Fig. 3: stale friction must fall with the number of workers.
         gamma = 0.5 / self.workers
         h = self.r * gamma * top / self.workers
         rule: dict[str, Any] = {"initial_scale": 1.0 / top, "cosine_floor": 0.5, "epsilon": 0.3 * top}
@@ -162,6 +165,7 @@ class Starts(Cell):
                 evaluate=commits,
                 progress=False,
             )
+            # A run that diverged is no candidate; an arm whose runs all diverge fails at this start.
             if run.status == "completed":
                 points.append(run.theta)
         return points
@@ -171,6 +175,8 @@ class Starts(Cell):
         records: list[Record] = []
         for seed in range(self.first, self.first + self.count):
             model, planted, _ = instance(self.problem, seed)
+            # Restarts are compared by U where they stopped, and only the best is polished, as each other
+            # arm is.
             points, excess = self.last_points(seed), None
             if points:
                 excess = descend(model, min(points, key=model.value), POLISH).fun - planted
@@ -221,15 +227,16 @@ def outcomes(get: Get, full: bool) -> list[Outcome]:
         without, with_ = (successes(get, cell, arm, full) for arm in ("none", "constant"))
         if without is not None and with_ is not None:
             choices = {"problem": problem, "method": METHODS[method], "workers": f"W = {workers}"}
+            # Both arms have the same starts, so the difference is taken start by start.
             gain = share_of(np.subtract(with_, without).tolist())
             found.append(above("title", choices, gain))
     return found
 
 
 def draw(get: Get, full: bool) -> dict[str, Any]:
-    """The share of successful starts, with two errors, for every arm."""
-    figure, axes = panels(1, 2, width=4.4, height=2.8, sharey=True)
-    for axis, problem in zip(axes[0], COMMITS, strict=True):
+    """The share of successful starts for every arm, and the gain by noise start by start."""
+    figure, axes = panels(1, 3, width=4.0, height=2.9, width_ratios=(1.0, 1.0, 0.75))
+    for axis, problem in zip(axes[0], COMMITS, strict=False):
         mine = [cell for cell in CHOSEN if cell[0] == problem]
         for k, (cell, look) in enumerate(zip(mine, STYLES, strict=False)):
             points = []
@@ -244,7 +251,15 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
                 axis.errorbar(x_, y, yerr=wide, label=label, capsize=2, **{**look, "linestyle": ":"})
         axis.set_title(problem.replace("-", " "))
         axis.set_xticks(range(len(ARMS)), ["no noise", "constant β", "annealed", "restarts"])
-    axes[0][0].set(ylabel="share of successful starts", ylim=(0.0, 1.05))
+        axis.set(ylabel="share of successful starts", ylim=(0.0, 1.05))
+    rows = []
+    for found in outcomes(get, full):
+        problem, method, workers = found.choices.values()
+        rows.append((f"{problem.split('-')[0]}, {method}, {workers}", found))
+    estimates(axes[0][2], rows)
+    axes[0][2].axvline(0.0, color="black", linewidth=0.6, linestyle=":")
+    axes[0][2].set_title("gain by constant noise")
+    axes[0][2].set_xlabel("difference of the shares (mark: margin)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return {"title": figure}
 
@@ -252,10 +267,9 @@ def draw(get: Get, full: bool) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "title",
     "Non-convex problems: does noise find better minima?",
-    "Share of starts that end in the planted minimum after equal commits, with two standard errors, "
-    "each arm tuned "
-    "with twelve trials on other starts. Restarts without noise are no claim of the paper; they "
-    "stand beside it.",
+    "Share of starts that end in the planted minimum after equal commits, with two standard errors; each arm "
+    "was tuned with twelve trials on other starts. On the right is what the claim compares; restarts without "
+    "noise are no claim of the paper and stand beside it.",
     cells,
     outcomes,
     draw,
