@@ -241,8 +241,10 @@ def test_a_long_theta_has_a_metric_of_low_rank() -> None:
         ),
         (lambda t: (0.5 * t @ t, np.full_like(t, np.nan)), "gradient is not finite"),
         (lambda t: (0.5 * t @ t, -t), "wrong sign"),
+        (lambda t: (0.5 * t @ t, 2.0 * t), "is 2 times the gradient"),
+        (lambda t: (0.5 * t @ t, 0.0 * t), "is zero where"),
     ],
-    ids=["-inf", "nan", "sign"],
+    ids=["-inf", "nan", "sign", "factor", "zero"],
 )
 def test_a_bad_model_gets_one_sentence(function: Any, sentence: str) -> None:
     with np.errstate(all="ignore"), pytest.raises(BadInput, match=sentence) as caught:
@@ -267,6 +269,20 @@ def test_an_improper_posterior_never_looks_fine(function: Any) -> None:
         warnings.simplefilter("error", SamplingWarning)
         with pytest.raises((BadInput, SamplingWarning), match=r"improper|proper\."):
             drawn(Model(function, 2), 800)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: (0.5 * t @ t, t * (np.nan if t[0] > 1.0 else 1.0)),
+        lambda t: (0.5 * t @ t if t[0] < 1.0 else np.inf, t),
+    ],
+    ids=["no gradient", "no density"],
+)
+def test_a_region_without_finite_numbers_is_told(function: Any) -> None:
+    with pytest.warns(SamplingWarning, match="where U or its gradient is NaN or infinite: nothing is drawn"):
+        samples = drawn(Model(function, 2), 800)
+    assert max(chain[:, 0].max() for chain in samples.chains) <= 1.0
 
 
 def test_a_wrong_gradient_that_nobody_checked_is_noticed() -> None:

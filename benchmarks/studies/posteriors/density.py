@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 
 jax.config.update("jax_enable_x64", True)
+# Gradients here take microseconds: a handover to another thread would take longer than most of them.
+jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 class Density(NamedTuple):

@@ -1,7 +1,7 @@
-"""ChainMethod: what methods have in common whose workers run chains of their own and send every draw.
+"""ChainMethod: the base of samplers whose workers run separate chains and send every draw.
 
-Commit n sets theta to the draw that made it, so that a run with `keep=1` has every draw, and its schedule
-says of which chain each is.
+Commit n sets theta to the draw that made it.  A run with `keep=1` therefore holds every draw, and its
+schedule says to which chain each draw belongs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ PerWorker = Annotated[int, parameter("Chains of each worker, moved in turn", ge=
 
 
 class ChainMethod(Checked):
-    """Base of samplers with chains on workers; see the top of this file."""
+    """Base of samplers with chains on workers.
+
+    Subclasses define `init`, `init_worker`, `step` and `apply`; totals[0] of their iterate counts draws.
+    """
 
     draws: int
     per_worker: int
 
     preparations: ClassVar[int] = 2
-    """Steps of a chain before its first draw: its start, its search."""
+    """Steps of a chain before its first draw: one for its start, one for its search."""
     burn_in: ClassVar[int] = 50
-    """Draws that a chain makes before they count, also one that joins late."""
+    """Draws of a chain that do not count; a chain that joins late burns in by the same rule."""
     approximate: ClassVar[bool] = False
-    """Whether the draws are of a density near exp(-U) only."""
+    """True for a method without a Metropolis test, whose law is near exp(-U)."""
 
     stages = ASYNCHRONOUS
 
@@ -37,21 +40,23 @@ class ChainMethod(Checked):
         pass
 
     def warm_up_commits(self, dim: int) -> int:
-        """Versions that a draw must not have read to count."""
+        """Return the number of commits of the warm-up; a draw that read an earlier version does not count."""
         return 0
 
     def counts(self, k: int, read: int, dim: int) -> bool:
         """Return whether the draw of a worker's k-th step counts, which read version `read`."""
+        # Both conditions follow from the schedule, never from the draws: choosing draws by their values would
+        # bias what is left.
         settled = k // self.per_worker >= self.preparations + self.burn_in
         return settled and read >= self.warm_up_commits(dim)
 
     def finished(self, iterate: Any) -> str | None:
-        """Why the run ends before its last commit; None: it continues.  totals[0] counts draws."""
+        """Return the reason to end the run before its last commit, or None to continue."""
         found = int(iterate.totals[0])
         return f"{found} draws were made" if found >= self.draws else None
 
     def temperature(self, k: int) -> float:
-        """A chain may be at any U: no rise says that it has diverged."""
+        """Return infinity: a chain visits any U, so that a rise of U is no sign of divergence."""
         return math.inf
 
     def learn(self, view: Any, local: Any, problem: Problem, task: Any) -> Any:

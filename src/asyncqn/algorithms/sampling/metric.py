@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asyncqn.kernels import metric as kernels
-from asyncqn.types import Array
+from asyncqn.types import Array, Counters
 
 DENSE = 200
 """The longest theta whose metric is dense."""
@@ -81,7 +81,10 @@ def draw(metric: Array, z: Array) -> Array:
 
 
 def whitened(metric: Array, g: Array) -> Array:
-    """F'g, by whose squares noise in a gradient acts; where H is of low rank, their mean in every place."""
+    """Return F'g; where H is of low rank, a vector of equal entries with the same norm.
+
+    Noise e in a gradient widens the variance along a direction of F by the square of its entry of F'e.
+    """
     work, out = np.empty(metric.shape[0]), np.empty(g.size)
     if metric.shape[0] == g.size:
         kernels.apply_dense(metric, g, work, out)
@@ -105,6 +108,7 @@ def products(A: Array, B: Array) -> Array:
 
 def singular_values(B: Array) -> tuple[Array, Array]:
     """The singular values of a square matrix and its left singular vectors, as rows."""
+    # One-sided Jacobi by our own kernel: LAPACK's bits depend on its number of threads.
     B, V = np.array(B, np.float64, order="C"), np.eye(B.shape[0])
     for _ in range(_SWEEPS):
         if not kernels.orthogonal_rows(B, V, 1e-14):
@@ -118,6 +122,7 @@ def from_hessian(hessian: Array) -> tuple[Array, float]:
     Eigenvalues are floored at 1e-8 of the largest after the diagonal is scaled to one, so that a flat
     direction gets a long step, not an infinite one.
     """
+    # Absolute eigenvalues make a metric at a saddle too, where a search may end.
     diagonal = np.abs(np.diag(hessian))
     if not diagonal.max(initial=0.0) > 0.0:
         return np.eye(diagonal.size), 0.0  # U is flat: nothing is known of its scale
@@ -144,11 +149,13 @@ def from_points(S: Array, Y: Array) -> Fitted | None:
     n, dim = S.shape
     if n < dim + 2:
         return None
+    # Units may differ by many orders of magnitude: the decompositions see coordinates of unit size.
     scale = _diagonal(S, Y)
     if scale is None:
         return None
     S, Y = S / scale, Y * scale
     X, G = (products(part.T, part.T) / n for part in (S, Y))
+    # With E'E = G, H = E^-1 (E X E')^1/2 E'^-1 solves H G H = X; its factor is E^-1 V' times moments^1/4.
     values, vectors = singular_values(G)
     if not values.min() > _FLOOR * values.max():
         return None
@@ -159,6 +166,7 @@ def from_points(S: Array, Y: Array) -> Fitted | None:
     if not moments.max() > 0.0:
         return None
     factor = products((vectors / root).T, V) * moments**0.25
+    # Quartiles instead of the variance: a few draws of a heavy tail do not lengthen all trajectories.
     slowest = int(np.argmax(moments))
     direction = products(V[slowest : slowest + 1], E.T)[0] * moments[slowest] ** -0.25
     low, high = np.percentile((S * direction).sum(axis=1), [25.0, 75.0])
@@ -183,10 +191,11 @@ def from_secants(S: Array, Y: Array, shape: Shape, *, scalar: bool = False) -> A
         if found is None:
             return None
         scale = found
-    # Secants spread over all that are there, the newest among them.
+    # Neighbours in the file resemble each other: secants are spread over all of them, with the newest.
     chosen = np.linspace(S.shape[0] - 1, 0, min(r, S.shape[0])).astype(int)
     S, Y = S[chosen] / scale, Y[chosen] * scale
     values, P = singular_values(products(S, Y))
+    # Secants that depend on others are dropped: they would add noise, not curvature.
     good = values > 1e-10 * max(float(values.max()), 1e-300)
     metric = np.zeros(shape)
     metric[0] = scale**2
@@ -195,6 +204,41 @@ def from_secants(S: Array, Y: Array, shape: Shape, *, scalar: bool = False) -> A
     metric[1 : count + 1] = products(weights, S.T) * scale
     metric[r + 1 : r + count + 1] = products(weights, Y.T) / scale
     return metric
+
+
+def solve(metric: Array, X: Array) -> Array:
+    """H^-1 x for every row x of X, where H is of low rank plus a diagonal.
+
+    H = D + U M U' with U = (A', DQ'), and Woodbury's formula leaves a system of 2r equations.
+    """
+    r = (metric.shape[0] - 1) // 2
+    D, A, Q = metric[0], metric[1 : r + 1], metric[r + 1 :]
+    unit = np.eye(r)
+    U = np.concatenate([A, Q * D])
+    inner = np.block([[np.zeros((r, r)), -unit], [-unit, -unit - products(Q, Q * D)]]) + products(U, U / D)
+    # inner^-1 = inner (inner inner')^-1, so that singular vectors from one side are enough.
+    values, V = singular_values(inner)
+    V = V / np.maximum(values, _FLOOR * values.max())[:, None]
+    weights = products(products(products(X / D, U), V), V.T)
+    solved: Array = (X - products(products(weights, inner), U.T)) / D
+    return solved
+
+
+def unresolved_width(metric: Array, S: Array, chains: Counters) -> float:
+    """Return the width of the draws S (rows, centred) under a metric of low rank, one where H fits them.
+
+    With C the covariance of the draws this is (tr (CH^-1)^2 / tr CH^-1)^1/2, the root mean square of the
+    periods of all directions over that of a Gaussian under H, weighted by variance.  Fewer draws than
+    coordinates show no covariance, but products of independent ones do: E (s'H^-1 t)^2 = tr (CH^-1)^2.
+    Draws of different chains are independent but for the mean that was subtracted from all n of them, which
+    shifts their products by -tr CH^-1 / n; hence the variance of the products and not their mean square.
+    """
+    other = chains[:, None] != chains[None, :]
+    if not other.any():
+        return 1.0
+    gram = products(S, solve(metric, S))
+    size = float(np.diag(gram).mean())
+    return math.sqrt(float(gram[other].var()) / size) if size > 0.0 else 1.0
 
 
 def _diagonal(S: Array, Y: Array) -> Array | None:

@@ -54,7 +54,7 @@ DRAWS, DIVERGENT, ROWS, N_DATA, BATCH = range(len(TOTALS))
 
 
 class Iterate(NamedTuple):
-    """The last draw that arrived, and what is known of the noise."""
+    """The last draw that arrived, and sums of the squares of the noise."""
 
     theta: Array
     noise: Array  # (d,): sums of the squares of whitened noise over the draws that count
@@ -62,7 +62,7 @@ class Iterate(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What an update says besides its vectors."""
+    """Fields of an update besides its vectors."""
 
     counts: bool
     divergent: bool
@@ -175,6 +175,7 @@ class MinibatchLangevin(ChainMethod):
         else:
             noise, divergent = self._move(local, i, problem, task)
             batch = int(local.batch[i])
+            # A row of a batch costs two gradients: one here, one at the mode.
             rows = self.steps * (2 * batch if batch else int(problem.n_data))
         counts = self.counts(task.stream.k, task.read, d)
         if not counts and self.batch is None:
@@ -199,7 +200,7 @@ class MinibatchLangevin(ChainMethod):
         else:
             local.batch[i] = self.batch
         if 2 * local.batch[i] >= n:
-            local.batch[i] = 0
+            local.batch[i] = 0  # two gradients of half the rows cost as much as one of all
         return target.gradients * n + 2 * _PILOT * pilot
 
     def _chosen_batch(
@@ -212,6 +213,7 @@ class MinibatchLangevin(ChainMethod):
             rows = rng.integers(0, int(problem.n_data), pilot)
             _, e = self._gradient(local, i, problem, x, rows)
             noise += whitened(local.metric[i], e) ** 2 / _PILOT
+        # Noise has a variance of 1 / batch; the widest direction decides.
         wanted = _SAFETY * pilot * float(noise.max()) * self.widening_per_noise / WIDENING
         least = _ROWS_PER_DIM * local.origin.size
         return int(min(max(wanted, least, 2), problem.n_data)) if math.isfinite(wanted) else 0
@@ -219,6 +221,7 @@ class MinibatchLangevin(ChainMethod):
     def _enlarge_batch(self, local: Worker, i: int, noise: Array, n_data: int) -> None:
         """Double the batch where the noise on the way to the last draw was far beyond what the pilot saw."""
         spike = self.widening_per_noise * float(noise.max()) > _SPIKE * WIDENING
+        # Only while the chain burns in: a batch chosen by the draws that count would bias them.
         if local.batch[i] and spike:
             local.batch[i] *= 2
             if 2 * local.batch[i] >= n_data:
@@ -233,6 +236,7 @@ class MinibatchLangevin(ChainMethod):
             g = out.astype(np.float64)
             problem.grad(there, half, out)
             halves.append(g - out)
+        # Half the difference of two independent halves has the variance of the error of their mean.
         a, b = halves
         return local.g_mode[i] + 0.5 * (a + b), 0.5 * (a - b)
 
@@ -264,6 +268,7 @@ class MinibatchLangevin(ChainMethod):
             noise += whitened(metric, e) ** 2 / self.steps
             v -= 0.5 * h * apply(metric, g)
         fine = math.isfinite(sum_of_squares(x)) and math.isfinite(sum_of_squares(noise))
+        # A restart is reported (`divergent`): draws after it are not of the posterior.
         if not fine or not math.isfinite(sum_of_squares(g)) or self._far(local, i, x):
             x, v, g = local.mode[i].copy(), draw(metric, z[self.steps]), local.g_mode[i].copy()
             noise, fine = np.zeros(x.size), False

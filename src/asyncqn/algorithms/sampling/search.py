@@ -1,4 +1,4 @@
-"""Where chains begin: at the ends of searches from overdispersed points, with the curvature there.
+"""Starts of chains: the ends of searches from overdispersed points, with the curvature there.
 
 A chain searches by L-BFGS from a point around theta0, then from two points several Laplace standard
 deviations away from the first end, on opposite sides.  Then it follows rays from the first end, up to 1,500
@@ -67,6 +67,7 @@ class Mode(NamedTuple):
 
 def overdispersed(target: Target, theta0: Array, rng: np.random.Generator) -> Array:
     """A point around theta0 where U and its gradient are finite; theta0 itself where none is found."""
+    # Starts that are wider than the posterior can disagree, which R-hat needs to see separate modes.
     away = rng.uniform(-RADIUS, RADIUS, theta0.size)
     return _finite_towards(target, theta0.astype(np.float64), away)
 
@@ -82,6 +83,7 @@ def find_mode(
     for place in _places(target, first, rng, shape, chain, chains):
         x, recent = _search(target, place)
         if (np.abs(x - first.x) > SAME_MODE * scale).any():
+            # By Laplace's estimate, not by U alone: a narrow mode may be deep and hold little.
             other = _mode(target, x, recent, shape)
             found = other if other.evidence > first.evidence + least else found
     return found
@@ -96,6 +98,7 @@ def _places(
     target: Target, mode: Mode, rng: np.random.Generator, shape: Shape, chain: int, chains: int
 ) -> Iterator[Array]:
     """Points from which to search for other modes."""
+    # Opposite starts: a mode on one side of the first is missed by half of all single ones.
     far = _DISPERSION[chain % len(_DISPERSION)] * draw(mode.metric, rng.standard_normal(shape.normals))
     for away in (far, -far):
         yield _finite_towards(target, mode.x, away)
@@ -127,12 +130,13 @@ def _direction(metric: Array, rng: np.random.Generator, shape: Shape, number: in
 
 def _fall(target: Target, mode: Mode, direction: Array) -> Array | None:
     """The first point of a ray at which U falls; None where it does not."""
+    # Between two modes U rises and falls again; a slope towards the outside shows it earlier than the values.
     g, last = np.empty(mode.x.size), -math.inf
     for k in range(_POINTS):
         x = mode.x + _NEAREST * _RATIO**k * direction
         value = target.value_and_grad(x, g)
         if not math.isfinite(value):
-            return None
+            return None  # beyond the support: nothing further out is worth a search
         if value < last or dot(g, direction) < 0.0:
             return x
         last = value
@@ -151,6 +155,7 @@ def _finite_towards(target: Target, origin: Array, away: Array) -> Array:
 
 def _search(target: Target, start: Array) -> tuple[Array, Secants]:
     """L-BFGS until U can fall by `_SETTLED` at most: the end, and the last points with their gradients."""
+    # The optimiser of this package by its protocol, step by step: no engine, no run.
     method = LBFGS(memory=20)
     target.recent = deque(maxlen=RANK + 1)
     iterate, local = method.init(start), method.init_worker(target, start)
@@ -171,6 +176,7 @@ def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
     if shape.dense:
         metric, log_det = from_hessian(_hessian(target, x))
     else:
+        # Differences of d gradients would cost more than the search, whose last steps know the curvature.
         points, gradients = (np.array(part) for part in zip(*recent))
         found = from_secants(np.diff(points, axis=0), np.diff(gradients, axis=0), shape, scalar=True)
         metric, log_det = _unit(shape) if found is None else found, 0.0
@@ -178,6 +184,7 @@ def _mode(target: Target, x: Array, recent: Secants, shape: Shape) -> Mode:
     value = target.value_and_grad(x, g)
     evidence = -value + 0.5 * log_det
     if shape.dense and not sum_of_squares(whitened(metric, g)) <= _FLAT:
+        # Laplace's estimate is of a mode.
         evidence = -math.inf  # the search ended in a tail so flat that U hardly falls
     return Mode(x, float(np.clip(evidence, -1e11, 1e11)), metric)
 
@@ -190,6 +197,7 @@ def _unit(shape: Shape) -> Array:
 
 def _hessian(target: Target, x: Array) -> Array:
     """Central differences of the gradient: with short steps, then with a tenth of the sd that these show."""
+    # A tenth of a standard deviation balances bending against rounding; the first try shows what it is.
     eps = float(np.finfo(target.dtype).eps)
     steps = eps ** (1.0 / 3.0) * (1.0 + np.abs(x))
     rough = _differences(target, x, steps)

@@ -1,9 +1,9 @@
 """SharedMetricHMC: asynchronous Hamiltonian chains under one metric that the master learns from all of them.
 
-Every worker runs its own chains and sends each draw with its gradient; the master files them during the
-warm-up, sends back a metric, a step and a length (`warm_up`), and freezes all three.  A kernel with a fixed
-metric leaves exp(-U) invariant whatever the metric is, so that stale messages delay what is learned and
-bias nothing; docs/explanation/sampling.md has the proof and what it assumes of timing.
+Every worker runs its own chains and sends each draw with its gradient.  During the warm-up the master files
+them and sends back a metric, a step and a length (`warm_up`); then it freezes all three.  A kernel with a
+fixed metric leaves exp(-U) invariant whatever the metric is, so that stale messages delay what is learned and
+bias nothing.  docs/explanation/sampling.md has the proof and its assumptions about timing.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ SHORT_SHARE, SHORTEST = 0.1, 0.125
 long where the posterior bends too much for the usual step."""
 
 NEW, PLACED, SEARCHED, MOVING = range(4)
-"""What a chain has done: nothing, drawn a point to search from, found its mode, begun to move."""
+"""States of a chain: new, with a point to search from, with a mode, moving."""
 
-TOTALS = ("draws", "accepted", "divergent", "gradients", "warm_up_gradients", "chains_moved")
+TOTALS = ("draws", "accepted", "divergent", "gradients", "warm_up_gradients", "chains_moved", "not_finite")
 """Draws that count; how many of these were accepted, and how many were divergent; gradients of the
-trajectories whose draws count, and all others; searches given up for a mode of more mass."""
-DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED = range(len(TOTALS))
+trajectories whose draws count, and all others; searches given up for a mode of more mass; divergent
+trajectories that met a U or a gradient that is not finite."""
+DRAWS, ACCEPTED, DIVERGENT, GRADIENTS, WARM_UP_GRADIENTS, CHAINS_MOVED, NOT_FINITE = range(len(TOTALS))
 
 
 class Iterate(NamedTuple):
@@ -66,11 +67,11 @@ class Iterate(NamedTuple):
     best: Array
     numbers: Array
     file: File
-    totals: Counters  # (6,): `TOTALS`
+    totals: Counters  # (7,): `TOTALS`
 
 
 class Facts(NamedTuple):
-    """What an update says besides its vectors."""
+    """Fields of an update besides its vectors."""
 
     state: int
     """What the chain had done before this step."""
@@ -84,6 +85,8 @@ class Facts(NamedTuple):
     acceptance: float
     accepted: bool
     divergent: bool
+    finite: bool
+    """Whether U and its gradient were finite along the trajectory."""
     mode: bool
     """Whether the update is the end of a search: its mode and the standard deviations there."""
     evidence: float
@@ -193,7 +196,21 @@ class SharedMetricHMC(ChainMethod):
         i = task.stream.k % self.per_worker
         chain, state = task.worker * self.per_worker + i, int(local.state[i])
         target, rng = Target(problem, local.origin.dtype), task.stream.generator()
-        facts = Facts(state, chain, 0, False, -1, 0.0, 0.0, False, False, False, 0.0, False)
+        facts = Facts(
+            state,
+            chain,
+            gradients=0,
+            counts=False,
+            stage=-1,
+            step=0.0,
+            acceptance=0.0,
+            accepted=False,
+            divergent=False,
+            finite=True,
+            mode=False,
+            evidence=0.0,
+            moved=False,
+        )
         if state == NEW:
             local.x[i] = overdispersed(target, local.origin, rng)
             local.state[i] = PLACED
@@ -206,12 +223,14 @@ class SharedMetricHMC(ChainMethod):
                 self._begin(local, i, target, rng)
             facts = self._move(view, local, i, target, task, rng, facts)
             facts = facts._replace(counts=self.counts(task.stream.k, task.read, local.origin.size))
+        # After the warm-up the master learns nothing: zeros keep the message of one size.
         g = np.zeros_like(local.g[i]) if facts.counts else local.g[i].copy()
         x = local.x[i].astype(local.origin.dtype)
         return Update(x, g, facts._replace(gradients=target.gradients))
 
     def _hopeless(self, view: Iterate, local: Worker, i: int) -> bool:
         """Return whether a chain's mode has negligible mass, while it may still go to a better one."""
+        # Once the metric was learned from its draws, a chain stays: leaving by what it saw would bias it.
         early = int(local.state[i]) == SEARCHED or view.numbers[STAGE] == 0
         return early and bool(local.evidence[i] < view.numbers[BEST] - NEGLIGIBLE)
 
@@ -258,6 +277,8 @@ class SharedMetricHMC(ChainMethod):
         stage = int(view.numbers[STAGE])
         metric = local.metric[i] if stage == 0 else view.metric
         length = float(view.numbers[LENGTH]) * rng.uniform(0.75, 1.25)
+        # n and h are drawn before the trajectory and do not depend on x: the kernel stays reversible, and the
+        # time of a step says nothing about the place.
         n = min(math.ceil(length / float(view.numbers[STEP])), MOST_LEAPFROG_STEPS)
         h = min(length / n, float(view.numbers[STEP]))
         if rng.uniform() < SHORT_SHARE:
@@ -268,7 +289,12 @@ class SharedMetricHMC(ChainMethod):
         if accepted:
             local.x[i], local.g[i], local.value[i] = end.x, end.g, end.value
         return facts._replace(
-            stage=stage, step=h, acceptance=end.acceptance, accepted=accepted, divergent=end.divergent
+            stage=stage,
+            step=h,
+            acceptance=end.acceptance,
+            accepted=accepted,
+            divergent=end.divergent,
+            finite=end.finite,
         )
 
     def apply(self, iterate: Iterate, updates: Sequence[Update], commit: Commit) -> Iterate:
@@ -283,6 +309,7 @@ class SharedMetricHMC(ChainMethod):
                 note_mode(tuning, iterate.file, facts.chain, x, g, facts.evidence)
             elif facts.state >= SEARCHED:
                 note_pair(iterate.file, facts.chain, commit.version, x, g)
+                # An acceptance under an older metric says nothing about the step of this one.
                 if facts.stage == int(tuning.numbers[STAGE]):
                     note_acceptance(iterate.file, facts.step, facts.acceptance)
         if commit.version <= warm_up:
@@ -297,6 +324,7 @@ class SharedMetricHMC(ChainMethod):
             totals[DRAWS] += 1
             totals[ACCEPTED] += facts.accepted
             totals[DIVERGENT] += facts.divergent
+            totals[NOT_FINITE] += not facts.finite
 
     def results(self, iterate: Iterate) -> Mapping[str, Array]:
         """Return what the chains drew with: the factor of the metric (`metric`), the step and the length."""

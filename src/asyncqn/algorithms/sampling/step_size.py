@@ -41,10 +41,12 @@ def fit_constant(h: Array, accepted: Array, before: float, acceptance: float) ->
     """The c whose mean acceptance at the steps h is the one seen; `before` counts as `PRIOR` acceptances."""
     step = step_for(before, acceptance)
     prior = math.erfc(math.sqrt(before) * step * step / math.sqrt(8.0))
+    # The constant of before counts as a few acceptances: the first ones after a rebuild decide little alone.
     h = np.append(h, step)
     accepted = np.append(accepted, prior)
     weight = np.append(np.ones(h.size - 1), PRIOR)
     low, high = math.sqrt(before) / 100.0, math.sqrt(before) * 100.0
+    # The excess falls with c: bisection of its logarithm over four orders of magnitude.
     for _ in range(50):
         middle = math.sqrt(low * high)
         if acceptance_excess(h, accepted, weight, middle) > 0.0:

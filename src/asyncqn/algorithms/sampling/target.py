@@ -25,6 +25,7 @@ class Target:
         self.problem, self.dtype = problem, np.dtype(dtype)
         self.dim, self.n_data = int(problem.dim), int(problem.n_data)
         self._rows = np.arange(self.n_data)
+        # One pass over the data instead of two, where the problem offers it.
         self._both = extra(problem, "grad_with_value")
         self._g = np.empty(self.dim, self.dtype)
         self.gradients = 0
@@ -47,7 +48,7 @@ class Target:
         """U and its gradient; U is infinite where either is not finite."""
         if self._both is None:
             self.grad(x, None, out)
-            self.gradients -= 1
+            self.gradients -= 1  # the value is counted in its place
             value = self.value(x)
         else:
             self.gradients += 1

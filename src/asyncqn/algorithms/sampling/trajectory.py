@@ -33,12 +33,15 @@ class End(NamedTuple):
     value: float
     acceptance: float
     divergent: bool
+    finite: bool
+    """False where U or its gradient was not finite on the way."""
 
 
 def trajectory(
     target: Target, x: Array, g: Array, value: float, metric: Array, h: float, n: int, z: Array
 ) -> End:
     """n leapfrog steps h from x, where U is `value` and its gradient g; z: the normals of the velocity."""
+    # x and g are copied once: the caller keeps its own if the end is rejected.
     start, first = x, g
     x, g = x.copy(), g.copy()
     v = draw(metric, z)
@@ -58,10 +61,11 @@ def trajectory(
         if lost or not math.isfinite(sum_of_squares(g)):
             lost = True
             continue
+        # Two half steps of the velocity between two moves are one, so that a step takes one gradient.
         last = i == n
         w += 0.5 * g if last else g
         v -= (0.5 * h if last else h) * apply(metric, g)
     error = math.inf if lost else end - value - 0.5 * h * (dot(w, v_0) + dot(w, v))
     if not error <= DIVERGENT:  # NaN as well
-        return End(start, first, value, 0.0, divergent=True)
-    return End(x, g, end, math.exp(min(0.0, -error)), divergent=error > DIVERGENT)
+        return End(start, first, value, 0.0, divergent=True, finite=math.isfinite(error))
+    return End(x, g, end, math.exp(min(0.0, -error)), divergent=False, finite=True)

@@ -1,8 +1,8 @@
-"""What the master learns during the warm-up: the metric, the step size and the length of trajectories.
+"""The warm-up: the master learns the metric, the step size and the length of trajectories.
 
-It files the (draw, gradient) pairs of all chains, rebuilds the metric at 20, 40 and 70 % of the warm-up, and
-fits the step size to the acceptances seen under the present metric.  At the end of the warm-up all three are
-frozen: from then on every chain is a homogeneous Metropolis chain.
+The master files the (draw, gradient) pairs of all chains, rebuilds the metric at 20, 40 and 70 % of the
+warm-up, and fits the step size to the acceptances seen under the present metric.  At the end it freezes all
+three: from then on every chain is a homogeneous Metropolis chain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asyncqn.algorithms.sampling.metric import Shape, from_points, from_secants, metric_shape
+from asyncqn.algorithms.sampling.metric import (
+    Shape,
+    from_points,
+    from_secants,
+    metric_shape,
+    unresolved_width,
+)
 from asyncqn.algorithms.sampling.search import SAME_MODE
 from asyncqn.algorithms.sampling.step_size import first_constant, fit_constant, step_for
 from asyncqn.types import Array, Counters
@@ -25,7 +31,9 @@ LONGEST_WIDTH = 3.0
 """Trajectories are at most so many times longer where the posterior is wider than its metric."""
 REFIT = 10
 """Commits between two fits of the step size."""
-_LONG_FILE = 128
+LONGEST_UNRESOLVED = 10.0
+"""The same bound for a metric of low rank, which leaves most of the posterior's shape to the trajectories."""
+_LONG_FILE = 256
 """Pairs on file for a metric of low rank."""
 
 # Places in `Tuning.numbers`.
@@ -33,7 +41,7 @@ STAGE, STEP, LENGTH, BEST, CONSTANT = range(5)
 
 
 class Tuning(NamedTuple):
-    """What workers are sent: the metric, the mode of most mass, and numbers.
+    """The message to workers: the metric, the mode of most mass, and numbers.
 
     numbers: how often the metric was rebuilt (0: each chain uses the one of its own mode), the step, the
     length of trajectories, the log evidence of `best`, and c of the model of acceptance.
@@ -45,7 +53,7 @@ class Tuning(NamedTuple):
 
 
 class File(NamedTuple):
-    """What the master keeps of the warm-up: pairs in a ring, acceptances, and the modes of the chains."""
+    """The master's records of the warm-up: pairs in a ring, acceptances, and the modes of the chains."""
 
     x: Array  # (R, d)
     g: Array  # (R, d)
@@ -57,14 +65,15 @@ class File(NamedTuple):
 
 
 def new_tuning(dim: int, acceptance: float) -> Tuning:
-    """Return what workers are sent before anything is known."""
+    """Return the message to workers before anything is known."""
     c = first_constant(dim)
     numbers = np.array([0.0, step_for(c, acceptance), QUARTER_TURN, -np.inf, c])
     return Tuning(np.zeros(metric_shape(dim)), np.zeros(dim), numbers)
 
 
 def new_file(dim: int, chains: int, warm_up: int) -> File:
-    """An empty file for a warm-up of so many commits."""
+    """Return empty records for a warm-up of `warm_up` commits."""
+    # A dense metric uses every pair: O(d) pairs of d numbers are no more than the metric itself.
     rows = warm_up if metric_shape(dim).dense else min(warm_up, _LONG_FILE)
     return File(
         x=np.zeros((rows, dim)),
@@ -78,12 +87,12 @@ def new_file(dim: int, chains: int, warm_up: int) -> File:
 
 
 def note_mode(tuning: Tuning, file: File, chain: int, x: Array, scale: Array, evidence: float) -> None:
-    """A chain's search ended at x, where standard deviations are about `scale`."""
+    """Record that a chain's search ended at x, where standard deviations are about `scale`."""
     if evidence > tuning.numbers[BEST]:
         tuning.numbers[BEST] = evidence
         tuning.best[...] = x
     if chain >= file.groups.size:
-        return
+        return  # a worker that joined beyond the planned number of chains belongs to no group
     known = np.flatnonzero(file.groups >= 0)
     same = [c for c in known if (np.abs(x - file.modes[c]) <= SAME_MODE * scale).all()]
     file.modes[chain] = x
@@ -91,14 +100,23 @@ def note_mode(tuning: Tuning, file: File, chain: int, x: Array, scale: Array, ev
 
 
 def note_pair(file: File, chain: int, version: int, x: Array, g: Array) -> None:
-    """File a draw and its gradient."""
-    place = int(file.counts[0]) % len(file.x)
-    file.x[place], file.g[place], file.of[place] = x, g, (chain, version)
+    """File a draw and its gradient, or every n-th of them where the file is too short for all.
+
+    Successive draws of a chain resemble each other, so that a short file says more if it is spread over the
+    warm-up.  n has no divisor in common with the number of chains: their draws often arrive in turn.
+    """
+    n = -(-len(file.acceptances) // len(file.x))
+    while math.gcd(n, file.groups.size) > 1:
+        n += 1
+    number = int(file.counts[0])
     file.counts[0] += 1
+    if number % n == 0:
+        place = number // n % len(file.x)
+        file.x[place], file.g[place], file.of[place] = x, g, (chain, version)
 
 
 def note_acceptance(file: File, h: float, acceptance: float) -> None:
-    """A trajectory of steps h under the present metric was accepted with this probability."""
+    """Record the probability to accept a trajectory of steps h under the present metric."""
     seen = int(file.counts[1])
     if seen < len(file.acceptances):
         file.acceptances[seen] = h, acceptance
@@ -106,7 +124,7 @@ def note_acceptance(file: File, h: float, acceptance: float) -> None:
 
 
 def learn(tuning: Tuning, file: File, version: int, warm_up: int, acceptance: float) -> None:
-    """What the master does after each commit of the warm-up."""
+    """Rebuild the metric and refit the step size where they are due after a commit of the warm-up."""
     if any(version == math.ceil(share * warm_up) for share in REBUILDS):
         fitted = _constant(tuning, file, acceptance)
         if rebuild(tuning, file, version):
@@ -118,7 +136,7 @@ def learn(tuning: Tuning, file: File, version: int, warm_up: int, acceptance: fl
 
 
 def _constant(tuning: Tuning, file: File, acceptance: float) -> float:
-    """c of the model of acceptance, fitted to what was seen under the present metric."""
+    """Fit c of the model of acceptance to the acceptances seen under the present metric."""
     seen, before = file.acceptances[file.counts[2] : file.counts[1]], float(tuning.numbers[CONSTANT])
     return fit_constant(seen[:, 0].copy(), seen[:, 1].copy(), before, acceptance) if len(seen) else before
 
@@ -130,10 +148,12 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
     """
     dim = tuning.best.size
     shape = Shape(*tuning.metric.shape)
+    # The first third may still be on its way from the mode, where every chain begins.
     chosen = file.of[:, 1] >= version / 3
     S, Y, chains = file.x[chosen], file.g[chosen], file.of[chosen, 0]
     order = np.argsort(file.of[chosen, 1], kind="stable")
     S, Y, chains = S[order], Y[order], chains[order]
+    # Centring on the mean of all chains would take the distance between two modes for the width of one.
     groups = np.where(chains < file.groups.size, file.groups[np.minimum(chains, file.groups.size - 1)], -1)
     for group in np.unique(groups):
         inside = groups == group
@@ -141,17 +161,19 @@ def rebuild(tuning: Tuning, file: File, version: int) -> bool:
             part[inside] -= part[inside].mean(axis=0)
     if shape.dense:
         if len(np.unique(S[:, 0])) < 1.5 * dim + 10:
-            return False  # duplicates, which rejections leave, say nothing new
+            return False  # a rejection repeats a draw, and duplicates say nothing new
         fitted = from_points(S, Y)
         if fitted is None:
             return False
         metric, width = fitted
+        # After a quarter turn of a harmonic motion the end is independent of the start.
         tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_WIDTH)
     else:
         found = from_secants(S, Y, shape)
         if found is None:
             return False
-        metric = found
+        metric, width = found, unresolved_width(found, S, chains)
+        tuning.numbers[LENGTH] = QUARTER_TURN * min(max(width, 1.0), LONGEST_UNRESOLVED)
     tuning.metric[...] = metric
     tuning.numbers[STAGE] += 1
     return True
